@@ -9,6 +9,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow, localcontext
 from decimal import Context as Arithmetic
 from functools import partial
@@ -24,20 +25,32 @@ from okralong.pipelines.answering.answer_types import (
 )
 from okralong.pipelines.answering.citations import ask_and_read, best_line, find_citations
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
-from okralong.pipelines.answering.prompts import UNANSWERABLE, SaidValue, answer_prompt, parse_answer, read_typed
+from okralong.pipelines.answering.prompts import (
+    UNANSWERABLE,
+    SaidValue,
+    answer_prompt,
+    ends_within_answer,
+    parse_answer,
+    read_typed,
+)
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import (
     Answer,
     Citation,
+    CutShort,
     Document,
     Hit,
     Message,
     NobodyAsked,
     Passage,
+    Reply,
     ReplyError,
 )
 from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.values import Context
+
+LONGER: Final = "longer"
+"""Names the step of a reply that is asked for once more, with more room."""
 
 
 async def generate(
@@ -59,6 +72,8 @@ async def generate(
     Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
     the question leaves no room for a passage, and what ``Tools.complete`` raises.
 
+    A reply that its limit cut within the answer is asked for once more with more room (``whole_reply``).
+
     The answer to a question with an ``answer_type`` has its value. A reply that does not fit the type is asked for once
     more (``step/repair``), and is ``invalid_output`` with the raw text of both replies if that does not fit either.
     """
@@ -70,7 +85,7 @@ async def generate(
     if wanted != TEXT:
         sources = shown if cite_in is None else cite_in(shown)
         return await _generate_typed(tools, step, question, build(shown), shown, sources, role, wanted)
-    reply = await tools.complete(step, build(shown), role=role)
+    reply = await whole_reply(tools, step, build(shown), role=role)
     parsed = parse_answer(reply.text, question)
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
@@ -83,6 +98,33 @@ async def generate(
         start, end = best_line(citations[0].quote, "", question)
         said = citations[0].quote[start:end]
     return Answer("answered", said, citations, context=tuple(shown))
+
+
+async def whole_reply(
+    tools: Tools, step: str, messages: Sequence[Message], *, role: str, answer_type: str = ""
+) -> Reply:
+    """Return the reply at ``step``, or where its limit cut it within its answer the one at ``step/longer``, which has
+    more room: half a number is a wrong number.
+
+    Raises ReplyError where that one is cut as well, and what ``Tools.complete`` raises.
+    """
+    ask = partial(tools.complete, messages=messages, role=role, answer_type=answer_type)
+    with suppress(CutShort):
+        reply = await ask(step)
+        if not _is_cut(reply, tools):
+            return reply
+    longer = await ask(f"{step}/{LONGER}", longer=True)
+    if _is_cut(longer, tools):
+        raise ReplyError(
+            "The reply was cut off within its answer, and so was the one that was asked for with more room. Raise "
+            f"llm.max_completion_tokens.{role}.",
+            longer.text,
+        )
+    return longer
+
+
+def _is_cut(reply: Reply, tools: Tools) -> bool:
+    return reply.finish_reason == "length" and ends_within_answer(reply.text, short=tools.short_contract)
 
 
 async def _generate_typed(
@@ -108,7 +150,7 @@ async def _generate_typed(
             misfits.append(str(error))
             raise ReplyError(f"It does not fit the answer_type {wanted}: {error}.", reply) from None
 
-    ask = partial(tools.complete, role=role, answer_type=tools.answer_type)
+    ask = partial(whole_reply, tools, role=role, answer_type=tools.answer_type)
     try:
         answer, _ = await ask_and_read(ask, step, messages, read, partial(prompt_fits, role=role, tools=tools))
     except NobodyAsked:

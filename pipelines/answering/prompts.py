@@ -186,6 +186,27 @@ def parse_answer(reply: str, question: str = "") -> ParsedAnswer:
     return ParsedAnswer(answer, tuple(dict.fromkeys(claims or references)))
 
 
+def ends_within_answer(reply: str, *, short: bool = False) -> bool:
+    """Return whether a reply that ran into its limit ends before its answer does.
+
+    It does not where something follows the answer: the end of a line under the ``short`` contract, a further part of
+    the reply under the full one, the end of a JSON object under either.
+    """
+    text = strip_thought(reply)
+    if _first_json(text, "{[") is not None:
+        return False
+    if _BEGUN.match(text.lstrip()):
+        return True
+    if "\n" in reply[len(reply.rstrip()) :]:
+        text = f"{text.rstrip()}\nend:"
+    unlabelled, sections = cut_at_labels(_ANSWER_LABEL, _WITHIN_LINE.sub("\n", text))
+    if short:
+        said = _answer(sections) or unlabelled
+        return "\n" not in said.strip()
+    at = [place for place, (label, said) in enumerate(sections) if label.endswith("answer") and said.strip()]
+    return not at or at[0] == len(sections) - 1
+
+
 def _candidates(unlabelled: str, sections: Sequence[tuple[str, str]]) -> Iterator[str]:
     """The parts of a reply that may be its answer, the likeliest first."""
     yield _answer(sections)

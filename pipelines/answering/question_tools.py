@@ -78,6 +78,7 @@ class Complete(Protocol):
         *,
         logprobs: bool = False,
         answer_type: str = "",
+        longer: bool = False,
     ) -> Reply:
         """The reply at a step of a question."""
         ...
@@ -256,6 +257,7 @@ class QuestionTools:
         role: str,
         logprobs: bool = False,
         answer_type: str = "",
+        longer: bool = False,
     ) -> Reply:
         """See ``Tools``."""
         path = self._path(step)
@@ -263,7 +265,13 @@ class QuestionTools:
             messages = with_demonstration(messages, role, self.short_contract, AnswerType.of(answer_type))
         with self._timed(role):
             return await self.ports.complete(
-                self.question.query_id, path, role, messages, logprobs=logprobs, answer_type=answer_type
+                self.question.query_id,
+                path,
+                role,
+                messages,
+                logprobs=logprobs,
+                answer_type=answer_type,
+                longer=longer,
             )
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:

@@ -161,8 +161,10 @@ class Tools(Retriever, Protocol):
         role: str,
         logprobs: bool = False,
         answer_type: str = "",
+        longer: bool = False,
     ) -> Reply:
-        """One call of the generator. ``role``, a key of ``llm.max_completion_tokens``, chooses the completion limit.
+        """One call of the generator. ``role``, a key of ``llm.max_completion_tokens``, chooses the completion limit;
+        ``longer`` gives it several times as much, as far as the window has room.
         ``answer_type`` is the type that a prompt asks an answer in: an endpoint that can is kept to its form.
 
         Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or

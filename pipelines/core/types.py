@@ -523,6 +523,10 @@ class ReplyError(Exception):
         self.raw = raw
 
 
+class CutShort(ReplyError):
+    """The reply ran into its limit before it said anything of use."""
+
+
 class NobodyAsked(ReplyError):
     """There is no generator to ask, or to ask once more (an estimate, a bench): an operator goes on without a reply."""
 

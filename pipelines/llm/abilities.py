@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import openai
-from openai.types.chat import ChatCompletion
 
-from okralong.pipelines.core.types import EndpointError, Message, Usage
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import EndpointError, Message, Reply, Usage
+from okralong.pipelines.llm.completion import Bounds, Received, post_chat, read_completion
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
-from okralong.pipelines.llm.reply import read_completion
+from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import RequestFields, classify, open_client, read_key
 
@@ -42,7 +43,8 @@ SCHEMA: Final[Mapping[str, Any]] = {
 class Abilities:
     """What one endpoint was seen to do. ``left_out`` are the fields that it refuses, ``limit_field`` its name for the
     limit of a reply; ``json_schema`` is "kept", "ignored" or "refused". ``tier`` is what its replies name as theirs.
-    ``batches``: whether it has a list of batches; None: it did not say. ``calls`` were answered, for ``usage``.
+    ``batches``: whether it has a list of batches; None: it did not say. ``streams``: whether it streams replies and
+    tells their usage. ``calls`` were answered, for ``usage``.
     """
 
     left_out: tuple[str, ...]
@@ -54,6 +56,7 @@ class Abilities:
     thought: int
     tier: str
     batches: bool | None
+    streams: bool = False
     calls: int = 0
     usage: Usage = field(default_factory=Usage)
 
@@ -65,6 +68,7 @@ class Abilities:
             *(() if self.json_schema == "kept" else (f"JSON schema {self.json_schema}",)),
             *(() if self.usage_told else ("no usage: tokens are counted here",)),
             *(() if self.cache_told else ("no count of cached tokens",)),
+            *(() if self.streams else ("no streams: a reply that ignores its limit cannot be aborted",)),
             *(() if self.batches is not False else ("no batches",)),
         ]
         has = [
@@ -94,13 +98,14 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
     Raises EndpointError with the endpoint's words when it answers none, and ConfigError for a missing key.
     """
     key = read_key(endpoint)
-    fields = RequestFields(config.limit_field(endpoint.model))
+    fields = RequestFields(config.limit_field(endpoint.model), stream=config.stream == "auto")
     usage, calls = Usage(), 0
+    bounds = Bounds.of(QUESTION, len(QUESTION), SHORT + config.room_for_thought, json.dumps(SCHEMA))
 
     async with open_client(endpoint, endpoint.base_url, key, config.timeout_s) as client:
 
-        async def ask(**more: Any) -> ChatCompletion | None:
-            """The reply; None where the endpoint refuses what ``more`` asks for."""
+        async def ask(**more: Any) -> tuple[Received, RawReply] | None:
+            """The reply as it came and as it is read; None where the endpoint refuses what ``more`` asks for."""
             nonlocal usage, calls
             request = LlmRequest(
                 model=config.model,
@@ -115,8 +120,9 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
             )
             for _ in range(ROUNDS):
                 body = request.parameters(fields.limit_field, endpoint.model, fields.left_out(request.json_schema))
+                body |= fields.streaming
                 try:
-                    reply = await client.post("/chat/completions", cast_to=ChatCompletion, body=body)
+                    received, _ = await post_chat(client, body, bounds, count_tokens)
                 except Exception as error:
                     api_error = classify(error, endpoint.base_url, endpoint.model, endpoint.api_key_env, key)
                     if fields.refuse(api_error, body, None):
@@ -124,38 +130,44 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
                     if more and api_error.http_status in (400, 422):
                         return None
                     raise EndpointError(api_error.message) from None
-                usage += read_completion(reply, QUESTION, endpoint.model, len).reply.usage
+                raw = read_completion(received, bounds, endpoint.model, count_tokens)
+                fields.came(received.streamed, usage_told=not raw.counted_here)
+                usage += raw.reply.usage
                 calls += 1
-                return reply
+                return received, raw
             raise EndpointError(
                 f"{endpoint.base_url} refused the request {ROUNDS} times, each time for something else."
             )
 
         plain = await ask()
-        if plain is None or not plain.choices:
-            raise EndpointError(f"{endpoint.base_url} answered with something that is no chat completion.")
+        if plain is None:
+            raise EndpointError(f"{endpoint.base_url} refuses a plain request.")
+        streams = fields.streams
         told = await ask(logprobs=True)
         formed = await ask(json_schema=json.dumps(SCHEMA))
-    details = plain.usage.prompt_tokens_details if plain.usage is not None else None
+    received, raw = plain
+    usage_told = received.body.get("usage")
+    details = usage_told.get("prompt_tokens_details") if isinstance(usage_told, Mapping) else None
     return Abilities(
         left_out=tuple(sorted(fields.left_out(None))),
         limit_field=fields.limit_field,
-        logprobs=told is not None and bool(told.choices[0].logprobs and told.choices[0].logprobs.content),
-        json_schema="refused" if formed is None else "kept" if _keeps(formed) else "ignored",
-        usage_told=plain.usage is not None,
-        cache_told=details is not None and details.cached_tokens is not None,
-        thought=read_completion(plain, QUESTION, endpoint.model, len).reply.usage.reasoning_tokens,
-        tier=str(plain.service_tier or ""),
+        logprobs=told is not None and bool(told[1].reply.token_logprobs),
+        json_schema="refused" if formed is None else "kept" if _keeps(formed[1].reply) else "ignored",
+        usage_told=not raw.counted_here,
+        cache_told=isinstance(details, Mapping) and details.get("cached_tokens") is not None,
+        thought=raw.reply.usage.reasoning_tokens,
+        tier=raw.service_tier,
+        streams=streams,
         batches=await has_batches(endpoint),
         calls=calls,
         usage=usage,
     )
 
 
-def _keeps(reply: ChatCompletion) -> bool:
+def _keeps(reply: Reply) -> bool:
     """Whether a reply has the form of ``SCHEMA``, of which its prompt says nothing."""
     try:
-        found = json.loads(reply.choices[0].message.content or "")
+        found = json.loads(reply.text)
     except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and set(found) == {"city_named"}

@@ -15,14 +15,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeVar
 
 import openai
-from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.llm.completion import Bounds, Received, checked, read_completion
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.records import Call, Outcome
-from okralong.pipelines.llm.reply import RawReply, read_completion
+from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import (
     ApiError,
@@ -384,6 +384,10 @@ class ResultLines:
         return cls(lines, unreadable)
 
 
+ANY: Final = Bounds(0, 2**39, 2**39)
+"""Of a request that is not known here any more."""
+
+
 @dataclass(frozen=True)
 class ResultReader:
     """What the lines of one endpoint mean. ``key`` is removed wherever it turns up. ``price`` is that of a batch, which
@@ -420,16 +424,13 @@ class ResultReader:
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
 
     def _answered(self, call: Call, body: Line, request_id: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
-        completion = ChatCompletion.construct(**body)
-        if not completion.choices:
-            raise ValueError("it has no choices")
-        raw = read_completion(completion, (), self.endpoint.model, self.count)
+        raw = read_completion(Received(checked(body)), ANY, self.endpoint.model, self.count)
         if self.price is not None and self.price.longer:  # which rates hold only the endpoint's own count says
             call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
         cost = call.price.cost(raw.reply.usage)
-        if completion.usage is None:
+        if raw.counted_here:
             # Its prompt is not here any more, so the most that it can have cost stands.
-            cost, raw = call.reserved_usd, replace(raw, note="the endpoint reported no usage; the reserve is the cost")
+            cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note}; the reserve is the cost")
         raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
         return raw.outcome(call), Answered(raw)
 

@@ -23,20 +23,20 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from openai.types.chat import ChatCompletion
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import EndpointError, Message, OverBudget, Reply, StoppedError
+from okralong.pipelines.core.types import CutShort, EndpointError, Message, OverBudget, Reply, StoppedError
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import Answered, BatchItem, UseRealtime, batch_call_id
+from okralong.pipelines.llm.completion import OVERLONG, SLACK, Bounds, name_of, post_chat, read_completion
 from okralong.pipelines.llm.config import ANALYZE, FlexConfig, GeneratorConfig
 from okralong.pipelines.llm.gateway import NO_STEPS, EndpointLimiter, Gateway, Steps
 from okralong.pipelines.llm.journal import JournalRow
-from okralong.pipelines.llm.prices import Price, PriceTable
+from okralong.pipelines.llm.prices import WORST, Price, PriceTable
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import Call, unknown, unsent
-from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, read_completion, usable
+from okralong.pipelines.llm.reply import RawReply, SharedReplies, from_journal, usable
 from okralong.pipelines.llm.request import LlmRequest, PrefixTurns, PromptMeter, hash_of, prefix_key
 from okralong.pipelines.llm.routing import ApiError, Route, Router, best_effort, error_headers, open_routes
 from okralong.pipelines.models.weights import EMBEDDED
@@ -50,9 +50,10 @@ CALL_SLACK_S = 30.0
 GIVE_UP_AFTER = 3
 """Calls in a row that used up all attempts, after which the endpoint counts as down. Ours."""
 
-_RAW: Final[Any] = {"headers": {"X-Stainless-Raw-Response": "true"}, "security": {"bearer_auth": True}}
-"""The SDK's own mark of a request whose response is wanted with its headers."""
-
+OVERLONG_IN_A_ROW = 3
+"""Replies in a row that ignore their limit and could not be aborted, after which the run stops. # project default"""
+LONGER: Final = 4
+"""How many times its limit a reply may have that is asked for once more because it was cut. # project default"""
 Recorded = Callable[[str, int], JournalRow | None]
 """The last reply recorded at a path and sample of one question, or None."""
 
@@ -106,6 +107,7 @@ class LlmClient:
         self._shared = shared or SharedReplies()
         self._scheduler = scheduler
         self._exhausted = 0
+        self._overlong = 0
         self._halted = ""
         self._unsent: set[asyncio.Task[Any]] = set()
         self._in_flight: set[asyncio.Task[Any]] = set()
@@ -156,6 +158,7 @@ class LlmClient:
         *,
         logprobs: bool = False,
         answer_type: str = "",
+        longer: bool = False,
         sample: int = 0,
         recorded: Recorded | None = None,
         pending: Callable[[], Steps] = lambda: NO_STEPS,
@@ -164,7 +167,8 @@ class LlmClient:
         ledger is asked, which costs a message to it. ``pending`` hands over the question's steps that are not durable
         yet; they are before the request goes out.
 
-        With ``logprobs`` it has the texts of its tokens and their log-probabilities.
+        With ``logprobs`` it has the texts of its tokens and their log-probabilities. ``longer``: it may be as long as
+        the window allows, up to ``LONGER`` times the limit of its role.
 
         Raises OverBudget, EndpointError and StoppedError (stop the run), CallFailed (no reply came), ReplyError (one
         came that is of no use; it is in the journal) or QuestionError (no minute of the account can hold the prompt).
@@ -175,7 +179,7 @@ class LlmClient:
             model=config.model,
             base_url=config.base_url,
             messages=tuple(messages),
-            max_tokens=config.completion_limit(role),
+            max_tokens=self._limit(role, messages, longer),
             temperature=config.temperature,
             top_p=config.top_p,
             seed=config.seed,
@@ -191,9 +195,10 @@ class LlmClient:
         )
         canonical = request.canonical()
         request_hash = hash_of(canonical)
+        longest = Bounds(0, 0, request.max_tokens).longest_text
         seen = await self._gateway.reply(query_id, path, sample) if recorded is None else recorded(path, sample)
         if seen is not None and seen.request_hash == request_hash:
-            return usable(from_journal(seen.body), logprobs=logprobs)
+            return usable(from_journal(seen.body), longest, logprobs=logprobs)
         price = self.price
         call = Call(
             call_id=uuid.uuid4().hex,
@@ -219,8 +224,19 @@ class LlmClient:
             as_priced = call.charged(price.charged(outcome.usage.prompt_tokens))
             outcome = replace(outcome, call=as_priced)
             await self._gateway.came(outcome, steps=pending())
-            return usable(raw, logprobs=logprobs)
-        return usable(await self._asked(request, call, pending), logprobs=logprobs)
+            return usable(raw, longest, logprobs=logprobs)
+        return usable(await self._asked(request, call, pending), longest, logprobs=logprobs)
+
+    def _limit(self, role: str, messages: Sequence[Message], longer: bool) -> int:
+        limit = self.config.completion_limit(role)
+        if not longer:
+            return limit
+        room = min(LONGER * limit, self.config.window - self._meter.plain(messages))
+        if room <= limit:
+            raise CutShort(
+                f"The reply was cut off at its limit of {limit} tokens, and the window has no room for more."
+            )
+        return room
 
     def _rules(self, role: str, messages: Sequence[Message], answer_type: str) -> str | None:
         """The grammar that is sent with a prompt; None for none."""
@@ -293,7 +309,8 @@ class LlmClient:
         while failures < config.batch.max_failures:
             got = await self._scheduler.ask(item)
             if isinstance(got, Answered):
-                self._meter.learn(plain, got.raw.reply.usage.prompt_tokens)
+                if not got.raw.counted_here:
+                    self._meter.learn(plain, got.raw.reply.usage.prompt_tokens)
                 return got.raw
             if isinstance(got, UseRealtime) or (got.api_error.final and config.endpoints):
                 return None
@@ -361,7 +378,12 @@ class LlmClient:
         """
         plain = self._plain(request)
         estimate = self._meter.safe(plain)
-        call = replace(call, reserved_usd=self.price.most(estimate, request.max_tokens))
+        price = self.price
+        call = replace(
+            call,
+            reserved_usd=price.most(estimate, request.max_tokens),
+            most_usd=price.most(WORST * estimate, self._longest_reply(request.max_tokens)),
+        )
         tokens = estimate + request.max_tokens
         clock = self._router.clock
         route: Route | None = None
@@ -376,7 +398,8 @@ class LlmClient:
             self._in_flight.add(task)
             self._none_in_flight.clear()
             body = self._body(route, request) | tier.fields
-            raw, call, headers = await self._send(route, request, call, body, self._timeout_s(tier))
+            bounds = Bounds.of(request.messages, estimate, request.max_tokens, request.json_schema)
+            raw, call, headers = await self._send(route, bounds, call, body, self._timeout_s(tier))
         except asyncio.CancelledError:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
             await asyncio.shield(self._gateway.came(lost or unsent(call, "cancelled"), unsent=lost is None))
@@ -399,8 +422,10 @@ class LlmClient:
             return api_error
         else:
             route.breaker.answered()
-            self._meter.learn(plain, raw.reply.usage.prompt_tokens)
+            if not raw.counted_here:
+                self._meter.learn(plain, raw.reply.usage.prompt_tokens)
             await asyncio.shield(self._gateway.came(raw.outcome(call), headers))
+            self._check_length(route, raw, request.max_tokens)
             return raw
         finally:
             self._in_flight.discard(task)
@@ -425,13 +450,15 @@ class LlmClient:
             call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
             sendable = await self._gateway.ask(call, tokens, expires_s, self._first_limiter, steps)
             return route, replace(call, queue_s=sendable.queue_s, started_at=sendable.started_at)
-        await self._gateway.reserve(call, steps)
         asked_at = time.perf_counter()
-        route, permit = await self._router.acquire(tokens, expires_s, tried)
-        call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
-        call = replace(call, queue_s=time.perf_counter() - asked_at, started_at=datetime.now(UTC))
-        await self._gateway.intend(call, self._first_limiter + self._router.routes.index(route), permit)
-        return route, call
+        while True:
+            await self._gateway.reserve(call, steps)
+            route, permit = await self._router.acquire(tokens, expires_s, tried)
+            call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
+            call = replace(call, queue_s=time.perf_counter() - asked_at, started_at=datetime.now(UTC))
+            if await self._gateway.intend(call, self._first_limiter + self._router.routes.index(route), permit):
+                return route, call
+            steps = NO_STEPS
 
     def _plain(self, request: LlmRequest) -> int:
         """Our count of a prompt's tokens, with its schema, which endpoints write into the prompt."""
@@ -444,7 +471,34 @@ class LlmClient:
             route.fields.limit_field, route.endpoint.model, route.fields.left_out(request.json_schema)
         )
         extra: dict[str, Any] = body.pop("extra_body", {})
-        return body | extra | self._cache_key(route, request)
+        return body | extra | self._cache_key(route, request) | route.fields.streaming
+
+    def _longest_reply(self, max_tokens: int) -> int:
+        """The tokens of a reply whose limit is ignored: as many as pass before it is aborted, or the whole window."""
+        if all(route.fields.streams for route in self._router.routes):
+            return int(OVERLONG * max_tokens) + SLACK
+        return max(max_tokens, self.config.window)
+
+    def _check_length(self, route: Route, raw: RawReply, max_tokens: int) -> None:
+        """Raises EndpointError when reply after reply ignores its limit and cannot be aborted: each costs the user's
+        money, and nobody knows how much the next will.
+        """
+        if not raw.overlong or raw.aborted:
+            self._overlong = 0
+            return
+        self._overlong += 1
+        tokens = raw.reply.usage.completion_tokens
+        where = f"{route.endpoint.base_url} ({route.endpoint.model})"
+        if self._overlong == 1:
+            logger.warning("%s wrote %d tokens where %d were asked for at most", where, tokens, max_tokens)
+        if self._overlong >= OVERLONG_IN_A_ROW:
+            raise EndpointError(
+                f"{where} ignores the limit of its replies: {self._overlong} in a row were too long, the last of them "
+                f"{tokens} tokens where {max_tokens} were asked for, and it does not stream, so that none could be "
+                "aborted. The replies are kept. If the model thinks before it answers, give llm.reasoning_tokens as "
+                "much room as that takes; else use an endpoint that keeps the limit or streams, and run the same "
+                "command again."
+            )
 
     def _cache_key(self, route: Route, request: LlmRequest) -> dict[str, str]:
         """The field by which an endpoint finds the machine that has a prompt's prefix, where it has that field."""
@@ -454,29 +508,25 @@ class LlmClient:
         return {} if key is None else {"prompt_cache_key": key}
 
     async def _send(
-        self, route: Route, request: LlmRequest, call: Call, body: Mapping[str, Any], timeout_s: float
+        self, route: Route, bounds: Bounds, call: Call, body: Mapping[str, Any], timeout_s: float
     ) -> tuple[RawReply, Call, RateLimitHeaders]:
         """The reply, and the call with the prices that it is charged at: those of the tier that the reply names."""
         start = time.perf_counter()
-        # Not by chat.completions.create, which looks through every message of the body for files, at a quarter of the
-        # processor time of a call.
-        options: Any = _RAW if timeout_s == self.config.timeout_s else {**_RAW, "timeout": timeout_s}
         # aiohttp limits how long it connects and waits, and not how long it sends.
         async with asyncio.timeout(timeout_s + CALL_SLACK_S):
-            response: Any = await route.http.post(
-                "/chat/completions", cast_to=ChatCompletion, body=body, options=options
+            received, told = await post_chat(
+                route.http, body, bounds, self._count, None if timeout_s == self.config.timeout_s else timeout_s
             )
-        completion = response.parse()
-        if not isinstance(completion, ChatCompletion) or not completion.choices:
-            raise ValueError(f"the body is no chat completion: {str(completion)[:200]}")
-        raw = read_completion(completion, request.messages, route.endpoint.model, self._count)
+        raw = read_completion(received, bounds, route.endpoint.model, self._count)
+        if route.fields.came(received.streamed, usage_told=received.aborted or not raw.counted_here):
+            logger.warning("%s streams replies without usage: they are not streamed any more", route.endpoint.base_url)
         usage, latency_s = raw.reply.usage, time.perf_counter() - start
         price = route.price.in_flex() if raw.service_tier == "flex" else route.price
         price = price.charged(usage.prompt_tokens)
         call = call.charged(price)
-        request_id = response.headers.get("x-request-id", "")
+        request_id = name_of(told.get("x-request-id", ""))
         raw = raw.received(call, price.cost(usage), latency_s, request_id, self._router.without_keys)
-        return raw, call, read_headers(response.headers, taken=True)
+        return raw, call, read_headers(told, taken=True)
 
     def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
         """What to raise when the last of all rounds brought no reply either."""

@@ -251,7 +251,9 @@ class GeneratorConfig(EndpointConfig):
     and for any that is sent an effort, and 0 for all others. ``prompt_cache_key`` is sent with prompts that are long
     enough to be cached, the same for those that begin alike: "auto" to OpenAI, Azure and Mistral. ``service_tier``
     "flex" asks for the cheaper, slower tier in real time, as ``flex`` says, "standard" for the ordinary one, whatever
-    the account's default; None leaves it to that.
+    the account's default; None leaves it to that. ``stream`` "auto" asks for replies as streams, so that one that
+    ignores its limit is aborted before it costs more, until the endpoint refuses that or tells no usage; "never" asks
+    for whole replies.
     """
 
     base_url: BaseUrl = EMBEDDED
@@ -278,6 +280,7 @@ class GeneratorConfig(EndpointConfig):
     json_schema: Literal["auto", "always", "never"] = "auto"
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120.0
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 6
+    stream: Literal["auto", "never"] = "auto"
     mode: Literal["realtime", "batch"] = "realtime"
     batch: BatchConfig = BatchConfig()
 

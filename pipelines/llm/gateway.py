@@ -101,12 +101,14 @@ class Gateway:
         if self.ledger.over(call):  # the message came twice, the second time after the attempt's end
             return Sendable(0.0, datetime.now(UTC))
         await self._take(call.query_id, steps)
-        await self.ledger.reserve(call.key, call.query_id, call.reserved_usd)
+        await self.ledger.reserve(call.key, call.query_id, call.reserved_usd, most_usd=call.most_usd)
         asked_at = time.perf_counter()
         try:
             if call.key not in self._permits:
                 permit = await self.limiters[limiter].acquire(tokens, expires_s)
                 self._permits[call.key] = limiter, permit
+            if not await self._may_still_go(call):
+                return await self._ask(call, tokens, expires_s, limiter, NO_STEPS)
             sendable = Sendable(time.perf_counter() - asked_at, datetime.now(UTC))
             await self.ledger.intend(replace(call, queue_s=sendable.queue_s, started_at=sendable.started_at))
         except BaseException:
@@ -115,10 +117,20 @@ class Gateway:
             raise
         return sendable
 
+    async def _may_still_go(self, call: Call) -> bool:
+        """Whether a call that waited for its permit is still safe to send; else its permit and reserve are given back,
+        and it has to ask again.
+        """
+        if self.ledger.may_go(call.key):
+            return True
+        await self._give_back(call.key, NO_HEADERS, unsent=True)
+        self.ledger.unreserve(call.key)
+        return False
+
     async def reserve(self, call: Call, steps: Steps = NO_STEPS) -> None:
         """The first part of ``ask`` alone, for a call that chooses among endpoints by what their limiters grant."""
         await self._take(call.query_id, steps)
-        await self.ledger.reserve(call.key, call.query_id, call.reserved_usd)
+        await self.ledger.reserve(call.key, call.query_id, call.reserved_usd, most_usd=call.most_usd)
 
     async def acquire(self, limiter: int, tokens: int, expires_s: float) -> int:
         """The second part alone (see ``LimiterClient.acquire``)."""
@@ -128,10 +140,13 @@ class Gateway:
         """A permit of ``acquire`` that is not used after all."""
         await self.limiters[limiter].release(permit, unsent=True)
 
-    async def intend(self, call: Call, limiter: int, permit: int) -> None:
-        """The third part alone, with the permit that was chosen."""
+    async def intend(self, call: Call, limiter: int, permit: int) -> bool:
+        """The third part alone, with the permit that was chosen. Returns False where the call has to begin anew."""
         self._permits[call.key] = limiter, permit
+        if not await self._may_still_go(call):
+            return False
         await self.ledger.intend(call)
+        return True
 
     async def came(
         self, outcome: Outcome, headers: RateLimitHeaders = NO_HEADERS, unsent: bool = False, steps: Steps = NO_STEPS

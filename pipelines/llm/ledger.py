@@ -55,7 +55,9 @@ RETRIED = ("failed", "unanswerable", "invalid_output")
 
 _ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
 _TOKENS = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_write_tokens"]
-_SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd", *UNIT_PRICES]
+_SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd", "reserved_usd", *UNIT_PRICES]
+MOST_TOKENS = 2**40
+"""More tokens than any reply has, and few enough for a table. # project default"""
 COMMIT_DELAY_S = 0.002
 """How long a commit waits for further rows, in seconds. Ours: what comes while one is written goes with the next, and a
 commit takes a fifth of a millisecond of a processor, whether it holds one row or ten."""
@@ -145,14 +147,20 @@ class RunLedger:
         """Set a reserve aside, waiting for others to give back what they do not need. Raises OverBudget."""
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
-    async def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False) -> None:
+    async def reserve(
+        self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0
+    ) -> None:
         """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget.
-        ``waits``: it goes with a batch.
+        ``waits`` and ``most_usd`` are as for ``Budget.reserve``.
 
         The limiter comes after it, so that nobody who waits for money holds a place at the endpoint.
         """
         if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
-            await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits))
+            await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits, most_usd))
+
+    def may_go(self, key: CallKey) -> bool:
+        """See ``Budget.may_go``."""
+        return self._budget.may_go(key)
 
     def unreserve(self, key: CallKey) -> None:
         """Give back what ``reserve`` set aside for an attempt that will have no intent. One that has it is left."""
@@ -163,7 +171,7 @@ class RunLedger:
     async def intend(self, call: Call) -> None:
         """Make the intent of an attempt durable, before it is sent; reserves it when nobody did. Raises OverBudget."""
         # A call that was reserved before this process was started anew is not held any more.
-        await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch")
+        await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
             body = intent_body(call)
@@ -183,7 +191,7 @@ class RunLedger:
         if outcome.status == "unknown":
             self._budget.hold_unknown(call.key)
         else:
-            self._budget.settle(call.key, outcome.cost_usd)
+            self._budget.settle(call.key, outcome.cost_usd, overlong=outcome.overlong)
         if outcome.status in USED:
             question.pay(ledger_row(outcome))
             self._state.calls += 1
@@ -454,6 +462,7 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
     wanted = [*_SPENT, *_ORIGIN]
     parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
+    ledger = _with_possible_costs(ledger)
     paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
     state.calls = paid.num_rows
     state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _TOKENS))
@@ -466,6 +475,28 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
     for row in paid.filter(open_again).to_pylist():
         state.question(row["query_id"]).pay(row)
     return ledger
+
+
+def _with_possible_costs(ledger: pa.Table) -> pa.Table:
+    """The ledger with its reserve as the cost of a row whose own cost cannot be true.
+
+    Releases before usage was checked settled a reply of -1,000,000,000 tokens at minus $2,500.
+    """
+    cost = ledger["cost_usd"]
+    possible = pc.and_(pc.is_finite(cost), pc.greater_equal(cost, 0.0))
+    at = ledger.schema.get_field_index("cost_usd")
+    return ledger.set_column(at, ledger.schema.field(at), pc.if_else(possible, cost, ledger["reserved_usd"]))
+
+
+def _possible(row: dict[str, Any]) -> dict[str, Any]:
+    """A row that is owed to the ledger, which fits it: of tokens that no reply can have nothing is known, so its
+    reserve is the cost.
+    """
+    counts = [row.get(name) or 0 for name in _TOKENS]
+    if all(isinstance(each, int) and 0 <= each < MOST_TOKENS for each in counts) and 0 <= row["cost_usd"] < math.inf:
+        return row
+    note = "the endpoint reported a usage that cannot be true; the reserve is the cost"
+    return {**row, **dict.fromkeys(_TOKENS, 0), "cost_usd": row["reserved_usd"], "error": note}
 
 
 def _replay_journal(
@@ -500,7 +531,7 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
     for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
         owed.pop(key, None)
     for key, call in owed.items():
-        row = row_from_json(call)
+        row = _possible(row_from_json(call))
         state.to_write.append(row)
         if row["status"] in USED:
             usage = usage_of(row)

@@ -203,6 +203,8 @@ class _Open:
     reserve: int
     drawn: int
     waits: bool
+    most: int
+    overlong_seen: int
 
 
 class Budget:
@@ -219,6 +221,12 @@ class Budget:
     at least. Near the cap few are in flight therefore, at the end one, and the cap is passed by what one call costs
     beyond its reserve at most, as long as no call costs more than that many times its own. Calls that wait for a batch
     are left out of it: a batch in parts would take a day for each.
+
+    An endpoint may also ignore the limit of a reply. Where all calls in flight would stay under the cap even then, any
+    number goes. Else one goes beside so many others as replies have kept their limits, and after one that has not,
+    none before all of those in flight are over; from then on each call has to fit with the share of its reserve that
+    the longest reply has cost. So the cap is passed at most by what the replies in flight at the first that ignored
+    its limit cost beyond their reserves, and by what a later one costs beyond the longest until then.
     """
 
     def __init__(self, cap_usd: float | None) -> None:
@@ -232,6 +240,11 @@ class Budget:
         self._in_flight = 0
         self._seen = 0
         self._largest_share = 0.0
+        self._count_in_flight = 0
+        self._most_in_flight = 0
+        self._limits_kept = 0
+        self._overlong_share = 1.0
+        self._overlong_seen = 0
 
     @property
     def cap_usd(self) -> float | None:
@@ -274,7 +287,7 @@ class Budget:
         if self._cap is None:
             return False
         own = self._questions.get(query_id, 0)
-        return self._settled + self._unknown_total + max(own, picodollars(usd)) > self._cap
+        return self._settled + self._unknown_total + max(own, self._with_overlength(picodollars(usd))) > self._cap
 
     def admit(self, query_id: str, usd: float) -> bool:
         """Set ``usd`` aside for a question; False when it does not fit now. Again for the same question: at least it.
@@ -290,30 +303,51 @@ class Budget:
             self._committed += more
         return True
 
-    def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False) -> bool:
+    def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
         """Set the worst case of a call aside; False when it does not fit now. Twice for one key is once. ``waits``: it
-        goes with a batch.
+        goes with a batch. ``most_usd`` is what it costs at most where the limit of its reply is ignored (0: not known).
         """
         if key in self._calls:
             return True
         amount = picodollars(usd)
+        most = picodollars(most_usd)
         drawn = min(amount, self._questions.get(query_id, 0))
-        if not self._fits(amount - drawn) or not (waits or self._safe_beside_others(amount)):
+        if not self._fits(self._with_overlength(amount) - drawn):
+            return False
+        if not (waits or self._safe_beside_others(amount, most)):
             return False
         if not waits:
             self._in_flight += amount
+            self._count_in_flight += 1
+            self._most_in_flight += most
         if drawn:
             self._questions[query_id] -= drawn
         self._committed += amount - drawn
-        self._calls[key] = _Open(query_id, amount, drawn, waits)
+        self._calls[key] = _Open(query_id, amount, drawn, waits, most, self._overlong_seen)
         return True
 
-    def _safe_beside_others(self, amount: int) -> bool:
-        """Whether a call may go beside those in flight, should the endpoint count more than we do."""
-        if self._cap is None or self._in_flight == 0:
+    def _safe_beside_others(self, amount: int, most: int) -> bool:
+        """Whether a call may go beside those in flight, should the endpoint count more than we do or write more than
+        it was asked for.
+        """
+        if self._cap is None or self._count_in_flight == 0 or not amount:
             return True
+        spent = self._settled + self._unknown_total
         times = WORST if self._seen < ENOUGH_SEEN else max(1.0, 2 * self._largest_share)
-        return self._settled + self._unknown_total + times * (self._in_flight + amount) <= self._cap
+        if spent + times * (self._in_flight + amount) > self._cap:
+            return False
+        if self._count_in_flight <= self._limits_kept:
+            return True
+        return most > 0 and spent + self._most_in_flight + most <= self._cap
+
+    def _with_overlength(self, amount: int) -> int:
+        """What a call costs that is as much longer than its limit as the longest reply was."""
+        return math.ceil(amount * self._overlong_share) if self._overlong_share > 1 else amount
+
+    def may_go(self, key: CallKey) -> bool:
+        """Whether a call that is reserved may still be sent: not where a reply has ignored its limit since then."""
+        call = self._calls.get(key)
+        return self._cap is None or call is None or call.overlong_seen == self._overlong_seen
 
     def holds(self, key: CallKey) -> bool:
         """Whether a call is reserved, or held as unknown."""
@@ -327,8 +361,10 @@ class Budget:
         """The calls of a question that are reserved and neither settled nor held as unknown."""
         return [key for key, call in self._calls.items() if call.query_id == query_id]
 
-    def settle(self, key: CallKey, cost_usd: float) -> None:
-        """A call is over and cost ``cost_usd`` (0 for one that failed). Also for one held as unknown until now."""
+    def settle(self, key: CallKey, cost_usd: float, *, overlong: bool = False) -> None:
+        """A call is over and cost ``cost_usd`` (0 for one that failed). Also for one held as unknown until now.
+        ``overlong``: the endpoint ignored the limit of its reply.
+        """
         cost = picodollars(cost_usd)
         self._settled += cost
         if key in self._unknown:
@@ -339,7 +375,12 @@ class Budget:
             return
         if cost and call.reserve:
             self._seen += 1
-            self._largest_share = max(self._largest_share, cost / call.reserve)
+            share = cost / call.reserve
+            self._largest_share = max(self._largest_share, share)
+            self._limits_kept = 0 if overlong else self._limits_kept + 1
+            if overlong:
+                self._overlong_seen += 1
+                self._overlong_share = max(self._overlong_share, share)
         self._committed -= call.reserve
         back = min(call.drawn, max(0, call.reserve - cost))
         if call.query_id in self._questions:
@@ -366,6 +407,8 @@ class Budget:
         call = self._calls.pop(key, None)
         if call is not None and not call.waits:
             self._in_flight -= call.reserve
+            self._count_in_flight -= 1
+            self._most_in_flight -= call.most
         return call
 
     def _fits(self, amount: int) -> bool:

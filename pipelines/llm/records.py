@@ -28,7 +28,8 @@ class Call:
 
     ``endpoint`` is the base URL that is asked, "" while none has been chosen; ``model`` and the four prices, US
     dollars per million tokens, are that one's (of writing to its cache None: as all of the prompt).
-    ``reserved_usd`` is the most that the attempt can cost.
+    ``reserved_usd`` is the most that the attempt can cost at an endpoint that keeps the limit of the reply, and
+    ``most_usd`` the most at one that does not (0: not known).
 
     ``wave`` is the number, within the run, of the batch that the attempt goes out with, and ``batch_id`` the endpoint's
     name for it, "" while it has none; 0 and "" in real time.
@@ -55,6 +56,7 @@ class Call:
     wave: int = 0
     batch_id: str = ""
     cache_write_usd_per_million: float | None = None
+    most_usd: float = 0.0
 
     @property
     def key(self) -> CallKey:
@@ -90,7 +92,7 @@ class Call:
 class Outcome:
     """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty; ``snapshot``,
     ``system_fingerprint`` and ``service_tier`` are what that reply names as its model, its server's make, and the tier
-    that answered.
+    that answered. ``overlong``: the endpoint ignored the limit of the reply.
 
     ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
     "cached": nothing was sent, ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
@@ -108,6 +110,7 @@ class Outcome:
     snapshot: str = ""
     system_fingerprint: str = ""
     service_tier: str = ""
+    overlong: bool = False
 
 
 def ledger_row(outcome: Outcome) -> dict[str, Any]:

@@ -1,28 +1,27 @@
-"""What came back: read from the SDK's object, kept raw in the journal, and judged before a plan may use it."""
+"""What came back: kept raw in the journal, and judged before a plan may use it (``completion.py`` reads it)."""
 
 from __future__ import annotations
 
 import json
-from codecs import getincrementaldecoder
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
-from openai.types import CompletionUsage
-from openai.types.chat import ChatCompletion, ChatCompletionTokenLogprob
 
 from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.core.types import ConfigError, EndpointError, Message, Reply, ReplyError, Usage
+from okralong.pipelines.core.types import ConfigError, CutShort, EndpointError, Reply, ReplyError
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.records import Call, Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came, usable or not. ``note`` says what the ledger should know of it, ``service_tier`` is the tier
-    that it says has answered ("": none).
+    """A reply as it came, usable or not.
+
+    ``note`` says what the ledger should know of it, and ``service_tier`` is the tier that it names. ``counted_here``:
+    its usage is our own count. ``overlong``: the endpoint ignored the limit of the reply. ``aborted``: so it was not
+    read to its end. The journal keeps neither of these five.
     """
 
     reply: Reply
@@ -30,6 +29,9 @@ class RawReply:
     request_id: str = ""
     note: str = ""
     service_tier: str = ""
+    counted_here: bool = False
+    overlong: bool = False
+    aborted: bool = False
 
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
@@ -67,70 +69,8 @@ class RawReply:
             snapshot=reply.model,
             system_fingerprint=reply.system_fingerprint,
             service_tier=self.service_tier,
+            overlong=self.overlong,
         )
-
-
-def read_completion(
-    completion: ChatCompletion, messages: Sequence[Message], model: str, count: CountTokens
-) -> RawReply:
-    """The first choice, of ``model`` where the reply names none itself.
-
-    Usage is the endpoint's; where it reports none, our own count stands (of ``messages``, the prompt) and the note says
-    so.
-    """
-    choice = completion.choices[0]
-    # A broken surrogate (an emoji cut in two by the token limit) could not be written to any table.
-    text = _text(choice.message.content).encode("utf-8", "replace").decode()
-    note = ""
-    if completion.usage is not None:
-        usage = _usage(completion.usage)
-    else:
-        prompt = sum(count(message.content) + message.vector_rows for message in messages)
-        usage = Usage(prompt, 0, count(text))
-        note = "the endpoint reported no usage; tokens were counted here"
-    logprobs = choice.logprobs.content if choice.logprobs is not None else None
-    reply = Reply(
-        text=text,
-        model=str(completion.model or model),
-        usage=usage,
-        finish_reason=choice.finish_reason or "",
-        cost_usd=0.0,
-        token_logprobs=tuple(token.logprob for token in logprobs or ()),
-        system_fingerprint=str(completion.system_fingerprint or ""),
-        tokens=_texts(logprobs or ()),
-    )
-    refusal = (choice.message.refusal or "") if choice.message else ""
-    return RawReply(reply, refusal, note=note, service_tier=str(completion.service_tier or ""))
-
-
-def _usage(told: CompletionUsage) -> Usage:
-    """The tokens of a reply. A part that is larger than its whole is cut to it: no cost is less than nothing."""
-    prompt, out = told.prompt_tokens_details, told.completion_tokens_details
-    cached = min(_number(prompt, "cached_tokens"), told.prompt_tokens)
-    written = min(_number(prompt, "cache_write_tokens"), told.prompt_tokens - cached)
-    thought = min(_number(out, "reasoning_tokens"), told.completion_tokens)
-    return Usage(told.prompt_tokens, cached, told.completion_tokens, thought, written)
-
-
-def _number(details: object, name: str) -> int:
-    """A count among the details of a reply's usage; 0 where there is none. The SDK knows some of their names only."""
-    value = details.get(name) if isinstance(details, dict) else getattr(details, name, None)
-    return value if isinstance(value, int) and value > 0 else 0
-
-
-def _text(content: object) -> str:
-    """The text of a message. Some servers send it in parts, as messages to them may be."""
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
-def _texts(tokens: Sequence[ChatCompletionTokenLogprob]) -> tuple[str, ...]:
-    """The text of each token. A character of several tokens is part of the last of them, so that the texts, one after
-    the other, are the reply's.
-    """
-    decoder = getincrementaldecoder("utf-8")("replace")
-    return tuple(token.token if token.bytes is None else decoder.decode(bytes(token.bytes)) for token in tokens)
 
 
 def to_journal(raw: RawReply) -> str:
@@ -144,13 +84,16 @@ def from_journal(body: str) -> RawReply:
     return RawReply(decode(Reply, json.dumps(data["reply"])), data["refusal"])
 
 
-def usable(raw: RawReply, *, logprobs: bool = False) -> Reply:
-    """The reply, if there is something to read in it ("length" is: an answer that was cut short).
+def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply:
+    """The reply, if there is something to read in it ("length" is: an answer that was cut short), with at most
+    ``longest_text`` characters: a journal of an earlier release may hold a longer one.
 
     Raises ReplyError for a refusal, an empty reply or one that the endpoint's filter took away, and EndpointError where
     ``logprobs`` were asked for and none came.
     """
     reply = raw.reply
+    if len(reply.text) > longest_text:
+        reply = replace(reply, text=reply.text[:longest_text], finish_reason="length")
     if raw.refusal:
         raise ReplyError(
             f"{reply.model} refused to answer: {raw.refusal[:300]}. The raw reply is in the journal.",
@@ -159,13 +102,14 @@ def usable(raw: RawReply, *, logprobs: bool = False) -> Reply:
     if reply.finish_reason == "content_filter":
         raise ReplyError(f"The content filter of the endpoint took away the reply of {reply.model}.", reply.text)
     if not reply.text.strip() and reply.usage.reasoning_tokens and reply.finish_reason == "length":
-        raise ReplyError(
+        raise CutShort(
             f"{reply.model} used up its {reply.usage.completion_tokens} completion tokens before it answered, "
             f"{reply.usage.reasoning_tokens} of them in thought. Give llm.reasoning_tokens more room, or lower "
             "llm.reasoning_effort."
         )
     if not reply.text.strip():
-        raise ReplyError(
+        kind = CutShort if reply.finish_reason == "length" else ReplyError
+        raise kind(
             f"{reply.model} sent an empty reply (finish_reason {reply.finish_reason!r}, "
             f"{reply.usage.completion_tokens} completion tokens). If that is the limit, raise "
             "llm.max_completion_tokens."

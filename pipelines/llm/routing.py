@@ -24,6 +24,7 @@ import aiohttp
 import openai
 
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
+from okralong.pipelines.llm.completion import name_of
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
 from okralong.pipelines.llm.network import check_proxy, trouble, trust
 from okralong.pipelines.llm.prices import Price, PriceTable, highest
@@ -47,6 +48,8 @@ from has changed its name before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 PROXY_ERRORS = frozenset({502, 504})
 """Statuses of a proxy; the model behind it may have answered."""
+FOREVER_S = 86_400.0
+"""The longest time that an endpoint is believed to ask for: a day. # project default"""
 LONGEST_WAIT_S = 300.0
 """An endpoint that asks for a longer wait is out of use for now, and the run stops. Ours."""
 SHORTEST_KEY = 12
@@ -61,6 +64,7 @@ PREFERENCE_S = 0.1
 """How long an endpoint is waited for before the next one is asked for a permit as well. Ours."""
 LOOK_AGAIN_S = 1.0
 """How often a call that waits looks who is worth asking by now. Ours."""
+_STREAM = re.compile(r"\bstream", re.IGNORECASE)
 _FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
 _KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
 """Endpoints whose documentation has ``prompt_cache_key`` (November 2026)."""
@@ -223,7 +227,8 @@ def open_routes(
             breaker.refuse(str(error))
             key = NO_KEY
         http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
-        fields = RequestFields(config.limit_field(endpoint.model))
+        here = not routes and (address is not None or transport is not None)
+        fields = RequestFields(config.limit_field(endpoint.model), stream=config.stream == "auto" and not here)
         price = prices.price(endpoint.model, endpoint.price)
         if config.service_tier == "flex" and not price.flex_discount:
             raise ConfigError(
@@ -316,11 +321,16 @@ class RequestFields:
     """Which fields of a request an endpoint takes, as far as it has said, and what it calls the limit of a reply.
 
     Of schemas: one that refuses a schema of ours takes none; of one that refuses a schema that came with a question, it
-    is known of that one alone.
+    is known of that one alone. Replies are asked for as streams, so that one that ignores its limit can be aborted,
+    until the endpoint refuses that or streams a reply without its usage.
     """
 
-    def __init__(self, limit_field: str = "max_tokens") -> None:
+    def __init__(self, limit_field: str = "max_tokens", *, stream: bool = False) -> None:
         self.limit_field = limit_field
+        self.streams = False
+        """Whether the endpoint has streamed a reply."""
+        self._stream = stream
+        self._stream_options = True
         self._refused: set[str] = set()
         self._no_schema = False
         self._schemas: set[str] = set()
@@ -329,6 +339,21 @@ class RequestFields:
         """The fields that a request with this schema (None: none) is sent without."""
         schema = self._no_schema or json_schema in self._schemas
         return frozenset(self._refused | {"response_format"} if schema else self._refused)
+
+    @property
+    def streaming(self) -> dict[str, Any]:
+        """The fields by which a reply is asked for as a stream, usage at its end; none where it is not."""
+        if not self._stream:
+            return {}
+        return {"stream": True} | ({"stream_options": {"include_usage": True}} if self._stream_options else {})
+
+    def came(self, streamed: bool, usage_told: bool) -> bool:
+        """A reply came; return whether replies are no longer streamed from here on, since its usage was not told."""
+        self.streams = streamed
+        if streamed and not usage_told:
+            self.streams = self._stream = False
+            return True
+        return False
 
     def refuse(self, api_error: ApiError, sent: Collection[str], json_schema: str | None) -> str:
         """What the endpoint refused a request for whose fields were ``sent``, and will not be sent again; "" where it
@@ -341,6 +366,12 @@ class RequestFields:
                 if name in sent:
                     self.limit_field = other
                     return name
+        if "stream" in sent and _STREAM.search(api_error.message):
+            if self._stream_options and "stream_options" in api_error.message:
+                self._stream_options = False
+                return "stream_options"
+            self._stream = False
+            return "stream"
         for name in LEFT_OUT:
             if name in sent and api_error.names(name):
                 self._refused.add(name)
@@ -443,18 +474,19 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
             seconds = float(headers.get(name, "")) / unit
         except ValueError:
             continue
-        if 0 <= seconds < float("inf"):
-            return seconds
+        if 0 <= seconds < math.inf:
+            return min(seconds, FOREVER_S)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except (TypeError, ValueError):
+        seconds = date.timestamp() - (time.time() if now is None else now)
+    except (TypeError, ValueError, OverflowError):
         return None
-    return max(0.0, date.timestamp() - (time.time() if now is None else now))
+    return min(max(0.0, seconds), FOREVER_S)
 
 
 def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
     """The error behind an exception of the ``openai`` package; any other after sending counts as unknown."""
-    said = scrub(str(error), key)[:500]
+    said = _said(error, key)
     if isinstance(error, TimeoutError):
         message = f"{endpoint} was not done with a request in time; it may have been billed, so its cost stays held."
         return ApiError("unknown", 0, message, retry=True, timed_out=True)
@@ -471,14 +503,19 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
     if isinstance(error, openai.APIStatusError):
         answer = ErrorResponse(
             error.status_code,
-            str(error.code or ""),
-            str(error.type or ""),
-            error.request_id or "",
+            name_of(error.code),
+            name_of(error.type),
+            name_of(error.request_id),
             error.response.headers,
         )
         return by_status(answer, said, endpoint, model, key_env)
     message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
     return ApiError("unknown", 200, message, retry=True)
+
+
+def _said(error: Exception, key: str) -> str:
+    """What an error says, shortened; first to what is searched for keys, which may be long pages, then for people."""
+    return scrub(str(error)[:10_000], key)[:500]
 
 
 def _cause(error: openai.APIConnectionError) -> BaseException:

@@ -112,6 +112,7 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
         "prompt_cache_key",
         "service_tier",
         "flex",
+        "stream",
         "price",
     }
     # An equal request gets as good a reply in a batch as by itself, so a run may go on in the other mode.

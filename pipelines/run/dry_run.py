@@ -261,6 +261,7 @@ class DryRunClient:
         *,
         logprobs: bool = False,
         answer_type: str = "",
+        longer: bool = False,
     ) -> Reply:
         """Count the prompt and reply "unanswerable". Raises NobodyAsked where more than an answer is wanted: the
         keyword rules then speak, and nothing further is looked up.

@@ -34,6 +34,8 @@ class Trouble:
     """What goes wrong with one request. Without ``status`` the reply is good but for the fields that are set.
 
     ``reset`` breaks the connection instead of replying; ``billed`` charges all the same; ``delay_s`` comes first.
+    ``usage`` is told in place of the true counts, which are charged; ``names`` are fields of the reply that are
+    replaced.
     """
 
     status: int = 200
@@ -47,6 +49,8 @@ class Trouble:
     refusal: str | None = None
     finish_reason: str | None = None
     no_usage: bool = False
+    usage: dict[str, Any] | None = None
+    names: dict[str, Any] | None = None
     garbage: str | None = None
     service_tier: str | None = None
 
@@ -145,6 +149,10 @@ class FakeOpenAI:
         """How many times our tokens of a prompt it counts, as another tokenizer or a longer template does."""
         self.writes = 1.0
         """How many times the limit of a reply it may write, as some servers do."""
+        self.streams = True
+        """Whether a reply is streamed where that is asked for; many servers ignore the wish."""
+        self.word_s = 0.0
+        """Seconds between two words of a stream."""
         self.flex_is_full = 0
         """So many of the next requests to the flex tier find no capacity there."""
         self.received: list[Received] = []
@@ -232,7 +240,45 @@ class FakeOpenAI:
             return _problem(trouble)
         if trouble.garbage is not None:
             return web.Response(text=trouble.garbage, content_type="text/html")
-        return web.json_response(reply, headers={"x-request-id": reply["id"], **trouble.headers})
+        headers = {"x-request-id": reply["id"], **trouble.headers}
+        if one.body.get("stream") and self.streams:
+            return await self._stream(request, one, reply, headers)
+        return web.json_response(reply, headers=headers)
+
+    async def _stream(
+        self, request: web.Request, one: Received, reply: dict[str, Any], headers: dict[str, str]
+    ) -> web.StreamResponse:
+        """Send a reply as events, a word each, and charge what was written before its client went away."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **headers})
+        await response.prepare(request)
+        choice = reply["choices"][0]
+        common = {name: reply.get(name) for name in ("id", "model", "system_fingerprint", "service_tier")}
+        words = re.findall(r"\S+\s*|\s+", choice["message"]["content"] or "")
+        logprobs = (choice["logprobs"] or {}).get("content") or []
+        full, one.completion_tokens = one.completion_tokens, one.reasoning_tokens
+        written = ""
+
+        async def send(event: dict[str, Any]) -> None:
+            await response.write(f"data: {json.dumps({**common, **event})}\n\n".encode())
+
+        try:
+            await send({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
+            for number, word in enumerate(words):
+                tokens = {"logprobs": {"content": logprobs[number : number + 1]}} if logprobs else {}
+                await send({"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None, **tokens}]})
+                written += word
+                if self.word_s:
+                    await asyncio.sleep(self.word_s)
+            if refusal := choice["message"]["refusal"]:
+                await send({"choices": [{"index": 0, "delta": {"refusal": refusal}}]})
+            one.completion_tokens = full
+            await send({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
+            if (one.body.get("stream_options") or {}).get("include_usage") and "usage" in reply:
+                await send({"choices": [], "usage": reply["usage"]})
+            await response.write(b"data: [DONE]\n\n")
+        except ConnectionResetError:
+            one.completion_tokens = one.reasoning_tokens + count_tokens(written)
+        return response
 
     def _charge(self, one: Received, trouble: Trouble) -> dict[str, Any]:
         text = self._text(one.messages) if trouble.text is None else trouble.text
@@ -272,7 +318,8 @@ class FakeOpenAI:
             "system_fingerprint": self.system_fingerprint,
             "service_tier": one.service_tier,
             "choices": [choice],
-            **({} if trouble.no_usage else {"usage": usage}),
+            **({} if trouble.no_usage else {"usage": {**usage, **(trouble.usage or {})}}),
+            **(trouble.names or {}),
         }
 
     def _text(self, messages: Messages) -> str:

@@ -189,14 +189,24 @@ class ScriptedTools:
         return plan
 
     async def complete(
-        self, step: str, messages: Sequence[Message], *, role: str, logprobs: bool = False, answer_type: str = ""
+        self,
+        step: str,
+        messages: Sequence[Message],
+        *,
+        role: str,
+        logprobs: bool = False,
+        answer_type: str = "",
+        longer: bool = False,
     ) -> Reply:
-        typed = {"answer_type": answer_type} if answer_type else {}
+        typed: dict[str, object] = {"answer_type": answer_type} if answer_type else {}
+        typed |= {"longer": True} if longer else {}
         self._record("complete", step, role=role, messages=list(messages), logprobs=logprobs, **typed)
         script = self._replies[role]
         reply = script.pop(0) if len(script) > 1 else script[0]
         if isinstance(reply, Exception):
             raise reply
+        if isinstance(reply, Reply):
+            return reply
         text = reply if isinstance(reply, str) else reply(messages)
         if not text:
             raise ReplyError("The reply is empty.")

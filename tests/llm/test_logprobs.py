@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from openai.types.chat import ChatCompletion
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, Message
+from okralong.pipelines.llm.completion import Bounds, Received, read_completion
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.reply import read_completion
 from okralong.pipelines.llm.request import LlmRequest
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.openai_server import FakeOpenAI
@@ -71,7 +70,7 @@ def test_a_character_of_several_tokens_is_part_of_the_last() -> None:
         "logprobs": {"content": tokens},
     }
     body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    raw = read_completion(ChatCompletion.model_validate(body), [Message("user", "?")], "m", count_tokens)
+    raw = read_completion(Received(body), Bounds(10, 40, 16), "m", count_tokens)
     assert raw.reply.tokens == ("a ", "", "☃")
 
 

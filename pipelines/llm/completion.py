@@ -1,0 +1,423 @@
+"""Read a chat completion as an endpoint sent it, whole or as a stream of events.
+
+Everything here comes from outside. A count of tokens has to be possible for the request that it is about, a text is
+cut where its limit would have cut it, and names are bounded, before anything else reads or stores them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from codecs import getincrementaldecoder
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import openai
+
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import Message, Reply, Usage
+from okralong.pipelines.llm.reply import RawReply
+
+LONGEST_BODY: Final = 64 * 1024 * 1024
+"""Bytes of a response; a longer one is not read to its end. # project default"""
+LONGEST_NAME: Final = 200
+"""Characters of a model's name, an id, a tier or a reason. # project default"""
+CHARS_PER_TOKEN: Final = 16
+"""Characters that a token may have on average: prose has 4 to 5, a run of blanks up to 128. # project default"""
+OVERLONG: Final = 1.5
+"""A reply of so many times its limit and ``SLACK`` tokens shows that the limit was ignored. Below that it may be the
+tokenizer: ours can need more tokens than the endpoint's for the same text. # project default"""
+SLACK: Final = 32
+ABORT_GRACE_S: Final = 0.25
+"""Seconds for which a reply that is aborted is still read and counted, because what has been written by then is billed:
+on a slow endpoint a few tokens, on a fast one all of the reply. # project default"""
+TEMPLATE_TOKENS: Final = 2048
+"""Tokens that an endpoint may add to a prompt, with a system prompt of its own. # project default"""
+MESSAGE_TOKENS: Final = 64
+"""Tokens that a chat template may add to a message. # project default"""
+PARSED_IN_LOOP: Final = 256 * 1024
+"""Bytes of JSON that are parsed in the event loop; a thread parses a larger body. # project default"""
+SHOWN: Final = ("content", "refusal", "reasoning_content", "reasoning")
+"""Of a message: its text, its refusal, and its thought under the two names that servers give it."""
+
+
+class Response(Protocol):
+    """An HTTP response whose body has not been read yet."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers; names in any case."""
+        ...
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Return the body as it arrives."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the reply to one request can be, as far as the request says.
+
+    ``prompt_tokens`` is our own count, which stands where the endpoint's cannot be true. A tokenizer makes at most one
+    token of a byte, so ``prompt_bytes`` bounds the endpoint's. ``max_tokens`` is the limit of the reply that the
+    request names, thought included.
+    """
+
+    prompt_tokens: int
+    prompt_bytes: int
+    max_tokens: int
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], prompt_tokens: int, max_tokens: int, extra: str | None = None) -> Bounds:
+        """Return the bounds of a request; ``extra`` is text that the endpoint writes into the prompt."""
+        size = sum(len(each.content.encode("utf-8", "replace")) + each.vector_rows for each in messages)
+        size += len((extra or "").encode("utf-8", "replace")) + MESSAGE_TOKENS * len(messages)
+        return cls(prompt_tokens, size, max_tokens)
+
+    @property
+    def longest_text(self) -> int:
+        """Characters of a reply that are kept."""
+        return CHARS_PER_TOKEN * self.max_tokens + 1000
+
+    def is_overlong(self, completion_tokens: float) -> bool:
+        """Return whether a reply of so many tokens shows that its limit was ignored."""
+        return completion_tokens > OVERLONG * self.max_tokens + SLACK
+
+    def disbelief(self, told: object, chars: int) -> str:
+        """Say why the usage that a reply of ``chars`` characters reports cannot be true, or return "".
+
+        What a reply does not show is thought, which is part of its limit; a character is four bytes at most.
+        """
+        if not isinstance(told, Mapping) or not told:
+            return "the endpoint reported no usage"
+        for name, least, most in (
+            ("prompt_tokens", 1, max(2 * self.prompt_tokens, self.prompt_bytes + TEMPLATE_TOKENS)),
+            ("completion_tokens", min(1, chars), self.max_tokens + 4 * chars + SLACK),
+        ):
+            value = told.get(name)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                return f"the endpoint reported a usage that cannot be true ({name}: {str(value)[:40]})"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The body of a response as one chat completion.
+
+    ``chars`` is the length of all of its text, thought included, also where ``body`` holds only the beginning.
+    ``aborted``: its end was not waited for. ``streamed``: it came as events.
+    """
+
+    body: Mapping[str, Any]
+    chars: int = 0
+    aborted: bool = False
+    streamed: bool = False
+
+
+class NoCompletion(ValueError):
+    """The response is no chat completion; the message says what it is instead."""
+
+
+class CutOff(Exception):
+    """The response ended in the middle."""
+
+
+_RAW: Final[Any] = {"headers": {"X-Stainless-Raw-Response": "stream"}, "security": {"bearer_auth": True}}
+"""The SDK's own mark of a request whose response is wanted with its headers and an unread body."""
+
+
+async def post_chat(
+    http: openai.AsyncOpenAI,
+    body: Mapping[str, Any],
+    bounds: Bounds,
+    count: CountTokens,
+    timeout_s: float | None = None,
+) -> tuple[Received, Mapping[str, str]]:
+    """Send a request to the chat endpoint; return the completion and the response's headers.
+
+    ``timeout_s`` None is the client's own. Raises what the SDK raises, and NoCompletion.
+    """
+    # Not by chat.completions.create, which looks through every message of the body for files, at a quarter of the
+    # processor time of a call.
+    options: Any = _RAW if timeout_s is None else {**_RAW, "timeout": timeout_s}
+    raw: Any = await http.post("/chat/completions", cast_to=object, body=body, options=options)
+    response = raw.http_response
+    try:
+        return await receive(response, bounds, count), response.headers
+    except CutOff as error:
+        late = "Timeout" in type(error.__cause__).__name__
+        request = response.request
+        raise (openai.APITimeoutError(request) if late else openai.APIConnectionError(request=request)) from error
+    finally:
+        await response.aclose()
+
+
+async def receive(response: Response, bounds: Bounds, count: CountTokens) -> Received:
+    """Read a response. A stream of events is aborted soon after its reply has passed its limit by a margin.
+
+    Raises NoCompletion for what is no chat completion or longer than ``LONGEST_BODY``, CutOff where it ends early.
+    """
+    async with aclosing(_bounded(response)) as chunks:
+        if response.headers.get("content-type", "").startswith("text/event-stream"):
+            return await _read_stream(chunks, bounds, count)
+        body = b"".join([chunk async for chunk in chunks])
+    if body[:5] == b"data:":  # events under another name
+        events = _Events(bounds)
+        for line in body.split(b"\n"):
+            events.feed(line)
+        return events.received()
+    return Received(parse(body) if len(body) <= PARSED_IN_LOOP else await asyncio.to_thread(parse, body))
+
+
+async def _bounded(response: Response) -> AsyncGenerator[bytes, None]:
+    size = 0
+    try:
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+            if size > LONGEST_BODY:
+                raise NoCompletion(f"the body is longer than {LONGEST_BODY // 2**20} MB")
+            yield chunk
+    except NoCompletion:
+        raise
+    except Exception as error:
+        raise CutOff(f"{type(error).__name__}: {error}") from error
+
+
+async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: CountTokens) -> Received:
+    events = _Events(bounds)
+    check_at = 2 * bounds.max_tokens  # characters: a token has more than two as a rule
+    line: list[bytes] = []
+    aborting = False
+    try:
+        async with asyncio.timeout(None) as grace:
+            async for chunk in chunks:
+                first, *others = chunk.split(b"\n")
+                line.append(first)
+                for other in others:
+                    events.feed(b"".join(line))
+                    line = [other]
+                if events.done:
+                    break
+                if not aborting and events.chars >= check_at:
+                    check_at = events.chars + events.chars // 4
+                    if aborting := bounds.is_overlong(events.tokens(count)):
+                        grace.reschedule(asyncio.get_running_loop().time() + ABORT_GRACE_S)
+            else:
+                events.feed(b"".join(line))
+    except (CutOff, TimeoutError):
+        if not aborting:
+            raise
+        return events.received(aborted=True)
+    if not events.done and not events.finish:
+        raise CutOff("the events ended before the reply did")
+    return events.received()
+
+
+def parse(body: bytes | str) -> Mapping[str, Any]:
+    """Return the chat completion in a body of JSON. Raises NoCompletion."""
+    return checked(_loaded(body))
+
+
+def checked(found: object) -> Mapping[str, Any]:
+    """Return ``found`` where it is a chat completion. Raises NoCompletion, with the endpoint's words for an error."""
+    if isinstance(found, Mapping) and _first(found) is not None:
+        return found
+    if isinstance(found, Mapping) and found.get("error"):
+        raise NoCompletion(f"it says: {_words(found['error'])}")
+    raise NoCompletion(f"its body is {str(found)[:200]}")
+
+
+def _loaded(body: bytes | str) -> Any:
+    try:
+        return json.loads(body, parse_int=_integer)
+    except (ValueError, RecursionError):
+        start = body[:200] if isinstance(body, str) else body[:200].decode("utf-8", "replace")
+        raise NoCompletion(f"its body is no JSON: {start!r}") from None
+
+
+def _integer(digits: str) -> float:
+    """A whole number of JSON; one that no table could hold is infinite, as 1e400 is."""
+    return int(digits) if len(digits) <= 18 else math.inf
+
+
+def _words(error: object) -> str:
+    return str(error.get("message") if isinstance(error, Mapping) else error)[:300]
+
+
+def _first(completion: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    choices = completion.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, Mapping) else None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The texts of a message, or of a piece of one. Some servers send a text in parts, as messages to them may be."""
+    for name in SHOWN:
+        said = message.get(name)
+        if isinstance(said, list):
+            said = "".join(str(part.get("text") or "") for part in said if isinstance(part, Mapping))
+        if isinstance(said, str) and said:
+            yield name, said
+
+
+def _count(text: str, chars: int, count: CountTokens) -> float:
+    """The tokens of a text of ``chars`` characters whose beginning is ``text``."""
+    return count(text) * max(1.0, chars / max(1, len(text)))
+
+
+def name_of(value: object) -> str:
+    """A name or an id from outside, bounded and on one line; "" for what is no text."""
+    text = value if isinstance(value, str) else ""
+    if len(text) > LONGEST_NAME:
+        text = f"{text[: LONGEST_NAME - 1]}…"
+    return " ".join(text.split())
+
+
+@dataclass(slots=True)
+class _Events:
+    """Puts the events of one reply together. Text beyond the reply's bound is counted and not kept."""
+
+    bounds: Bounds
+    chars: int = 0
+    done: bool = False
+    finish: str = ""
+    _kept: int = 0
+    _told: dict[str, Any] = field(default_factory=dict)
+    _texts: dict[str, list[str]] = field(default_factory=dict)
+    _logprobs: list[Any] = field(default_factory=list)
+    _begun: bool = False
+
+    def feed(self, line: bytes) -> None:
+        """Take a line of the stream. Raises NoCompletion for one that is an error, or no JSON."""
+        data = line[5:].strip() if line.startswith(b"data:") else b""
+        if data == b"[DONE]":
+            self.done = True
+        elif data:
+            self._take(_mapping(_loaded(data)))
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        if event.get("error"):
+            raise NoCompletion(f"it says: {_words(event['error'])}")
+        for name in ("model", "system_fingerprint", "service_tier", "usage"):
+            if event.get(name):
+                self._told[name] = event[name]
+        choice = _first(event)
+        if choice is None or choice.get("index") not in (0, None):
+            return
+        self._begun = True
+        self.finish = name_of(choice.get("finish_reason")) or self.finish
+        for name, text in _texts_of(_mapping(choice.get("delta", choice.get("message")))):
+            self.chars += len(text)
+            if self._kept <= self.bounds.longest_text:
+                self._kept += len(text)
+                self._texts.setdefault(name, []).append(text)
+        if len(self._logprobs) <= self.bounds.longest_text:
+            self._logprobs += _entries(choice)
+
+    def tokens(self, count: CountTokens) -> float:
+        """Return about how many tokens have come until now."""
+        kept = "".join(text for texts in self._texts.values() for text in texts)
+        return _count(kept, self.chars, count)
+
+    def received(self, *, aborted: bool = False) -> Received:
+        """Return the chat completion. Raises NoCompletion where no event held a part of one."""
+        if not self._begun:
+            raise NoCompletion("its events hold no reply")
+        message = {name: "".join(texts) for name, texts in self._texts.items()}
+        choice = {"message": message, "finish_reason": self.finish, "logprobs": {"content": self._logprobs}}
+        return Received({**self._told, "choices": [choice]}, self.chars, aborted, streamed=True)
+
+
+def read_completion(received: Received, bounds: Bounds, model: str, count: CountTokens) -> RawReply:
+    """Return the first choice as a reply, by ``model`` where it names none.
+
+    Usage is the endpoint's where it can be true; else the call is counted here, and ``note`` says so. A text that is
+    longer than its limit allows is cut, as the limit would have cut it.
+    """
+    choice = _first(received.body) or {}
+    texts = dict(_texts_of(_mapping(choice.get("message"))))
+    chars = max(received.chars, sum(map(len, texts.values())))
+    shown = {name: text[: bounds.longest_text] for name, text in texts.items()}
+    told = received.body.get("usage")
+    doubt = "the reply was aborted" if received.aborted else bounds.disbelief(told, chars)
+    if doubt:
+        completion_tokens = math.ceil(_count("".join(shown.values()), chars, count))
+        usage = Usage(bounds.prompt_tokens, 0, completion_tokens)
+    else:
+        usage = _usage(_mapping(told))
+    overlong = bounds.is_overlong(usage.completion_tokens)
+    notes = [f"{doubt}; tokens were counted here"] if doubt else []
+    if overlong:
+        notes.append(f"the limit of {bounds.max_tokens} tokens was ignored: {usage.completion_tokens} came")
+    cut = len(texts.get("content", "")) > bounds.longest_text
+    logprobs = _logprobs(choice, bounds.longest_text)
+    reply = Reply(
+        # A broken surrogate (an emoji cut in two by the token limit) could not be written to any table.
+        text=shown.get("content", "").encode("utf-8", "replace").decode(),
+        model=name_of(received.body.get("model")) or model,
+        usage=usage,
+        finish_reason="length" if received.aborted or cut else name_of(choice.get("finish_reason")),
+        cost_usd=0.0,
+        token_logprobs=tuple(number for _, number in logprobs),
+        system_fingerprint=name_of(received.body.get("system_fingerprint")),
+        tokens=tuple(text for text, _ in logprobs),
+    )
+    return RawReply(
+        reply,
+        shown.get("refusal", ""),
+        note="; ".join(notes),
+        service_tier=name_of(received.body.get("service_tier")),
+        counted_here=bool(doubt),
+        overlong=overlong,
+        aborted=received.aborted,
+    )
+
+
+def _usage(told: Mapping[str, Any]) -> Usage:
+    """The tokens of a reply. A part that is larger than its whole is cut to it: no cost is less than nothing."""
+    prompt, completion = told["prompt_tokens"], told["completion_tokens"]
+    cached = min(_part(told, "prompt_tokens_details", "cached_tokens"), prompt)
+    written = min(_part(told, "prompt_tokens_details", "cache_write_tokens"), prompt - cached)
+    thought = min(_part(told, "completion_tokens_details", "reasoning_tokens"), completion)
+    return Usage(prompt, cached, completion, thought, written)
+
+
+def _part(told: Mapping[str, Any], details: str, name: str) -> int:
+    """A count among the details of a reply's usage; 0 where there is none."""
+    value = _mapping(told.get(details)).get(name)
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _entries(choice: Mapping[str, Any]) -> list[Any]:
+    found = _mapping(choice.get("logprobs")).get("content")
+    return found if isinstance(found, list) else []
+
+
+def _logprobs(choice: Mapping[str, Any], most: int) -> list[tuple[str, float]]:
+    """The text and the log-probability of each token; none where one cannot be read.
+
+    A character of several tokens is part of the last of them, so that the texts, one after the other, are the reply's.
+    """
+    decoder = getincrementaldecoder("utf-8")("replace")
+    read: list[tuple[str, float]] = []
+    for entry in map(_mapping, _entries(choice)[:most]):
+        token, number, raw = entry.get("token"), entry.get("logprob"), entry.get("bytes")
+        if not isinstance(token, str) or not isinstance(number, int | float) or math.isnan(number):
+            return []
+        try:
+            text = token if raw is None else decoder.decode(bytes(raw))
+        except (TypeError, ValueError):
+            return []
+        read.append((text, max(float(number), LEAST_LOGPROB)))
+    return read
+
+
+LEAST_LOGPROB: Final = -9999.0
+"""OpenAI's value for a token whose probability is too small to name."""
