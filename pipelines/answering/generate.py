@@ -9,6 +9,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow, localcontext
 from decimal import Context as Arithmetic
 from functools import partial
@@ -73,7 +74,7 @@ async def generate(
     reply = await tools.complete(step, build(shown), role=role)
     parsed = parse_answer(reply.text, question)
     if parsed.unanswerable:
-        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
+        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown), replied_by=(reply.model,))
     said = calculate(parsed.answer) if tools.calculator else parsed.answer
     about = (said, question) if tools.short_contract else None
     found = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown), about)
@@ -82,7 +83,7 @@ async def generate(
         # Nothing but "[2]": the model has pointed at its answer.
         start, end = best_line(citations[0].quote, "", question)
         said = citations[0].quote[start:end]
-    return Answer("answered", said, citations, context=tuple(shown))
+    return Answer("answered", said, citations, context=tuple(shown), replied_by=(reply.model,))
 
 
 async def _generate_typed(
@@ -110,14 +111,14 @@ async def _generate_typed(
 
     ask = partial(tools.complete, role=role, answer_type=tools.answer_type)
     try:
-        answer, _ = await ask_and_read(ask, step, messages, read, partial(prompt_fits, role=role, tools=tools))
+        answer, reply = await ask_and_read(ask, step, messages, read, partial(prompt_fits, role=role, tools=tools))
     except NobodyAsked:
         raise
     except ReplyError as error:
         if not misfits:  # a refusal, or nothing in it to read
             raise
         return misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
-    return answer
+    return replace(answer, replied_by=(reply.model,))
 
 
 def _typed_answer(

@@ -103,6 +103,7 @@ class ScriptedTools:
         self._reads = reads or reads_answers
         self._stronger = None if stronger is None else {role: list(texts) for role, texts in stronger.items()}
         self.generator = "scripted"
+        self.cross_encoder = "scripted-cross-encoder"
         self.answer_type = answer_type
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}

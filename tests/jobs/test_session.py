@@ -11,20 +11,20 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
-from okralong.actors.own_process import OwnModels
+from okralong.actors.own_process import OwnModels, unfit
 from okralong.jobs.answer import DoesNotFit, Session, answer_prepared
 from okralong.jobs.generator import Generator, as_served, weights_here
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError
+from okralong.pipelines.reporting.export import flat_answers
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
 from tests.fakes.openai_server import FakeOpenAI
@@ -38,8 +38,9 @@ MODEL, OTHER = "gpt-4o-2024-08-06", "gpt-4o-mini-2024-07-18"
 QUESTION: Final = {"query_id": "q", "question": "What does the company grow?"}
 
 SESSIONS: Final = (
-    "embedded", "embedded, other window", "embedded, no reader", "embedded, stronger A", "A", "A, other model", "A and B",
-)  # fmt: skip
+    *("embedded", "embedded, other window", "embedded, no reader", "embedded, stronger A"),
+    *("A", "A, other model", "A and B"),
+)
 RUNS: Final = (*SESSIONS, "B", "embedded, other seed", "A, batches", "A, stronger B", "embedded, stronger B")
 
 
@@ -136,27 +137,57 @@ def named_by(run: str) -> dict[str, set[str]]:
     return wanted
 
 
-@pytest.mark.parametrize(("warm", "run"), product(SESSIONS, RUNS), ids=lambda name: name.replace(", ", "+"))
+def carried(warm: str, run: str) -> bool:
+    """Whether a session carries a run: any at an endpoint, and one of the embedded generator that it has itself."""
+    return "batches" not in run and (run == warm or not run.startswith("embedded"))
+
+
+def test_every_pair_of_a_session_and_a_run(asks: Asks) -> None:
+    prepared = {run: asks.prepared(run) for run in RUNS}
+    for warm in SESSIONS:
+        session = asks.session(warm)
+        for run, each in prepared.items():
+            OWN.bring(each)
+            with without_ray():
+                fits = not unfit(each, 1)
+            if fits and carried(warm, run):
+                served = session.generator(each)
+                assert served == (session.served if run.startswith("embedded") else None), (warm, run)
+            elif fits:
+                with pytest.raises(DoesNotFit, match="its generator is another one than the run's"):
+                    session.generator(each)
+            else:
+                assert "batches" in run
+
+
+@pytest.mark.parametrize(
+    ("warm", "run"),
+    [
+        *(("embedded", run) for run in ("embedded", "A", "A and B", "A, stronger B", "A, batches")),
+        ("embedded, stronger A", "embedded, stronger A"),
+        ("embedded, stronger A", "embedded, stronger B"),
+        *(("A", run) for run in ("A, other model", "B", "embedded")),
+        ("A and B", "A"),
+    ],
+    ids=lambda name: name.replace(", ", "+"),
+)
 def test_a_session_answers_with_the_generator_that_the_run_names(asks: Asks, warm: str, run: str) -> None:
     session, prepared = asks.session(warm), asks.prepared(run)
-    carried = "batches" not in run and (run == warm or not run.startswith("embedded"))
-    if not carried:
+    if not carried(warm, run):
         with pytest.raises(DoesNotFit, match="batches" if "batches" in run else "generator"):
             asks.run(session, prepared)
         assert not any(asks.asked.values())
         return
     folder = asks.run(session, prepared)
-    wanted = named_by(run)
     asked = {name: {MODEL} if name == "embedded" and models else models for name, models in asks.asked.items()}
-    assert asked == wanted
+    assert asked == named_by(run)
     manifest = folder.read_manifest()
     assert manifest is not None
-    assert manifest["generator"].get("base_url") == (
-        None if run.startswith("embedded") else prepared.config.llm.base_url
-    )
-    last = [name for name, models in wanted.items() if models][-1] if "stronger" in run else run.split(",")[0][:8]
+    there = None if run.startswith("embedded") else prepared.config.llm.base_url
+    assert manifest["generator"].get("base_url") == there
+    by = run[-1] if "stronger" in run else run.split(",")[0].split(" ")[0]
     (row,) = table(folder, "answers")
-    assert row["replied_by"] == f"{last if last in wanted else last[0]}-2026", "as the reply names it"
+    assert row["replied_by"] == f"{by}-2026", "as the reply names it"
 
 
 def test_an_embedded_generator_whose_weights_have_changed_is_another_one(asks: Asks) -> None:
@@ -178,3 +209,47 @@ def test_the_stronger_generator_is_looked_for_at_each_run(asks: Asks) -> None:
     with pytest.raises(EndpointError, match=f"no model '{OTHER}'"):
         asks.run(session, asks.prepared("embedded, stronger A"))
     assert not any(asks.asked.values())
+
+
+def test_after_up_a_run_whose_config_names_an_endpoint_asks_that_and_nobody_else(asks: Asks) -> None:
+    """As commands, with the embedded generator itself."""
+    plain = {"analyzer": {"kind": "rules"}, "reranker": {"model": tiny_cross_encoder(), "answers": "never"}}
+    server = asks.servers["A"]
+    there = {"base_url": server.base_url, "model": MODEL, "window": 16_000}
+    files = {"own.yaml": plain, "ep.yaml": {**plain, "llm": there}}
+    for name, config in files.items():
+        (asks.folder / name).write_text(yaml.safe_dump(config))
+    (asks.folder / "q.jsonl").write_text(json.dumps(QUESTION))
+    place = tempfile.mkdtemp(prefix="ok")  # of a short name, as sockets have
+
+    def okralong(command: str, *arguments: str) -> str:
+        environment = os.environ | {"XDG_RUNTIME_DIR": place, "OPENAI_API_KEY": "sk-of-the-test"}
+        environment.pop("RAY_ADDRESS", None)
+        full = [sys.executable, "-m", "okralong.jobs.cli", command, str(asks.archive), *arguments]
+        done = subprocess.run(
+            full, cwd=asks.folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done
+        return " ".join((done.stdout + done.stderr).split())
+
+    okralong("up", "--config", "own.yaml")
+    try:
+        told = {
+            name: okralong("answer", "--questions", "q.jsonl", "--config", f"{name}.yaml", "--run", name)
+            for name in ("ep", "own")
+        }
+    finally:
+        okralong("down")
+        shutil.rmtree(place)
+    assert [one.authorization for one in server.received] == ["Bearer sk-of-the-test"], "one question, one call"
+    assert not asks.servers["B"].received
+    assert "is not used" not in told["ep"] + told["own"]
+    assert f"{MODEL} at {server.base_url}" in told["ep"]
+    assert "replied: A-2026 (1)" in told["ep"]
+    (there_row,) = table(Folder.of(asks.folder / "ep"), "answers")
+    (own_row,) = table(Folder.of(asks.folder / "own"), "answers")
+    assert there_row["replied_by"] == "A-2026"
+    assert there_row["cost_usd"] > 0
+    assert own_row["replied_by"].startswith("SmolLM2-135M-Instruct")
+    (exported,) = flat_answers(Folder.of(asks.folder / "ep")).to_pylist()
+    assert (exported["model"], exported["replied_by"]) == (MODEL, "A-2026")
