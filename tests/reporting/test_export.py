@@ -44,8 +44,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     archive = write_version(place / "archive", [document], [150], {"model": "m"}, fingerprint="made")
     folder = Folder.of(place / "run")
     rows = [
-        answer("a", "1,544 crowns", [(0, 33), (CHAIR, len(TEXT))], carried=[("team", "lamps"), ("answer", "theirs")]),
-        answer("b", FORMULA, [], carried=[("team", "-2+3")]),
+        answer(
+            "a",
+            "1,544 crowns",
+            [(0, 33), (CHAIR, len(TEXT))],
+            replied_by="small-2026",
+            carried=[("team", "lamps"), ("answer", "theirs")],
+        ),
+        answer("b", FORMULA, [], carried=[("team", "-2+3")], replied_by=FORMULA),
         answer("c", "bad \x0b character \x1b[31m", [(CHAIR, len(TEXT))]),
         answer("d", LONG, []),
         answer("e", "-5.2 %", [], status="failed", error="no reply", seconds=None, finished_at=None),
@@ -67,6 +73,7 @@ def test_a_row_has_answer_page_words_and_where_they_come_from(run: Folder) -> No
     assert first["more_citations"] == "report, page 2: The chair is Ida Moss, who came in 1998."
     assert (first["citations"], first["archive_version"], first["model"]) == (2, 1, "small")
     assert (first["team"], first["carried_answer"]) == ("lamps", "theirs")
+    assert (first["replied_by"], last["replied_by"]) == ("small-2026", None)
     assert first["finished_at"] == datetime(2026, 11, 25, 1, 30, 5)
     assert (last["status"], last["error"], last["seconds"], last["page"]) == ("failed", "no reply", None, None)
     citations = flat_citations(run)
