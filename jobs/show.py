@@ -150,7 +150,9 @@ def _analyzers(rows: list[dict[str, Any]]) -> set[str]:
 
 
 def _cut(name: str) -> str:
-    return name if len(name) <= NAME_CHARS else f"{name[:NAME_CHARS]} ..."
+    """The name of a model, or of the few that are kept of an answer, which an endpoint has given itself."""
+    longest = MODELS_NAMED * NAME_CHARS
+    return name if len(name) <= longest else f"{name[:longest]} ..."
 
 
 def _text(words: str) -> Text:
@@ -244,7 +246,7 @@ class _Printer:
             for name, said in _value_lines(row):
                 self._line(f"{name}: {said}", 2)
         if row["replied_by"]:
-            self._line(f"by {row['replied_by']}", 2)
+            self._line(f"replied by {_cut(row['replied_by'])}", 2)
         if row["escalated"]:
             how = "from the full text" if row["escalated"] == "precise" else f"by {row['escalated']}"
             self._line(f"asked for again {how}, since the first answer had {row['first_confidence']:.2f}", 2)

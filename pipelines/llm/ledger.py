@@ -402,7 +402,7 @@ class QuestionState:
         self.usage += usage_of(row)
         self.cost_usd += row["cost_usd"]
         self.alone_usd += alone_usd(row)
-        self.replied_by = models_named([row["snapshot"] or ""]) or self.replied_by
+        self.replied_by = models_named([row.get("snapshot") or ""]) or self.replied_by
 
 
 @dataclass(slots=True)
