@@ -245,13 +245,13 @@ class _Printer:
         if row["value"] is not None:
             for name, said in _value_lines(row):
                 self._line(f"{name}: {said}", 2)
-        if row["replied_by"]:
-            self._line(f"replied by {_cut(row['replied_by'])}", 2)
         if row["escalated"]:
             how = "from the full text" if row["escalated"] == "precise" else f"by {row['escalated']}"
             self._line(f"asked for again {how}, since the first answer had {row['first_confidence']:.2f}", 2)
         if row["error"]:
             self._line(row["error"], 2, "red")
+        if row["replied_by"]:
+            self._line(f"replied by {_cut(row['replied_by'])}", 2)
         spans = row["citations"]
         self._rule(f"sources: {len(spans) or 'none, the answer is uncited'}")
         for number, span in enumerate(spans, start=1):
