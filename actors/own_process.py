@@ -210,6 +210,7 @@ class OwnRetrieval(RetrievalClient):
         self.archive = prepared.archive
         self.parts = frozenset(own)
         self.reads_spans, self.reads_answers, self.checks = says.reads_spans, says.reads_answers, says.checks
+        self.cross_encoder = says.cross_encoder
         most = prepared.config.reranker.max_batch
         embed: _Together[str, Any] = _Together(lambda texts: list(own["embedder"].call("encode_queries", texts)))
         self._vectors = QueryVectors(embed.__call__)

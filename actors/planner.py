@@ -629,6 +629,7 @@ def ports_of(
         read=retrieval.port("reranker", retrieval.read),
         reads_spans=retrieval.reads_spans,
         reads_answers=retrieval.reads_answers,
+        cross_encoder=retrieval.cross_encoder,
         score=retrieval.port("scorer", retrieval.score),
         token_ends=retrieval.port("scorer", retrieval.token_ends),
         keep=retrieval.port("token_classifier", retrieval.keep),

@@ -56,7 +56,7 @@ class RetrievalNames:
     analyzer the generator analyses, without an embedder the archive has no vectors. ``rules`` is an analyzer that each
     planner has in its own process; ``compresses`` says whether the embedder has a compressor, ``reads_spans`` whether
     the reranker says where answers stand, ``reads_answers`` whether it may answer and ``checks`` whether it says how
-    probably an answer is right.
+    probably an answer is right; ``cross_encoder`` is its name, "" where it reads nothing.
     """
 
     archive: str
@@ -67,6 +67,7 @@ class RetrievalNames:
     reads_spans: bool = False
     reads_answers: bool = False
     checks: bool = False
+    cross_encoder: str = ""
 
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
@@ -81,6 +82,7 @@ class RetrievalNames:
             reads_spans=ours,
             reads_answers=ours and reranker.may_answer(prepared.config.llm.base_url == EMBEDDED),
             checks=ours and reranker.confidence,
+            cross_encoder=reranker.name if ours else "",
         )
 
 
@@ -279,6 +281,7 @@ class RetrievalClient:
         if names.compresses:
             self.parts |= {"compressor"}
         self.reads_spans, self.reads_answers, self.checks = names.reads_spans, names.reads_answers, names.checks
+        self.cross_encoder = names.cross_encoder
         self._shards = [Replicas([named_actor(name) for name in of_one]) for of_one in names.shards]
         self._rules = None if names.rules is None else load_analyzer(names.rules)
         self._apps = _app_handles(names.apps)

@@ -29,7 +29,7 @@ from okralong.actors.cluster import connected, placement_notes
 from okralong.actors.own_process import OwnModels, own_actors, unfit
 from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
-from okralong.jobs.generator import Generator, generator
+from okralong.jobs.generator import Generator, checked_anew, generator, weights_here
 from okralong.jobs.run_folder import (
     BEGUN,
     RunResult,
@@ -97,19 +97,29 @@ class Shared:
 
 @dataclass(frozen=True)
 class Session:
-    """What a warm session keeps for runs that follow one another: ``models``, and for runs of the generator config
-    ``llm`` an embedded one that is served already (None: it is an endpoint)."""
+    """What a warm session keeps for the runs that follow one another: ``models``, and ``served``, the generator of the
+    config ``llm`` where that is served already (None: runs at an endpoint ask it themselves)."""
 
     models: OwnModels
     llm: LlmConfig
     served: Generator | None
 
-    def misfit(self, prepared: Prepared) -> str:
-        """Why a run cannot use it, as half a sentence; "" where it can."""
+    def generator(self, prepared: Prepared) -> Generator | None:
+        """Return the served generator where it is the one that the run's config names, else None: the run brings its
+        own, an endpoint.
+
+        Raises DoesNotFit where the run needs another model, or another embedded generator, than the session has. An
+        embedded one is compared by its weights too: a reader may have been trained anew since the session began, and a
+        relative path names another file in another working directory.
+        """
         if part := self.models.misfit(prepared):
-            return f"its {part} is another one than the run's"
-        embedded = prepared.llm.base_url == EMBEDDED
-        return "its generator is another one than the run's" if embedded and prepared.llm != self.llm else ""
+            raise DoesNotFit(f"its {part} is another one than the run's")
+        same = self.served is not None and prepared.llm == self.llm
+        if prepared.llm.base_url != EMBEDDED:
+            return self.served if same else None
+        if self.served is None or not same or weights_here(prepared.llm) != self.served.weights:
+            raise DoesNotFit("its generator is another one than the run's")
+        return checked_anew(self.served)
 
 
 class DoesNotFit(OkraError):
@@ -198,8 +208,9 @@ def answer_prepared(
         batches = batch_setup(folder, config.llm, complete)
         why = "it has batches to fetch" if batches else unfit(prepared, len(todo))
         alone = address is None and shared is None and not why
-        if session is not None and (misfit := why or session.misfit(prepared)):
-            raise DoesNotFit(misfit)
+        if session is not None and why:
+            raise DoesNotFit(why)
+        there = shared.served if shared else session.generator(prepared) if session else None
         folder.remove(MANIFEST)  # its presence means complete, and this is not any more
         _describe(console, prepared, len(todo), len(done))
         if note := judged_otherwise(folder, prepared):
@@ -216,7 +227,6 @@ def answer_prepared(
             if models is not None and session is None:  # they are loaded while the generator starts
                 held.callback(models.close)
                 models.bring(prepared)
-            there = shared.served if shared else session.served if session else None
             served = there or held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared), ahead=True))
             _check_logprobs(prepared, served)
             if models is not None:

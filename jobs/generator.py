@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -112,6 +112,22 @@ async def _check(llm: GeneratorConfig) -> tuple[str, ...]:
         return bad
     none = f"None of the {len(found)} endpoints can be used. " if len(found) > 1 else ""
     raise EndpointError(f"{none}{' '.join(bad)} Nothing was spent.")
+
+
+def checked_anew(served: Generator) -> Generator:
+    """Return an embedded generator that was started earlier, with its stronger one checked now.
+
+    Raises EndpointError when that cannot be used at any endpoint.
+    """
+    stronger = served.llm.stronger
+    return served if stronger is None else replace(served, notes=run_coroutine(_check(stronger)))
+
+
+def weights_here(llm: LlmConfig) -> str:
+    """Return what names the weights of the embedded generator of a config, as ``Generator.weights`` does, without
+    starting it. Raises ConfigError when it cannot be served here.
+    """
+    return choose(llm.model, "auto", parallel=1, window=llm.window, reader=llm.found_reader()).identity
 
 
 def as_served(llm: LlmConfig, compressor: Path | None = None) -> LlmConfig:

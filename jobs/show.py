@@ -22,10 +22,12 @@ from okralong.pipelines.answering.answer_types import SCHEMA, AnswerType
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
 from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
+from okralong.pipelines.llm.records import MODELS_NAMED, NAME_CHARS
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import words_of
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
+from okralong.pipelines.reporting.rows import replied_by
 from okralong.pipelines.run.rows import artifacts_taken
 
 if TYPE_CHECKING:
@@ -74,8 +76,11 @@ def print_summary(
     sums = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
     ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
     backed = sum(bool(row["cited"]) for row in rows)
+    by = [f"{_cut(name)} ({count})" for name, count in replied_by(rows)]
+    named = [f"replied: {', '.join(by[:MODELS_NAMED])}{' and others' if len(by) > MODELS_NAMED else ''}"] if by else []
     for line in (
         f"{ended}; {backed} cited; analyzer: {', '.join(sorted(_analyzers(rows))) or 'none'}",
+        *named,
         f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
         *_bill(run),
@@ -142,6 +147,12 @@ def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> li
 
 def _analyzers(rows: list[dict[str, Any]]) -> set[str]:
     return {json.loads(row["analysis"])["analyzer"] for row in rows if row["analysis"]}
+
+
+def _cut(name: str) -> str:
+    """The name of a model, or of the few that are kept of an answer, which an endpoint has given itself."""
+    longest = MODELS_NAMED * NAME_CHARS
+    return name if len(name) <= longest else f"{name[:longest]} ..."
 
 
 def _text(words: str) -> Text:
@@ -239,6 +250,8 @@ class _Printer:
             self._line(f"asked for again {how}, since the first answer had {row['first_confidence']:.2f}", 2)
         if row["error"]:
             self._line(row["error"], 2, "red")
+        if row["replied_by"]:
+            self._line(f"replied by {_cut(row['replied_by'])}", 2)
         spans = row["citations"]
         self._rule(f"sources: {len(spans) or 'none, the answer is uncited'}")
         for number, span in enumerate(spans, start=1):
@@ -349,7 +362,8 @@ class _Printer:
     def _reply(self, path: str, body: dict[str, Any]) -> None:
         reply, call = body["reply"], body["call"]
         tokens = f"{call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens"
-        self._rule(f"{path}: replied ({tokens}, ${call['cost_usd']:.6f}, {call['latency_s']:.1f} s)")
+        by, cost = _cut(reply.get("model") or "a model"), f"${call['cost_usd']:.6f}"
+        self._rule(f"{path}: {by} replied ({tokens}, {cost}, {call['latency_s']:.1f} s)")
         self._line(reply.get("text", ""), 4)
 
     def _text(self, doc_id: str, start: int, end: int) -> str:

@@ -10,6 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow, localcontext
 from decimal import Context as Arithmetic
 from functools import partial
@@ -88,7 +89,7 @@ async def generate(
     reply = await whole_reply(tools, step, build(shown), role=role)
     parsed = parse_answer(reply.text, question)
     if parsed.unanswerable:
-        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
+        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown), replied_by=(reply.model,))
     said = calculate(parsed.answer) if tools.calculator else parsed.answer
     about = (said, question) if tools.short_contract else None
     found = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown), about)
@@ -97,7 +98,7 @@ async def generate(
         # Nothing but "[2]": the model has pointed at its answer.
         start, end = best_line(citations[0].quote, "", question)
         said = citations[0].quote[start:end]
-    return Answer("answered", said, citations, context=tuple(shown))
+    return Answer("answered", said, citations, context=tuple(shown), replied_by=(reply.model,))
 
 
 async def whole_reply(
@@ -152,14 +153,14 @@ async def _generate_typed(
 
     ask = partial(whole_reply, tools, role=role, answer_type=tools.answer_type)
     try:
-        answer, _ = await ask_and_read(ask, step, messages, read, partial(prompt_fits, role=role, tools=tools))
+        answer, reply = await ask_and_read(ask, step, messages, read, partial(prompt_fits, role=role, tools=tools))
     except NobodyAsked:
         raise
     except ReplyError as error:
         if not misfits:  # a refusal, or nothing in it to read
             raise
         return misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
-    return answer
+    return replace(answer, replied_by=(reply.model,))
 
 
 def _typed_answer(

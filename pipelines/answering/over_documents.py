@@ -244,6 +244,7 @@ def _worked_out(outcome: Outcome, answers: Sequence[Answer], context: tuple[Pass
         context=context,
         confidence=min(known) if known and len(known) == len(said) else None,
         value=outcome.value,
+        replied_by=_replied(answers, outcome.used),
     )
 
 
@@ -253,11 +254,17 @@ def _refused(why: str, table: Sequence[Cell], answers: Sequence[Answer], context
     without = tuple(each.label for each in table if each.value is None)
     places = [place for place, each in enumerate(table) if each.value]
     text = _with_missing(f"{why} The values: {listed}", without)
-    return Answer("answered", text, _citations(answers, places), context=context, error=why)
+    cited, by = _citations(answers, places), _replied(answers, places)
+    return Answer("answered", text, cited, context=context, error=why, replied_by=by)
 
 
 def _with_missing(text: str, without: Sequence[str]) -> str:
     return f"{text} (no value found: {', '.join(without)})" if without else text
+
+
+def _replied(answers: Sequence[Answer], places: Sequence[int]) -> tuple[str, ...]:
+    """Who gave the values of these cells."""
+    return tuple(dict.fromkeys(name for place in places for name in answers[place].replied_by))
 
 
 def _citations(answers: Sequence[Answer], places: Sequence[int]) -> tuple[Citation, ...]:

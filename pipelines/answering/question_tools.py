@@ -95,8 +95,8 @@ class Ports:
     is no run to keep one, ``keep`` where nothing needs a token classifier, ``compress`` where nothing needs a
     compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a
     query and passages to readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers``
-    is that of ``Tools``; ``generator`` is the name of the one behind ``complete``, ``stronger`` the ports with the
-    run's stronger one (None where there is none).
+    and ``cross_encoder`` are those of ``Tools``; ``generator`` is the name of the one behind ``complete``,
+    ``stronger`` the ports with the run's stronger one (None where there is none).
     """
 
     archive: Archive
@@ -120,6 +120,7 @@ class Ports:
     read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
     reads_spans: bool = False
     reads_answers: bool = False
+    cross_encoder: str = ""
     generator: str = ""
     stronger: Ports | None = None
 
@@ -311,6 +312,11 @@ class QuestionTools:
     def reads_answers(self) -> bool:
         """See ``Tools``."""
         return self.reads and self.ports.reads_answers
+
+    @property
+    def cross_encoder(self) -> str:
+        """See ``Tools``."""
+        return self.ports.cross_encoder
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""

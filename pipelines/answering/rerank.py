@@ -56,6 +56,13 @@ class RerankerConfig(Settings):
         """Whether the model says where answers stand, as ours do."""
         return (self.folder() / CROSS_ENCODER).is_file()
 
+    @property
+    def name(self) -> str:
+        """What an answer that the model has read is told by: the folder and the beginning of its digest, or the hub's
+        name of another's model."""
+        digest = adapter_digest(self.folder())
+        return f"{self.folder().name}@{digest[:12]}" if digest else self.model
+
     def may_answer(self, embedded: bool) -> bool:
         """Whether it answers questions by itself; ``embedded``: the generator is the embedded one."""
         return self.answers == "always" or (self.answers == "auto" and embedded)

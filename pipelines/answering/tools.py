@@ -194,6 +194,11 @@ class Tools(Retriever, Protocol):
         """Whether it may answer by itself, where the policy's ``read`` says for which questions."""
         ...
 
+    @property
+    def cross_encoder(self) -> str:
+        """The name of the run's cross-encoder, by which an answer that it has read is told; "" where it has none."""
+        ...
+
     async def record_choice(
         self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
     ) -> list[Hit]:

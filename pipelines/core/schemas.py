@@ -32,8 +32,10 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "escalated": 5,
         "first_confidence": 5,
         "asked_id": 5,
+        "replied_by": 6,
     },
-    "scores": {"judge_seeds": 2},
+    "scores": {"judge_seeds": 2, "replied_by": 3},
+    "origins": {"model": 2},
     "ledger": {
         "endpoint": 2,
         "snapshot": 2,
@@ -261,6 +263,7 @@ ANSWERS: Final = _schema(
         ("escalated", pa.string()),
         ("first_confidence", pa.float32()),
         ("asked_id", pa.string()),
+        ("replied_by", pa.string()),
     ],
 )
 """``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
@@ -270,7 +273,9 @@ spans shown in the last prompt; ``carried`` the columns of the question's row th
 null of text and of a question without an answer. Of an answer that took the place of one under the policy's
 ``escalate.under``, ``escalated`` is "precise" or the model that answered and ``first_confidence`` that of the first
 answer; null of all others. ``asked_id`` is the question that was asked of each document by itself, where
-this is one of its cells, and ``doc_ids`` then holds the document."""
+this is one of its cells, and ``doc_ids`` then holds the document. ``replied_by`` is the model that gave the answer, as
+its reply names it (several with "; " between them); the cross-encoder or the rules that read it off a passage; of a
+question without an answer the model that replied last; null where nobody replied."""
 
 JOURNAL: Final = _schema(
     "journal",
@@ -400,6 +405,11 @@ FLAT_ANSWERS: Final = _described(
         ("workflow", pa.string(), "linear, extend, split, step or documents"),
         ("strategy", pa.string(), "the method"),
         ("model", pa.string(), "the generator, as the config names it: the stronger one where that answered"),
+        (
+            "replied_by",
+            pa.string(),
+            "what gave the answer: the model as its reply names it, or the cross-encoder or rules",
+        ),
         ("calls", pa.int64(), "calls to the generator"),
         ("prompt_tokens", pa.int64(), "input tokens, cached ones included"),
         ("cached_tokens", pa.int64(), "input tokens that the endpoint had cached"),
@@ -436,6 +446,7 @@ _SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
     ("quote", pa.string(), "first cited words"),
     ("link", pa.string(), "opens the first source, a PDF at its page"),
     ("night", pa.string(), "night of the answer"),
+    ("replied_by", pa.string(), "model that gave the answer, as its reply names it"),
 ]
 
 DIFFERENCES: Final = _described(
@@ -456,10 +467,16 @@ write it. The columns that questions carry along follow."""
 
 ORIGINS: Final = _schema(
     "origins",
-    [("query_id", pa.string()), ("night", pa.string()), ("archive_version", pa.int64()), ("setup", pa.string())],
+    [
+        ("query_id", pa.string()),
+        ("night", pa.string()),
+        ("archive_version", pa.int64()),
+        ("setup", pa.string()),
+        ("model", pa.string()),
+    ],
 )
 """Where an answer of a nightly's ``current`` comes from: the night, the version of the archive that it was asked over,
-and the hash of the config."""
+the hash of the config, and the generator as that night's config names it."""
 
 KNOWN_DOCUMENTS: Final = _schema("known_documents", [("doc_id", pa.string()), ("sha256", pa.string())])
 """The documents over which the answers of a nightly's ``current`` hold, and the hashes of their ids and texts."""
@@ -567,12 +584,13 @@ SCORES: Final = _schema(
         ("seconds_retrieval", pa.float64()),
         ("seconds_generation", pa.float64()),
         ("seconds_total", pa.float64()),
+        ("replied_by", pa.string()),
     ],
 )
 """A question under a cell of a sweep. A metric is null where it is not defined (see ``lab/metrics.py`` and
 ``docs/evaluate.md``). The judge's columns are means over its seeds, and ``judge_seeds`` has of several what each said,
 by column. ``cluster`` names the documents that the question is joined with by a chain of shared ones: what
-the bootstrap draws."""
+the bootstrap draws. ``replied_by`` is that of the answers row."""
 
 _SCOPE: Final[list[tuple[str, pa.DataType]]] = [
     ("method", pa.string()),

@@ -393,7 +393,8 @@ class Answer:
     the probability that the answer is right (see ``answering/reading.py``); None: nobody said. ``value`` is the answer
     to a question with an ``answer_type``, None for text. Of an answer that took the place of one that was not trusted,
     ``escalated`` says whose it is ("precise", or the stronger generator's name), ``first_confidence`` how probably the
-    first one was right.
+    first one was right. ``replied_by`` are the models that gave the answer, each as its reply names it; () leaves it to
+    the ledger, which knows the question's last reply.
     """
 
     status: Status
@@ -407,6 +408,7 @@ class Answer:
     value: TypedValue | None = None
     escalated: str = ""
     first_confidence: float | None = None
+    replied_by: tuple[str, ...] = ()
 
 
 # Errors that a person reads, and the exit codes that a scheduler reads. Every message is one paragraph that names the

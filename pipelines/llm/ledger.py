@@ -41,6 +41,7 @@ from okralong.pipelines.llm.records import (
     Totals,
     intent_body,
     ledger_row,
+    models_named,
     reply_body,
     row_from_json,
     unknown,
@@ -211,7 +212,8 @@ class RunLedger:
         """Write the one answers row of a question and free what it had reserved; calls of it that are still in flight
         are held as unknown. Returns the row as it was written, None where the question had its end before.
 
-        Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``.
+        Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``, and
+        ``replied_by`` by the last reply.
         """
         query_id = str(row["query_id"])
         if self._has_its_end(query_id):  # the message came twice: what it has cost is not known any more
@@ -225,6 +227,7 @@ class RunLedger:
             "completion_tokens": question.usage.completion_tokens,
             "cost_usd": question.cost_usd,
             "weighted_tokens": question.usage.weighted_tokens,
+            "replied_by": question.replied_by or None,
             "finished_at": datetime.now(UTC),
         }
         written = {**spent, **row}
@@ -398,6 +401,7 @@ class QuestionState:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float = 0.0
     alone_usd: float = 0.0
+    replied_by: str = ""
 
     def pay(self, row: Mapping[str, Any]) -> None:
         """Count a call that brought a reply, by its ledger row; one that was taken from another run costs nothing."""
@@ -406,6 +410,7 @@ class QuestionState:
         self.usage += usage_of(row)
         self.cost_usd += row["cost_usd"]
         self.alone_usd += alone_usd(row)
+        self.replied_by = models_named([row.get("snapshot") or ""]) or self.replied_by
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ journal holds both as JSON, so that a ledger row that a crash has lost can be wr
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -151,6 +151,21 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
         "cache_write_usd_per_million": call.cache_write_usd_per_million,
         "service_tier": outcome.service_tier,
     }
+
+
+NAME_CHARS: Final = 200  # project default
+"""Characters of a model's name that are kept of an answer."""
+MODELS_NAMED: Final = 4  # project default
+"""Names of models that are kept of one answer."""
+
+
+def models_named(models: Iterable[str]) -> str:
+    """Return the names of models as an answers row keeps them: each once, in order, with "; " between them. A name
+    comes from a reply, so it is cut, and a broken surrogate in it, which fits no table, is replaced.
+    """
+    names = list(dict.fromkeys(name[:NAME_CHARS].encode("utf-8", "replace").decode() for name in models if name))
+    more = [f"and {len(names) - MODELS_NAMED} more"] if len(names) > MODELS_NAMED else []
+    return "; ".join([*names[:MODELS_NAMED], *more])
 
 
 def unknown(call: Call, error: str, http_status: int = 0, latency_s: float = 0.0) -> Outcome:

@@ -67,9 +67,11 @@ async def answer(question: Question, tools: Tools) -> Answer:
         if sentence.conclusion is not None:
             break
     text = said[-1].conclusion or " ".join(sentence.text for sentence in said)
+    shown, by = said[-1].shown, tuple(dict.fromkeys(sentence.model for sentence in said))
     if says_unanswerable(text):
-        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=said[-1].shown)
-    return Answer("answered", calculate(text) if tools.calculator else text, plan=plan, context=said[-1].shown)
+        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=shown, replied_by=by)
+    worked_out = calculate(text) if tools.calculator else text
+    return Answer("answered", worked_out, plan=plan, context=shown, replied_by=by)
 
 
 def _plan(tools: Tools) -> Plan:
@@ -130,12 +132,13 @@ def conclusion(sentence: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """``tokens`` are its tokens with their probabilities, none where they were not asked for; ``shown`` are the
-    passages that it was written from.
+    passages that it was written from, by ``model`` as its reply names it.
     """
 
     text: str
     tokens: tuple[tuple[str, float], ...] = ()
     shown: tuple[Passage, ...] = ()
+    model: str = ""
 
     @property
     def conclusion(self) -> str | None:
@@ -163,7 +166,7 @@ def read_sentence(reply: Reply, shown: Sequence[Passage] = ()) -> Sentence:
             break
         tokens.append((token, math.exp(logprob)))
         at += len(token)
-    return Sentence(reply.text[:end].strip(), tuple(tokens), tuple(shown))
+    return Sentence(reply.text[:end].strip(), tuple(tokens), tuple(shown), reply.model)
 
 
 async def write_sentence(

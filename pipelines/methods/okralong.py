@@ -180,6 +180,11 @@ def _typed(question: str, tools: Tools, read: Answer | None) -> Answer | None:
     return None if typed is None or typed.status == "invalid_output" else typed
 
 
+def _read(tools: Tools, found: Answer | None) -> Answer | None:
+    """What was read off passages, by the cross-encoder where nobody else is named."""
+    return None if found is None else replace(found, replied_by=found.replied_by or (tools.cross_encoder,))
+
+
 async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: Tools, cell: bool) -> Answer:
     wanted = AnswerType.of(tools.answer_type)
     reads = tools.reads_answers and analysis is not None and analysis.type in tools.policy.read.types
@@ -194,11 +199,11 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         if (typed := _typed(question, tools, worked)) is not None:
             return typed
     if plan.workflow == "step":
-        read = await read_bridge(tools, question, plan) if reads else None
+        read = _read(tools, await read_bridge(tools, question, plan)) if reads else None
         return _typed(question, tools, read) or await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
         finds = await split_retrieval(tools, question, plan)
-        compared = await read_comparison(tools, "compare", question, finds) if reads else None
+        compared = _read(tools, await read_comparison(tools, "compare", question, finds)) if reads else None
         if (typed := _typed(question, tools, compared)) is not None:
             return typed
         # In turns, so that each sub-question keeps its evidence.
@@ -208,12 +213,13 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
         items = _line_items(question, analysis, plan, tools.policy)
         hits = await line_item_retrieval(tools, question, items, plan)
         if reads and not items and wanted != TEXT:
-            typed_answer = await read_cell(tools, question, hits, wanted)
+            typed_answer = _read(tools, await read_cell(tools, question, hits, wanted))
             if typed_answer is not None:
                 return typed_answer
         elif reads and not items:
             by = read_sentence if analysis is not None and analysis.type == "abstractive" else read_answer
-            return await by(tools, "read", question, hits)
+            read = await by(tools, "read", question, hits)
+            return replace(read, replied_by=(tools.cross_encoder,))
     rows = [] if cell else await _rows(tools, question, analysis, plan, len(hits) - 1)
     passages = await process_context(hits[: len(hits) - len(rows)], plan, tools)
     if rows:

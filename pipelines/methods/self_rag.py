@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_or, find_citations
-from okralong.pipelines.answering.context import fit_passages, passage_of
+from okralong.pipelines.answering.citations import ask_and_read, ask_or, find_citations
+from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.organizer import plain_plan
@@ -44,7 +44,7 @@ from okralong.pipelines.answering.prompt_text import (
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
+from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 
 UNFORESEEN: Final = "the generator decides whether it retrieves at all"
@@ -69,7 +69,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     best = max(answered, key=lambda each: each.marks.weight(policy))  # the first of equals
     said = calculate(best.marks.answer) if tools.calculator else best.marks.answer
     citations = find_citations(best.marks.evidence, [best.shown])
-    return Answer("answered", said, citations, plan=plan, context=(best.shown,))
+    return Answer("answered", said, citations, plan=plan, context=(best.shown,), replied_by=(best.model,))
 
 
 def _plan(tools: Tools) -> Plan:
@@ -101,18 +101,25 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The answer from one chunk."""
+    """The answer from one chunk, by ``model`` as its reply names it."""
 
     shown: Passage
     marks: Marks
+    model: str
 
 
 async def _critique(tools: Tools, step: str, question: str, hit: Hit) -> Candidate | None:
     """The answer from one chunk with its marks; None where no reply can be read, also when asked for once more."""
     build = partial(framed_prompt, INSTRUCTIONS, question)
     (shown,) = fit_passages([passage_of(hit)], [hit], build, ROLE, tools)
-    marks = await ask_or(tools, ROLE, step, build([shown]), read_marks, None)
-    return None if marks is None else Candidate(shown, marks)
+    ask, fits = partial(tools.complete, role=ROLE), partial(prompt_fits, role=ROLE, tools=tools)
+    try:
+        marks, reply = await ask_and_read(ask, step, build([shown]), read_marks, fits)
+    except NobodyAsked:
+        raise
+    except ReplyError:
+        return None
+    return Candidate(shown, marks, reply.model)
 
 
 async def _must_look_up(tools: Tools, step: str, question: str) -> bool:

@@ -53,6 +53,9 @@ tokens/s together, one after the other at 218."""
 ATTEMPTS: Final = 3
 """Ports tried, since another process may take the one just found; ours."""
 
+EMBEDDED_NAME: Final = "SmolLM2-135M-Instruct-Q8_0"
+"""What llama.cpp's server calls the embedded model without a reader, whose weights are pinned."""
+
 START_POLL_S: Final = 0.2
 STOP_LIMIT_S: Final = 10.0
 
@@ -263,6 +266,9 @@ def choose(
 
     "auto" takes llama.cpp for a GGUF file, transformers for a folder, and for the embedded model transformers where the
     machine has a GPU or AMX, else llama.cpp. Raises ConfigError when model and engine do not fit, or model and reader.
+
+    The name goes into the hash of each request, so it says which weights reply: a reader, or a GGUF file, that was
+    trained or made anew under the same name is another model, whose replies no other run takes for its own.
     """
     mark = f"+{reader.digest}" if reader else ""
     if model == EMBEDDED:
@@ -272,7 +278,7 @@ def choose(
                 "serve a model of your own."
             )
         if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not has_amx()):
-            name = f"SmolLM2-135M-Instruct{f'-{reader.name}' if reader else ''}-Q8_0"
+            name = f"SmolLM2-135M-Instruct-{reader.name}-Q8_0@{reader.digest}" if reader else EMBEDDED_NAME
             gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
             return _llama_cpp(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
         folder = merged_model(reader.folder, EMBEDDED) if reader else converted_model()
@@ -285,7 +291,8 @@ def choose(
                 "already rounded, and their order is that file's own. Set llm.reader: none, or give the model as a "
                 "transformers folder."
             )
-        return _llama_cpp(path, path.stem, _stamped(path), parallel, window)
+        stamp = _stamped(path)
+        return _llama_cpp(path, f"{path.stem}@{stamp.rpartition('@')[2]}", stamp, parallel, window)
     if (path / "config.json").is_file() and engine != "llama.cpp":
         folder = merged_model(reader.folder, str(path)) if reader else path
         return _transformers(folder, _stamped(path) + mark, precision)

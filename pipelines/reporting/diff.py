@@ -19,6 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from okralong.pipelines.core.schemas import DIFFERENCES, FLAT_ANSWERS
+from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.reporting.export import Exported
 from okralong.pipelines.reporting.metrics import normalise, token_f1
 from okralong.pipelines.reporting.rows import bounded, plain
@@ -104,7 +105,7 @@ class _Side:
         sources = dict.fromkeys(
             f"{each['doc_id']}{', ' + each['section'] if each['section'] else ''}" for each in self.citations
         )
-        named = {name: self.row[name] for name in ("answer", "status", "quote", "link", "night")}
+        named = {name: self.row[name] for name in ("answer", "status", "quote", "link", "night", "replied_by")}
         return {f"{when}_{name}": value for name, value in (named | {"source": "; ".join(sources)}).items()}
 
 
@@ -236,6 +237,7 @@ def _article(row: Mapping[str, Any]) -> str:
 
 def _side(when: str, words: str, row: Mapping[str, Any]) -> str:
     night = f", night {_text(row[f'{when}_night'])}" if row[f"{when}_night"] else ""
+    by = f", by {_text(bounded(row[f'{when}_replied_by'], NAME_CHARS))}" if row[f"{when}_replied_by"] else ""
     status = row[f"{when}_status"]
     said = words if status == "answered" else f"({_text(status)})"
     source, link = _text(bounded(row[f"{when}_source"] or "", 300)), row[f"{when}_link"] or ""
@@ -244,7 +246,7 @@ def _side(when: str, words: str, row: Mapping[str, Any]) -> str:
     quote = (
         f"<blockquote>{_text(bounded(row[f'{when}_quote'], WORDS_CHARS))}</blockquote>" if row[f"{when}_quote"] else ""
     )
-    return f"<div><h4>{when}{night}</h4><p>{said}</p>{quote}<p>{source}</p></div>"
+    return f"<div><h4>{when}{night}{by}</h4><p>{said}</p>{quote}<p>{source}</p></div>"
 
 
 def _marked(before: str, after: str) -> tuple[str, str]:

@@ -158,7 +158,8 @@ def _answer(
         "type": said(row["analysis"], "type"),
         "workflow": said(row["plan"], "workflow"),
         "strategy": row["strategy"],
-        "model": _answered_by(row, begun),
+        "model": _asked(row, begun, known.get("model")),
+        "replied_by": row["replied_by"],
         "calls": row["calls"],
         "prompt_tokens": row["prompt_tokens"],
         "cached_tokens": row["cached_tokens"],
@@ -174,9 +175,10 @@ def _answer(
     }
 
 
-def _answered_by(row: Mapping[str, Any], begun: Mapping[str, Any]) -> str:
+def _asked(row: Mapping[str, Any], begun: Mapping[str, Any], of_its_night: str | None) -> str:
+    """The generator that was asked, as the config of the run, or of the answer's own night, names it."""
     stronger = None if row["escalated"] == "precise" else row["escalated"]
-    return str(stronger or ((begun.get("config") or {}).get("llm") or {}).get("model") or "")
+    return str(stronger or of_its_night or ((begun.get("config") or {}).get("llm") or {}).get("model") or "")
 
 
 def _cited(each: Cited) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -124,6 +125,12 @@ def run_row(
 def said(body: str | None, key: str) -> str:
     """The word under a key of an answer's analysis or plan, which are JSON; "" where there is none."""
     return str(json.loads(body).get(key) or "") if body else ""
+
+
+def replied_by(answers: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Who gave the answers of a run, each with the number of rows that name it; the most first."""
+    named = Counter(str(row["replied_by"]) for row in answers if row["replied_by"])
+    return sorted(named.items(), key=lambda each: (-each[1], each[0]))
 
 
 def in_order(held: Iterable[str], order: Iterable[str]) -> list[str]:

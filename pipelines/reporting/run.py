@@ -22,6 +22,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, Question, QuestionError
 from okralong.pipelines.llm.journal import FragmentedTable, read_run_table
 from okralong.pipelines.llm.prices import COLUMNS, bill
+from okralong.pipelines.llm.records import MODELS_NAMED, NAME_CHARS, models_named
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.charts import WORKFLOWS, Groups, Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.cited import archive_of, cited
@@ -37,6 +38,7 @@ from okralong.pipelines.reporting.rows import (
     figures,
     in_order,
     known_measures,
+    replied_by,
     run_row,
 )
 from okralong.pipelines.reporting.statistics import Estimate, joined_by_documents
@@ -98,7 +100,7 @@ def run_report(
     return Report(
         kind="run",
         title=f"Run {'/'.join(PurePosixPath(run.path).parts[-2:])}",
-        facts=facts(begun, manifest),
+        facts=facts(begun, manifest, answers),
         tiles=_tiles(rows, ledger, panel.points[ALL]),
         panels=[panel],
         tables=[
@@ -233,8 +235,12 @@ def _tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapp
     return found
 
 
-def facts(begun: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """With what the run was made. Of places only their last part: a page travels further than a folder."""
+def facts(
+    begun: Mapping[str, Any], manifest: Mapping[str, Any] | None, answers: Iterable[Mapping[str, Any]] = ()
+) -> list[tuple[str, str]]:
+    """With what the run was made, and who gave its ``answers``. Of places only their last part: a page travels further
+    than a folder.
+    """
     config = begun.get("config") or {}
     llm = config.get("llm") or {}
     analyzer = config.get("analyzer") or {}
@@ -243,6 +249,7 @@ def facts(begun: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> list[
     found = [
         ("strategy", str(config.get("strategy") or "")),
         ("generator", PurePosixPath(str(model)).name),
+        ("replied", models_named(_public(name) for name, _ in replied_by(answers))),
         ("analyzer", f"{kind} {adapter if kind in TRAINED else ''}".strip()),
         ("policy", PurePosixPath(str(config.get("policy") or "")).stem),
         ("archive", PurePosixPath(str(begun.get("archive") or "")).name),
@@ -359,6 +366,7 @@ def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[
         "error": bounded(answer["error"] or "", ANSWER_CHARS),
         "golds": [bounded(text, ANSWER_CHARS) for text in (gold.answers if gold else ())[:NAMES]],
         "context": len(context),
+        "replied_by": bounded(_public(answer["replied_by"] or ""), MODELS_NAMED * NAME_CHARS),
         **{key: answer[key] for key in ("context_tokens", "calls", "prompt_tokens", "completion_tokens")},
         "analysis": _analysis(answer["analysis"]),
         "plan": _plan(answer["plan"]),
@@ -494,8 +502,9 @@ def _request(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
 
 def _reply(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     reply, call = body["reply"], body["call"]
+    by = bounded(_public(reply.get("model") or "a model"), NAME_CHARS)
     head = (
-        f"replied: {call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens, ${call['cost_usd']:.6f}, "
+        f"{by} replied: {call['prompt_tokens']:,} + {call['completion_tokens']:,} tokens, ${call['cost_usd']:.6f}, "
         f"{call['latency_s']:.1f} s"
     )
     parts = [("reply", bounded(reply.get("text", ""), MESSAGE_CHARS))]

@@ -275,6 +275,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
         if query_id in asked
     ]
     mine = {"night": night.name, "archive_version": night.archive_version, "setup": setup_of(prepared)}
+    mine["model"] = prepared.config.llm.model
     origins = [
         {"query_id": row["query_id"], **(mine if row["query_id"] in fresh else current.origins[row["query_id"]])}
         for row in rows

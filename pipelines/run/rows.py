@@ -21,12 +21,15 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Answer, InputError, Question, TypedValue
 from okralong.pipelines.llm.journal import absorb_log, read_run_table
 from okralong.pipelines.llm.prices import ARTIFACT
+from okralong.pipelines.llm.records import models_named
 
 
 def answer_row(
     question: Question, doc_ids: tuple[str, ...], answer: Answer, strategy: str, seconds: Mapping[str, float]
 ) -> dict[str, Any]:
-    """The row without calls, tokens and cost, which the ledger fills in from what it has written."""
+    """The row without calls, tokens and cost, which the ledger fills in from what it has written; also without who
+    replied where the answer does not say it.
+    """
     return {
         "query_id": question.query_id,
         "question": question.question,
@@ -49,6 +52,7 @@ def answer_row(
         "escalated": answer.escalated or None,
         "first_confidence": answer.first_confidence,
         "asked_id": question.asked_id or None,
+        **({"replied_by": models_named(answer.replied_by)} if any(answer.replied_by) else {}),
     }
 
 

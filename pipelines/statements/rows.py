@@ -154,7 +154,7 @@ def row_answer(question: str, kind: str, passages: Sequence[Passage], document: 
     if found is None:
         return None
     cited = Citation(document.doc_id, row.start, row.end, document.text[row.start : row.end])
-    return Answer("answered", found.said, (cited,), context=tuple(passages), value=found.value)
+    return Answer("answered", found.said, (cited,), context=tuple(passages), value=found.value, replied_by=(BY_RULES,))
 
 
 def _agreed_value(question: str, kind: str, rows: Sequence[Row], document: Document) -> Answer | None:
@@ -213,9 +213,12 @@ def _lines_around(document: Document, start: int, end: int, around: int) -> Pass
 def cited_answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:
     """An answer that cites characters of its document, which go along with what stands around them."""
     text, passage = document.text, _lines_around(document, start, end, SHOWN)
-    return Answer(
-        "answered", said, (Citation(document.doc_id, start, end, text[start:end]),), context=(passage,), value=value
-    )
+    cited = Citation(document.doc_id, start, end, text[start:end])
+    return Answer("answered", said, (cited,), context=(passage,), value=value, replied_by=(BY_RULES,))
+
+
+BY_RULES: Final = "statement-rules"
+"""What stands for a model where code has read an answer off a row or a sentence."""
 
 
 # --------

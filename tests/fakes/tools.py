@@ -103,6 +103,7 @@ class ScriptedTools:
         self._reads = reads or reads_answers
         self._stronger = None if stronger is None else {role: list(texts) for role, texts in stronger.items()}
         self.generator = "scripted"
+        self.cross_encoder = "scripted-cross-encoder"
         self.answer_type = answer_type
         self._prefix = ""
         self._chunks: dict[int, list[Chunk]] = {}
@@ -214,7 +215,7 @@ class ScriptedTools:
         tokens = re.findall(r"\s*\S+|\s+", text) if logprobs else []
         logs = [math.log(self._probabilities.get(token.strip(), SURE)) for token in tokens]
         usage = Usage(prompt, 0, count_tokens(text))
-        return Reply(text, "scripted", usage, "stop", 0.0, token_logprobs=tuple(logs), tokens=tuple(tokens))
+        return Reply(text, self.generator, usage, "stop", 0.0, token_logprobs=tuple(logs), tokens=tuple(tokens))
 
     async def record_choice(
         self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]

@@ -86,6 +86,7 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
         first = row["confidence"] if row["escalated"] is None else row["first_confidence"]
         assert (first < 0.5) is (row["query_id"] in twice)
         assert row["confidence"] is not None
+        assert row["replied_by"] == (STRONG if row["query_id"] in twice else WEAK)
     assert before.total.usd.low <= reader.bill_usd + stronger.bill_usd <= before.total.usd.high
     assert before.again is not None
     assert before.again.usd.low == 0 < stronger.bill_usd <= before.again.usd.high
@@ -98,6 +99,7 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
     assert {row["model"] for query_id, row in flat.items() if query_id not in twice} == {WEAK}
     code, said = call(monkeypatch, capsys, "show", run.path, min(twice))
     assert (code, f"asked for again by {STRONG}, since the first answer had" in said) == (0, True)
+    assert f"replied by {STRONG}" in said
 
     begun, manifest = json.loads(run.read_bytes("run.json")), run.read_manifest()
     assert manifest is not None

@@ -63,7 +63,7 @@ async def test_a_run_with_a_reader_serves_it_and_asks_it_as_it_was_trained(
             await ledger.close()
     assert reply.text
     if by_llama_cpp:
-        assert served.llm.model == "SmolLM2-135M-Instruct-random-Q8_0"
+        assert served.llm.model == f"SmolLM2-135M-Instruct-random-Q8_0@{served.facts['reader']['digest']}"
         assert READ.fullmatch(reply.text), reply.text
 
 

@@ -59,16 +59,21 @@ def test_the_summary_says_both_and_a_retry_asks_anew(
     (tmp_path / "q.jsonl").write_text(line)
     with FakeOpenAI(rules=[(lambda _: True, "Answer: unanswerable")], models=["gpt-4o-2024-08-06"]) as server:
         given = {"strategy": "std_rag", **endpoint(server)}
+        server.snapshot = "of-monday"
         answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "first", **given)
+        server.snapshot = "of-tuesday"
         sharing = {"replies_from": [str(tmp_path / "first")], **given}
         second = answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "second", **sharing)
         assert second.statuses == {"unanswerable": 1}
+        run = Folder.of(tmp_path / "second")
+        assert [row["replied_by"] for row in table(run, "answers")] == ["of-monday"], "the model of the reply taken"
         assert len(server.received) == 1
         _, said = call(monkeypatch, capsys, "show", tmp_path / "second")
         assert f"billed $0.0000; alone the run would have cost ${server.bill_usd:.4f}: 1 replies" in said
         again = answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "second", retry=["unanswerable"], **sharing)
         assert again.exit_code == 0
         assert len(server.received) == 2, "the reply that failed the question is not taken again"
+        assert [row["replied_by"] for row in table(run, "answers")] == ["of-tuesday"]
 
 
 def test_a_run_that_is_none_is_refused_before_anything_is_spent(

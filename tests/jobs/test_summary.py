@@ -117,3 +117,4 @@ def test_an_answer_is_shown_with_quote_page_and_file_of_its_source_and_its_way_o
     failed = said("q00006")
     assert "answer: failed - the endpoint said 500" in " ".join(failed.replace("─", " ").split())
     assert "the answer is uncited" in failed
+    assert "replied by small-2026" in short

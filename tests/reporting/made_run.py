@@ -163,6 +163,7 @@ def _answer(number: int, strategy: str, words: str) -> dict[str, Any]:
         "context": [{"doc_id": document(number), "start_char": 0, "end_char": 400}],
         "context_tokens": 90,
         "strategy": strategy,
+        "replied_by": f"small-2026{words}",
         "calls": 1,
         "prompt_tokens": tokens,
         "cached_tokens": 0,

@@ -17,7 +17,14 @@ import pytest
 from okralong.pipelines.core.schemas import ANSWERS, FLAT_ANSWERS, FLAT_CITATIONS, LEDGER
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.reporting.export import MOST_CHARACTERS, excel, export_run, flat_answers, flat_citations
+from okralong.pipelines.reporting.export import (
+    MOST_CHARACTERS,
+    Exported,
+    excel,
+    export_run,
+    flat_answers,
+    flat_citations,
+)
 from okralong.pipelines.reporting.matrix import Matrix, words_of
 from tests.archives.written import write_version
 
@@ -44,8 +51,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     archive = write_version(place / "archive", [document], [150], {"model": "m"}, fingerprint="made")
     folder = Folder.of(place / "run")
     rows = [
-        answer("a", "1,544 crowns", [(0, 33), (CHAIR, len(TEXT))], carried=[("team", "lamps"), ("answer", "theirs")]),
-        answer("b", FORMULA, [], carried=[("team", "-2+3")]),
+        answer(
+            "a",
+            "1,544 crowns",
+            [(0, 33), (CHAIR, len(TEXT))],
+            replied_by="small-2026",
+            carried=[("team", "lamps"), ("answer", "theirs")],
+        ),
+        answer("b", FORMULA, [], carried=[("team", "-2+3")], replied_by=FORMULA),
         answer("c", "bad \x0b character \x1b[31m", [(CHAIR, len(TEXT))]),
         answer("d", LONG, []),
         answer("e", "-5.2 %", [], status="failed", error="no reply", seconds=None, finished_at=None),
@@ -67,6 +80,7 @@ def test_a_row_has_answer_page_words_and_where_they_come_from(run: Folder) -> No
     assert first["more_citations"] == "report, page 2: The chair is Ida Moss, who came in 1998."
     assert (first["citations"], first["archive_version"], first["model"]) == (2, 1, "small")
     assert (first["team"], first["carried_answer"]) == ("lamps", "theirs")
+    assert (first["replied_by"], last["replied_by"]) == ("small-2026", None)
     assert first["finished_at"] == datetime(2026, 11, 25, 1, 30, 5)
     assert (last["status"], last["error"], last["seconds"], last["page"]) == ("failed", "no reply", None, None)
     citations = flat_citations(run)
@@ -259,3 +273,19 @@ def test_values_are_numbers_and_dates_under_their_units() -> None:
 def test_a_cell_says_a_year_as_a_year(number: float, unit: str, currency: str, words: str) -> None:
     cell = {"status": "answered", "number": number, "unit": unit, "currency": currency, "value": str(number)}
     assert words_of(cell) == words
+
+
+def test_an_answer_of_an_earlier_night_names_the_model_of_that_night(run: Folder) -> None:
+    """A night that ended over budget leaves rows that were answered under the config of another one."""
+    begun = json.loads(run.read_bytes("run.json"))
+    rows = [answer(name, "12", [], replied_by=f"{name}-2026", seconds=None) for name in ("before", "tonight", "older")]
+    rows = [dict.fromkeys(ANSWERS.names) | row for row in rows]
+    night = {"archive_version": 1, "setup": "s"}
+    origins = {
+        "before": night | {"night": "2026-11-25", "model": "large"},
+        "tonight": night | {"night": "2026-11-26", "model": "small"},
+        "older": night | {"night": "2026-11-01", "model": None},  # of a release that did not keep it
+    }
+    made = Exported.made(begun, rows, origins).answers.to_pylist()
+    assert [row["model"] for row in made] == ["large", "small", "small"]
+    assert [row["replied_by"] for row in made] == ["before-2026", "tonight-2026", "older-2026"]

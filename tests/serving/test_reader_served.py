@@ -74,10 +74,18 @@ def test_llama_cpp_computes_what_peft_merged(server: EmbeddedServer, reader: Rea
 
 
 def test_a_merged_model_has_a_name_and_an_identity_of_its_own(server: EmbeddedServer, reader: Reader) -> None:
-    assert server.model == "SmolLM2-135M-Instruct-random-Q8_0"
+    assert server.model == f"SmolLM2-135M-Instruct-random-Q8_0@{reader.digest}"
     assert server.identity.endswith(f"+{reader.digest}:q8_0")
 
 
 def test_a_reader_is_not_merged_into_a_foreign_gguf(reader: Reader) -> None:
     with pytest.raises(ConfigError, match=r"reader .*random cannot be merged into .*Set llm\.reader: none"):
         choose(str(repacked_gguf()), "auto", 1, 512, reader=reader)
+
+
+def test_the_name_of_a_gguf_file_tells_its_weights() -> None:
+    """The name is part of a request's hash: else a run takes the replies of another file of that name for its own."""
+    served = choose(str(repacked_gguf()), "auto", 1, 512)
+    name, _, stamp = served.name.rpartition("@")
+    assert name == repacked_gguf().stem
+    assert f"@{stamp}:" in served.identity

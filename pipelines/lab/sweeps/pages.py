@@ -159,7 +159,10 @@ def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Quest
 
 def _common_facts(folders: Mapping[str, Folder], scores: Records) -> list[tuple[str, str]]:
     """What all cells were made with alike, and the seeds."""
-    each = [facts(json.loads(f.read_bytes(BEGUN)), f.read_manifest()) for f in folders.values()]
+    each = []
+    for folder in folders.values():
+        answers = read_run_table(folder, "answers", ["replied_by"]).to_pylist()
+        each.append(facts(json.loads(folder.read_bytes(BEGUN)), folder.read_manifest(), answers))
     alike = [fact for fact in (each[0] if each else ()) if all(fact in other for other in each)]
     seeds = sorted({row["seed"] for row in scores if row["seed"] is not None})
     found = [(name, value) for name, value in alike if name not in ("strategy", "seed", "archive")]

@@ -370,6 +370,7 @@ def _row(
         "cluster": f"{named.set}: {gold.cluster}",
         "type": question.type,
         "status": row["status"],
+        "replied_by": row["replied_by"],
         **asdict(marks),
         **judged,
         **_shown(gold, row, text),

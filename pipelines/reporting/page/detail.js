@@ -38,7 +38,8 @@ function detailParts(questions, row, detail, marks) {
 function answers(detail) {
   const gold = detail.golds.length ? el("div", {}, el("div", { class: "soft small", text: "Gold answer" }), detail.golds.map((text) => block(text))) : null;
   return el("div", { class: "answers" },
-    el("div", {}, el("div", { class: "soft small", text: "Answer" }), block(detail.answer || "–"), detail.error && block(detail.error)), gold);
+    el("div", {}, el("div", { class: "soft small", text: "Answer" }), block(detail.answer || "–"), detail.error && block(detail.error),
+      detail.replied_by && el("p", { class: "soft small" }, "by ", said(detail.replied_by))), gold);
 }
 
 const CITED = 1, GOLD = 2;
