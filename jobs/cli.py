@@ -415,6 +415,11 @@ def run_command() -> None:
         say_line(console, f"okralong: {error}", style="red")
         sys.exit(error.exit_code)
     except Exception as error:
+        from okralong.pipelines.core.storage import storage_failure
+
+        if (failure := storage_failure(error)) is not None:
+            say_line(console, f"okralong: {failure}", style="red")
+            sys.exit(failure.exit_code)
         traceback.print_exc()
         say_line(console, f"okralong: {type(error).__name__}; this is a bug. What was finished is kept.", style="red")
         sys.exit(EXIT_BROKEN)
