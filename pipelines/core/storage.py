@@ -119,7 +119,8 @@ class Folder:
                 os.fsync(out.fileno())
             partial.rename(Path(self.path) / name)
         except BaseException:  # a full disk: what is half-written would keep it full
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a disk that is read-only
+                partial.unlink(missing_ok=True)
             raise
 
     def create_bytes(self, name: str, data: bytes) -> None:
@@ -272,16 +273,20 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 _SHORT_WRITE: Final = re.compile(r"\d+ requested and \d+ written")
 """What NumPy raises for an array that did not fit on the disk, as an OSError without a number."""
+_QUOTED_ERROR: Final = re.compile(r"(?:OSError|PermissionError): \[Errno (\d+)\] ")
 _QUOTED_PATH: Final = re.compile(r"['\"](/[^'\"]+)['\"]")
 
 
 @contextlib.contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """Name ``path`` in an OSError of the block that names no file: a failed ``write`` knows only a descriptor."""
+    """Name ``path`` in an OSError of the block that names no file, or one that is renamed to it when it is whole: a
+    failed ``write`` knows only a descriptor.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno is not None:
+        unnamed = error.filename is None or str(error.filename).endswith(".partial")
+        if unnamed and error.errno is not None:
             error.filename = str(path)
         raise
 
@@ -315,21 +320,29 @@ def storage_failure(error: BaseException) -> BrokenError | None:
 
 def _storage_errno(error: BaseException) -> int | None:
     """The error number of a full disk or a forbidden write; None where it is another error."""
-    text = str(error)
     if isinstance(error, OSError) and error.errno is not None:
         # EACCES and EPERM are also those of a socket or a process, which have no path.
         known = error.errno in (errno.EROFS, *_FULL) or _path_of(error) != ""
         return error.errno if known and error.errno in (*_FULL, *_FORBIDDEN) else None
-    if isinstance(error, OSError) and _SHORT_WRITE.search(text):
+    if isinstance(error, OSError) and _SHORT_WRITE.search(str(error)):
         return errno.ENOSPC
     # safetensors, FAISS and DuckDB have errors of their own, and Ray's hold the text of what was raised.
-    last = text.strip().splitlines()[-1:] or [""]
-    return next((number for number in (*_FULL, errno.EROFS) if os.strerror(number) in last[0]), None)
+    said = _line_of(error)
+    if (quoted := _QUOTED_ERROR.match(said)) is not None:
+        return int(quoted[1]) if int(quoted[1]) in (*_FULL, *_FORBIDDEN) else None
+    return next((number for number in (*_FULL, errno.EROFS) if os.strerror(number) in said), None)
+
+
+def _line_of(error: BaseException) -> str:
+    """The line of an error's text that says what storage could not do: its last, or that of an OSError quoted in it."""
+    lines = [each for each in str(error).strip().splitlines() if each.strip()]
+    quoted = [each for each in lines if _QUOTED_ERROR.match(each)]
+    return (quoted or lines or [""])[-1]
 
 
 def _path_of(error: BaseException) -> str:
     named = getattr(error, "filename", None)
-    quoted = _QUOTED_PATH.search(str(error))
+    quoted = _QUOTED_PATH.search(_line_of(error))
     return str(named) if isinstance(named, str | os.PathLike) else quoted[1] if quoted else ""
 
 
@@ -341,8 +354,8 @@ def _not_stored(number: int, error: BaseException) -> BrokenError:
             "the same command again: what was finished is kept."
         )
     return BrokenError(
-        f"This user may not write {where} ({os.strerror(number)}). Make it writable, or name another place, and run "
-        "the same command again."
+        f"{where[0].upper()}{where[1:]} cannot be written ({os.strerror(number)}). Make it writable for this user, or "
+        "name another place, and run the same command again."
     )
 
 

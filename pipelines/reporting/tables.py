@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.core.storage import writing
 from okralong.pipelines.reporting.charts import Groups, stages_of
 from okralong.pipelines.reporting.rows import ACCURACY, MEASURES, Row, as_seen, is_formula, known_measures, plain
 from okralong.pipelines.reporting.statistics import Estimate
@@ -255,10 +256,11 @@ def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
 
 def write_markdown_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
     """Write a report as NAME.md, of these sections, and as NAME.json, of dataclasses and plain values; both paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
+        data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
     return [page, data]
 
 
