@@ -116,6 +116,6 @@ def test_a_write_that_fails_names_its_file(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="array") as failed, writing(disk / "array"):
             (disk / "array").write_bytes(bytes(100_000))
         assert storage_failure(failed.value) is not None
-        with pytest.raises(OSError, match="No space|requested and") as failed:
+        with pytest.raises(OSError, match=r"No space|requested and") as failed:
             np.save(disk / "array.npy", np.zeros(100_000))
         assert storage_failure(failed.value) is not None
