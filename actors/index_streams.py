@@ -191,7 +191,7 @@ def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours tell more, and both at once draw over each other
     context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it prints the traceback of what is raised here anyway
     return ray.data.from_items(items, override_num_blocks=min(len(items), _MOST_BLOCKS))
 
 

@@ -28,6 +28,7 @@ from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
+from okralong.pipelines.llm.journal import reserve_bytes
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limits, RateLimitHeaders
@@ -48,8 +49,14 @@ GENERATION = 3
 class ShownLedger(RunLedger):
     """A run's ledger that tells Ray's metrics."""
 
-    def __init__(self, run: str, cap_usd: float | None, reopened: frozenset[str] = frozenset()) -> None:
-        super().__init__(Folder.of(run), cap_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened)
+    def __init__(
+        self,
+        run: str,
+        cap_usd: float | None,
+        reopened: frozenset[str] = frozenset(),
+        reserve: int = reserve_bytes(),
+    ) -> None:
+        super().__init__(Folder.of(run), cap_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened, reserve_bytes=reserve)
         self._metrics = LedgerMetrics()
 
     async def settle(self, outcome: Outcome) -> None:
@@ -106,9 +113,10 @@ class GatewayActor:
         cap_usd: float | None,
         reopened: frozenset[str] = frozenset(),
         limiters: Sequence[LimiterPlace] = (),
+        reserve: int = reserve_bytes(),
     ) -> None:
         """``limiters`` are those of the endpoints, in the order in which calls name them."""
-        self._gateway = Gateway(ShownLedger(run, cap_usd, reopened), [place.open() for place in limiters])
+        self._gateway = Gateway(ShownLedger(run, cap_usd, reopened, reserve), [place.open() for place in limiters])
         self._inbox = Inbox(self._gateway)
 
     async def post(self, sender: str, incarnation: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
@@ -129,18 +137,19 @@ def start_gateway(
     cap_usd: float | None,
     reopened: frozenset[str] = frozenset(),
     limiters: Sequence[LimiterPlace] = (),
+    reserve: int = reserve_bytes(),
     **options: Any,
 ) -> Any:
     """The handle of a new gateway for a run folder (path or URI that the actor's node sees), for ``GatewayClient`` and
     ``ledger_client``.
 
-    ``reopened`` are the query_ids that are asked again (see ``RunLedger``). The actor ends with the job that started
-    it. ``options`` are Ray's actor options. It raises LockedError or ArchiveError at its first call when the run cannot
-    be opened.
+    ``reopened`` are the query_ids that are asked again, ``reserve`` is bytes kept for a full disk (see ``RunLedger``).
+    The actor ends with the job that started it. ``options`` are Ray's actor options. Its first call raises LockedError,
+    ArchiveError or BrokenError when the run cannot be opened.
     """
     revived: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": MAX_CONCURRENCY}
     remote: Any = ray.remote(GatewayActor)
-    return remote.options(num_cpus=0, **revived, **options).remote(run, cap_usd, reopened, tuple(limiters))
+    return remote.options(num_cpus=0, **revived, **options).remote(run, cap_usd, reopened, tuple(limiters), reserve)
 
 
 class BatchSchedulerActor(BatchScheduler):

@@ -25,7 +25,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 import httpx2
 
 from okralong.actors.llm import ActorClient
-from okralong.actors.planner import Planner, PlannerSetup, RunActors, not_written
+from okralong.actors.planner import Planner, PlannerSetup, RunActors
 from okralong.actors.retrieval import QueryVectors, RetrievalClient, RetrievalNames, needed_models
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, load_scorer, load_token_classifier
 from okralong.pipelines.answering.analyzers.analyzer import load_analyzer
@@ -35,11 +35,12 @@ from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.core.config import AnswerPlacement
 from okralong.pipelines.core.log import ROOT, JsonLines
-from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.storage import Folder, not_written
 from okralong.pipelines.core.types import Analysis, Question, Reading, WordKept
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway, Steps
+from okralong.pipelines.llm.journal import reserve_bytes
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.run.prepare import Prepared
@@ -384,8 +385,11 @@ def own_actors(
     Raises OkraError when a part cannot start, BrokenError when the run cannot be written at its end.
     """
     config = prepared.config
-    ledger = RunLedger(Folder.of(run), config.budget_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened)
     endpoints = llm.all_endpoints + (llm.stronger.all_endpoints if llm.stronger else ())
+    reserve = reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply)
+    ledger = RunLedger(
+        Folder.of(run), config.budget_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened, reserve_bytes=reserve
+    )
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in endpoints])
     setup = PlannerSetup(
         strategy=prepared.strategy,
@@ -418,7 +422,7 @@ def own_actors(
                 loop.run(ledger.close())
             except OSError as error:
                 if finished:  # else what ended the run is told
-                    raise not_written(run, error) from error
+                    raise not_written(f"The run folder {run}", error) from error
             finally:
                 loop.close()
 

@@ -52,6 +52,7 @@ from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import log_as_json
 from okralong.pipelines.core.log import query_id as logged_query
+from okralong.pipelines.core.storage import not_written
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -70,7 +71,7 @@ from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway, Steps
-from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.journal import JournalRow, reserve_bytes
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
 from okralong.pipelines.llm.reply import SharedReplies
@@ -139,7 +140,8 @@ def run_actors(
         # Other runs may ask the same endpoint: on a cluster that is not ours alone, or beside this one, sharing models.
         beside_others = retrieval is not None or not is_private()
         places = [limiter_place(endpoint, beside_others) for endpoint in endpoints]
-        gateway = hold(held, start_gateway(run, config.budget_usd, reopened, places, **writer))
+        reserve = reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply)
+        gateway = hold(held, start_gateway(run, config.budget_usd, reopened, places, reserve, **writer))
         scheduler_name, scheduler = None, None
         if batches is not None:
             scheduler_name = f"okralong-batch-scheduler-{tag}"
@@ -200,16 +202,7 @@ def _close(gateway: Any, run: str) -> None:
     try:
         ray.get(gateway.books.remote("close"))
     except (RayError, OSError) as error:
-        raise not_written(run, getattr(error, "cause", None) or error) from error
-
-
-def not_written(run: str, why: Exception) -> BrokenError:
-    """That the gateway could not write what was left."""
-    said = str(why).strip().splitlines()[-1].rstrip(".")
-    return BrokenError(
-        f"The run folder {run} cannot be written: {said}. Make room on its disk, or make it writable, and run the "
-        "same command again: what was finished is kept."
-    )
+        raise not_written(f"The run folder {run}", getattr(error, "cause", None) or error) from error
 
 
 @dataclass(frozen=True)
@@ -331,10 +324,13 @@ class Planner:
                 return await self._carry(question, doc_ids, known)
         except (EndpointError, BrokenError) as error:
             return await self._stopped(question, str(error), error.exit_code)
-        except BROKEN as error:
+        except RayActorError as error:
             said = str(error).strip()[:500].rstrip(".")
-            broken = f"{type(error).__name__}: {said}. {GO_ON}"
-            return await self._stopped(question, broken, EXIT_BROKEN)
+            return await self._stopped(question, f"{type(error).__name__}: {said}. {GO_ON}", EXIT_BROKEN)
+        except OSError as error:
+            return await self._stopped(
+                question, str(not_written(f"The run folder {self._setup.run}", error)), EXIT_BROKEN
+            )
         return None
 
     async def _carry(

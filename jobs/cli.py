@@ -155,6 +155,7 @@ def estimate(
     """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
     from okralong.pipelines.core.codec import encode
+    from okralong.pipelines.core.storage import writing
 
     settings, console = options.settings(), Console()
     with stoppable(console, "Stopped. What the pilot has answered is kept; run the same command again to go on."):
@@ -162,8 +163,9 @@ def estimate(
         result = estimate_questions(archive, questions, settings, asking, address=options.address, console=console)
     print_estimate(console, result)
     if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(f"{json.dumps(json.loads(encode(result)), indent=1)}\n", encoding="utf-8")
+        with writing(json_file):
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(f"{json.dumps(json.loads(encode(result)), indent=1)}\n", encoding="utf-8")
     if result.exit_code != EXIT_OK:
         raise typer.Exit(result.exit_code)
 
@@ -345,10 +347,12 @@ def sample(
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
 ) -> None:
     """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
+    from okralong.pipelines.core.storage import writing
     from okralong.pipelines.samples.questions import generate, write_sample
 
     sample = generate(reports=reports, questions=questions, seed=seed, words=words)
-    write_sample(sample, folder)
+    with writing(folder):
+        write_sample(sample, folder)
     total = sum(len(document.text.split()) for document in sample.documents)
     Console().print(
         f"{folder}: {len(sample.documents)} reports ({total:,} words), {len(sample.questions)} questions "
@@ -415,6 +419,11 @@ def run_command() -> None:
         say_line(console, f"okralong: {error}", style="red")
         sys.exit(error.exit_code)
     except Exception as error:
+        from okralong.pipelines.core.storage import storage_failure
+
+        if (failure := storage_failure(error)) is not None:
+            say_line(console, f"okralong: {failure}", style="red")
+            sys.exit(failure.exit_code)
         traceback.print_exc()
         say_line(console, f"okralong: {type(error).__name__}; this is a bug. What was finished is kept.", style="red")
         sys.exit(EXIT_BROKEN)

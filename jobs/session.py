@@ -286,6 +286,11 @@ class SessionServer:
                 say_line(console, f"Stopped. {GO_ON}")
                 asked.reply(code=EXIT_STOPPED)
             except Exception as error:
+                from okralong.pipelines.core.storage import storage_failure
+
+                if (failure := storage_failure(error)) is not None:
+                    asked.reply(error=str(failure), code=failure.exit_code)
+                    return
                 traceback.print_exc()
                 bug = f"{type(error).__name__}: {error}; this is a bug. What was finished is kept."
                 asked.reply(error=bug, code=EXIT_BROKEN)

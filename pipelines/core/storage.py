@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import contextlib
+import errno
 import io
 import json
 import os
@@ -29,7 +30,7 @@ from pyarrow import fs
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from okralong.pipelines.core.schemas import columns_in, completed
-from okralong.pipelines.core.types import ArchiveError, ConfigError, LockedError
+from okralong.pipelines.core.types import ArchiveError, BrokenError, ConfigError, LockedError
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
@@ -112,13 +113,14 @@ class Folder:
             return
         partial = Path(self.path) / f".{name}.{uuid.uuid4().hex}.partial"
         try:
-            with partial.open("wb") as out:
+            with writing(Path(self.path) / name), partial.open("wb") as out:
                 out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
             partial.rename(Path(self.path) / name)
         except BaseException:  # a full disk: what is half-written would keep it full
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a disk that is read-only
+                partial.unlink(missing_ok=True)
             raise
 
     def create_bytes(self, name: str, data: bytes) -> None:
@@ -212,7 +214,8 @@ class Folder:
         except Timeout as error:
             raise LockedError(_held(self.path, path.read_text())) from error
         with lock:
-            path.write_text(_holder(what))
+            with writing(path):
+                path.write_text(_holder(what))
             try:
                 yield
             finally:
@@ -261,6 +264,98 @@ def _held(path: str, holder: str) -> str:
     return (
         f"{path} is being written by another process: {holder or 'unknown'}. Wait until it ends, or stop it; "
         "a folder has one writer at a time."
+    )
+
+
+# What to tell the user when storage cannot be written.
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FORBIDDEN: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
+_SHORT_WRITE: Final = re.compile(r"\d+ requested and \d+ written")
+"""What NumPy raises for an array that did not fit on the disk, as an OSError without a number."""
+_QUOTED_ERROR: Final = re.compile(r"(?:OSError|PermissionError): \[Errno (\d+)\] ")
+_QUOTED_PATH: Final = re.compile(r"['\"](/[^'\"]+)['\"]")
+
+
+@contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Name ``path`` in an OSError of the block that names no file, or one that is renamed to it when it is whole: a
+    failed ``write`` knows only a descriptor.
+    """
+    try:
+        yield
+    except OSError as error:
+        unnamed = error.filename is None or str(error.filename).endswith(".partial")
+        if unnamed and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
+def not_written(what: str, error: BaseException, room_for: str = "") -> BrokenError:
+    """The error to stop with where ``what`` cannot be written; ``room_for`` is what it has no room for."""
+    said = str(error).strip().splitlines()[-1].rstrip(".")
+    return BrokenError(
+        f"{what} cannot be written{f', and has no room for {room_for}' if room_for else ''}: {said}. Make room on its "
+        "disk, or make it writable, and run the same command again: what was finished is kept, and no reply that "
+        "arrived is paid for again."
+    )
+
+
+def storage_failure(error: BaseException) -> BrokenError | None:
+    """The error to stop with when ``error``, or what it was raised from, is a full disk or a place that may not be
+    written; None for any other error. Errors of Ray tasks are looked into, and those of libraries that know no errno.
+    """
+    waiting, seen = [error], set[int]()
+    while waiting:
+        cause = waiting.pop(0)
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        if (number := _storage_errno(cause)) is not None:
+            return _not_stored(number, cause)
+        further = (getattr(cause, "cause", None), cause.__cause__, cause.__context__)  # ``cause`` is Ray's
+        waiting += [each for each in further if isinstance(each, BaseException)]
+    return None
+
+
+def _storage_errno(error: BaseException) -> int | None:
+    """The error number of a full disk or a forbidden write; None where it is another error."""
+    if isinstance(error, OSError) and error.errno is not None:
+        # EACCES and EPERM are also those of a socket or a process, which have no path.
+        known = error.errno in (errno.EROFS, *_FULL) or _path_of(error) != ""
+        return error.errno if known and error.errno in (*_FULL, *_FORBIDDEN) else None
+    if isinstance(error, OSError) and _SHORT_WRITE.search(str(error)):
+        return errno.ENOSPC
+    # safetensors, FAISS and DuckDB have errors of their own, and Ray's hold the text of what was raised.
+    said = _line_of(error)
+    if (quoted := _QUOTED_ERROR.match(said)) is not None:
+        return int(quoted[1]) if int(quoted[1]) in (*_FULL, *_FORBIDDEN) else None
+    return next((number for number in (*_FULL, errno.EROFS) if os.strerror(number) in said), None)
+
+
+def _line_of(error: BaseException) -> str:
+    """The line of an error's text that says what storage could not do: its last, or that of an OSError quoted in it."""
+    lines = [each for each in str(error).strip().splitlines() if each.strip()]
+    quoted = [each for each in lines if _QUOTED_ERROR.match(each)]
+    return (quoted or lines or [""])[-1]
+
+
+def _path_of(error: BaseException) -> str:
+    named = getattr(error, "filename", None)
+    quoted = _QUOTED_PATH.search(_line_of(error))
+    return str(named) if isinstance(named, str | os.PathLike) else quoted[1] if quoted else ""
+
+
+def _not_stored(number: int, error: BaseException) -> BrokenError:
+    where = _path_of(error) or "a file of this command"
+    if number in _FULL:
+        return BrokenError(
+            f"The disk is full: {where} could not be written ({os.strerror(number)}). Make room on its disk and run "
+            "the same command again: what was finished is kept."
+        )
+    return BrokenError(
+        f"{where[0].upper()}{where[1:]} cannot be written ({os.strerror(number)}). Make it writable for this user, or "
+        "name another place, and run the same command again."
     )
 
 

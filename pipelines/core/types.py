@@ -429,7 +429,7 @@ EXIT_ENDPOINT: Final = 4
 EXIT_LOCKED: Final = 5
 """Another process writes this archive or run."""
 EXIT_BROKEN: Final = 6
-"""A part of okralong failed (an actor died, storage went away, a bug); run the same command again."""
+"""A part of okralong failed (an actor died, storage went away or is full, a bug); run the same command again."""
 EXIT_CHANGED: Final = 7
 """Of ``okralong diff`` and ``okralong nightly``: all went well, and an answer changed in a way that matters."""
 EXIT_STOPPED: Final = 130

@@ -385,6 +385,11 @@ class GeneratorConfig(EndpointConfig):
             raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
         return self.max_completion_tokens.of(role) + self.room_for_thought
 
+    @property
+    def longest_reply(self) -> int:
+        """Most completion tokens of a call of any role."""
+        return max(map(self.completion_limit, CompletionLimits.model_fields))
+
 
 class LlmConfig(GeneratorConfig):
     """The run's generator. ``stronger`` is a second one, which is asked where ``policy.escalate`` is to ``stronger``: a

@@ -13,10 +13,18 @@ Names and messages are padded to 8 bytes, as Arrow wants its buffers.
 
 A process that was killed may leave an incomplete frame at the end of its last segment. Nobody was told that it is
 durable, and readers stop before it.
+
+On a local disk a segment grows by preallocated steps, so that an append within a step cannot fail for want of space.
+Readers ignore the zeros at its end; ``seal`` cuts them off. Beside the segments lies the *reserve*, a preallocated file
+that becomes the next segment by a rename when an append fails: nothing is freed that another program could take, and no
+inode is needed. File systems that copy on write and compress (ZFS, Btrfs with compression) promise no preallocated
+space; there the reserve helps only as far as they keep it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import struct
@@ -40,7 +48,14 @@ SEGMENT_AGE_S: Final = 60.0
 SEGMENTS_OPEN: Final = 64
 """Segments that may wait to become Parquet on an object store, where each commit is one. Ours."""
 
+RESERVE: Final = "reserve"
+"""The file that becomes a segment when the disk is full."""
+STEP_BYTES: Final = 256 * 1024
+"""By which a segment grows. # project default: some fifty commits, and little to lose on a small disk."""
+
 _HEAD: Final = struct.Struct("<II")
+_NO_PREALLOCATION: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_ZEROS: Final = bytes(1024 * 1024)
 
 Batches = Mapping[str, pa.RecordBatch]
 """Record batches by the names of their tables."""
@@ -55,6 +70,8 @@ class Segments:
         self._opening = MAGIC + _frame({name: schema.serialize() for name, schema in schemas.items()})
         self._file: int | None = None
         self._size = 0
+        self._allocated = 0
+        self._reserve = 0
         self._rows_since: float | None = None
         self._last = 0
 
@@ -92,10 +109,52 @@ class Segments:
     def seal(self) -> int:
         """Append to a new segment from now on. The number of the last one that will not grow any more."""
         if self._file is not None:
+            if self._allocated > self._size:
+                with contextlib.suppress(OSError):  # readers ignore the zeros
+                    os.ftruncate(self._file, self._size)
             os.close(self._file)
             self._file = None
-        self._size, self._rows_since = 0, None
+        self._size, self._allocated, self._rows_since = 0, 0, None
         return self._last
+
+    def set_reserve(self, size: int) -> None:
+        """Preallocate a reserve of ``size`` bytes, or adopt the one that a killed process has left; 0 deletes it. No-op
+        on an object store. Raises OSError, and then there is none.
+        """
+        if not self._folder.is_local:
+            return
+        path = Path(self._folder.path) / RESERVE
+        self._reserve = 0
+        if not size:
+            path.unlink(missing_ok=True)
+            return
+        self._folder.create()
+        file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            if os.fstat(file).st_size > size:
+                os.ftruncate(file, size)
+            _allocate(file, 0, size)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(file)
+        self._reserve = size
+
+    def use_reserve(self) -> bool:
+        """Make the reserve the segment to append to. False where there is none, or where it cannot be written."""
+        size, self._reserve = self._reserve, 0
+        if not size:
+            return False
+        self.seal()
+        folder = Path(self._folder.path)
+        path = folder / _name(self._last + 1)
+        try:
+            (folder / RESERVE).rename(path)
+            self._begin(os.open(path, os.O_WRONLY), path, size)
+        except OSError:
+            return False
+        return True
 
     def remove(self, first: int, last: int) -> None:
         """Delete the segments from ``first`` to ``last``."""
@@ -106,29 +165,32 @@ class Segments:
     def _open(self) -> None:
         self._folder.create()
         path = Path(self._folder.path) / _name(self._last + 1)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._begin(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path, 0)
+
+    def _begin(self, file: int, path: Path, allocated: int) -> None:
+        """Write the schemas into a new segment, of which so many bytes are allocated."""
         try:
-            _write_all(file, self._opening)
+            allocated = _write_at(file, self._opening, 0, allocated)
             os.fsync(file)
             _sync_folder(path.parent)
         except BaseException:  # a full disk: an empty segment is nobody's
             os.close(file)
             path.unlink(missing_ok=True)
             raise
-        self._file, self._size = file, len(self._opening)
+        self._file, self._size, self._allocated = file, len(self._opening), allocated
         self._last += 1
 
     def _extend(self, frame: bytes) -> None:
         assert self._file is not None
         try:
-            _write_all(self._file, frame)
+            self._allocated = _write_at(self._file, frame, self._size, self._allocated)
             os.fdatasync(self._file)
         except BaseException:
             # What was written of it must not stand before the next frame; where even that fails, the next frame goes
             # to a new segment, and readers stop here.
             try:
                 os.ftruncate(self._file, self._size)
-                os.lseek(self._file, self._size, os.SEEK_SET)
+                self._allocated = self._size
             except OSError:
                 self.seal()
             raise
@@ -152,6 +214,8 @@ def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, li
     if data.size < len(MAGIC):  # its writer was killed before anything was in it
         return None
     if data[: len(MAGIC)].to_pybytes() != MAGIC:
+        if _all_zeros(data):  # preallocated, and killed before anything was in it
+            return None
         raise ArchiveError(f"{where} is no part of a run's log, or is damaged. Restore it from a copy, or remove it.")
     frames = _frames(data, where)
     opening = next(frames, None)
@@ -174,7 +238,7 @@ def _frames(data: pa.Buffer, where: str) -> Iterator[dict[str, pa.Buffer]]:
             return
         payload = data[start:end]
         if zlib.crc32(payload) != crc:
-            if end == data.size:
+            if _all_zeros(data[end:]):
                 return
             raise ArchiveError(
                 f"{where} is damaged at byte {at}: the disk has not kept what was written. Restore the run folder from "
@@ -217,10 +281,35 @@ def _name(number: int) -> str:
     return f"log-{number:09d}.frames"
 
 
-def _write_all(file: int, data: bytes) -> None:
+def _all_zeros(data: pa.Buffer) -> bool:
+    return not data.to_pybytes().strip(b"\0")
+
+
+def _write_at(file: int, data: bytes, at: int, allocated: int) -> int:
+    """Write ``data`` at byte ``at``, where it does not fit into the bytes that are allocated after a further step of
+    allocation; the bytes that are allocated then.
+    """
+    end = at + len(data)
+    if end > allocated:
+        wanted = -(-end // STEP_BYTES) * STEP_BYTES
+        _allocate(file, allocated, wanted)
+        allocated = wanted
     left = memoryview(data)
     while left:
-        left = left[os.write(file, left) :]
+        left = left[os.pwrite(file, left, end - len(left)) :]
+    return allocated
+
+
+def _allocate(file: int, start: int, end: int) -> None:
+    """Have the file system keep room for the bytes from ``start`` to ``end``; where it cannot, zeros are written."""
+    try:
+        os.posix_fallocate(file, start, end - start)
+    except (AttributeError, OSError) as error:  # macOS has no such call
+        if isinstance(error, OSError) and error.errno not in _NO_PREALLOCATION:
+            raise
+        at = max(start, os.fstat(file).st_size)  # what is written already keeps its room
+        while at < end:
+            at += os.pwrite(file, _ZEROS[: end - at], at)
 
 
 def _sync_folder(path: Path) -> None:

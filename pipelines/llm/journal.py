@@ -10,6 +10,9 @@ The journal holds every step that must not be redone, keyed by (query_id, path, 
 written together by ``RunLog.commit``; a row counts once its commit has returned. A commit is durable as a whole or not
 at all. A row that no table takes is left out and named, so that it fails its own question and not those that share the
 commit.
+
+When the disk fails, the log goes on in its reserve (``frames.py``), which has room for the replies to the calls in
+flight. Intents are withdrawn from then on: nothing more is sent, and what arrives is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import pyarrow.parquet as pq
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
 from okralong.pipelines.core.schemas import RUN_TABLES, columns_in, completed
-from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.storage import Folder, not_written
 from okralong.pipelines.core.types import ArchiveError, LockedError
 from okralong.pipelines.llm.frames import Segments, numbers, read_segment
 
@@ -224,12 +227,13 @@ class RunLog:
         self._segments = Segments(run.at(LOG), {name: RUN_TABLES[name] for name in ROW_KEYS})
         self._segments.start_after(max(table.last for table in self.tables.values()))
         self.next_seq = 1
+        self.failed: OSError | None = None
         self._pending: Batch = {}
         self._held = contextlib.ExitStack()
 
     @classmethod
-    def open(cls, run: Folder, lock_wait_s: float = 0.0) -> RunLog:
-        """Open a run for writing, new or old.
+    def open(cls, run: Folder, lock_wait_s: float = 0.0, reserve_bytes: int = 0) -> RunLog:
+        """Open a run for writing, new or old, with a reserve of so many bytes (see ``reserve_bytes``).
 
         The process that writes holds a lock, apart from the one of the job that started it: a killed job may leave
         its writer alive for some seconds. Waits ``lock_wait_s`` for such a one, then raises LockedError.
@@ -246,6 +250,7 @@ class RunLog:
             waiting(lambda: held.enter_context(run.at("journal").locked("okralong run log")))
         try:
             log = cls(run)
+            log._set_reserve(reserve_bytes)
         except BaseException:
             held.close()
             raise
@@ -282,11 +287,30 @@ class RunLog:
             self._pending[table] = rows + self._pending.get(table, [])
 
     def write(self, batch: Batch) -> Refused:
-        """Make a batch durable. Raises OSError on a full disk, and then nothing of it is written.
+        """Make a batch durable. Raises OSError when disk and reserve are full, and then nothing of it is written.
 
-        Returns the rows that do not fit their table; the others are written.
+        Returns the rows that do not fit their table; the others are written. Once the disk has failed, intents are
+        taken out of ``batch`` and are not written: see ``check_disk``.
         """
+        if self.failed is not None:
+            _withdraw_intents(batch)
         refused: Refused = {}
+        try:
+            self._write(batch, refused)
+        except OSError as error:
+            self.failed = self.failed or error
+            _withdraw_intents(batch)
+            if not self._segments.use_reserve():
+                raise
+            self._write(batch, refused)
+        return refused
+
+    def check_disk(self) -> None:
+        """Raise BrokenError once a write has failed: what is sent from then on might not be kept."""
+        if self.failed is not None:
+            raise not_written(f"The run folder {self.run.path}", self.failed)
+
+    def _write(self, batch: Batch, refused: Refused) -> None:
         made: dict[str, pa.RecordBatch] = {}
         for table, rows in batch.items():
             schema = RUN_TABLES[table]
@@ -297,7 +321,14 @@ class RunLog:
                     made[table] = pa.RecordBatch.from_pylist(fit, schema=schema)
         if made:
             self._segments.append(made)
-        return refused
+
+    def _set_reserve(self, size: int) -> None:
+        try:
+            self._segments.set_reserve(size)
+        except OSError as error:
+            raise not_written(
+                f"The run folder {self.run.path}", error, f"{size / 1e6:.1f} MB to keep replies"
+            ) from error
 
     def commit(self) -> None:
         """Make everything buffered durable. Raises ValueError when a row does not fit; the others are written."""
@@ -327,7 +358,7 @@ class RunLog:
     @property
     def full(self) -> bool:
         """Whether the log is so large or old that its rows should become Parquet."""
-        return self._segments.full
+        return self.failed is None and self._segments.full
 
     def seal(self) -> int:
         """What is written from now on is not taken along by ``absorb`` of the returned number."""
@@ -340,19 +371,48 @@ class RunLog:
         self._segments.remove(0, until)
 
     def close(self) -> None:
-        """Commit, make Parquet of the log, merge, and let the lock go."""
+        """Commit, make Parquet of the log, merge, and let the lock go. Where the disk has failed before, what cannot
+        become Parquet stays in the log.
+        """
         try:
             self.commit()
-            self.absorb(self.seal())
-            for table in self.tables.values():
-                table.compact()
+            self._segments.set_reserve(0)
+            try:
+                self.absorb(self.seal())
+                for table in self.tables.values():
+                    table.compact()
+            except OSError:
+                if self.failed is None:
+                    raise
         finally:
             self._held.close()
 
     def abandon(self) -> None:
         """Let the lock go without writing anything: what was buffered is lost."""
         self._segments.seal()
+        with contextlib.suppress(OSError):
+            self._segments.set_reserve(0)
         self._held.close()
+
+
+ROW_BYTES: Final = 8 * 1024
+"""Of a reply without its text: journal and ledger row, each with the call, and their frame. # project default"""
+TOKEN_BYTES: Final = 64
+"""Of a reply's token: its text as JSON with escapes, and its log-probability. # project default"""
+LEAST_RESERVE: Final = 1024 * 1024
+MOST_RESERVE: Final = 64 * 1024 * 1024
+"""# project default: a thousand replies of 900 tokens; more in flight are kept as far as it goes."""
+
+
+def reserve_bytes(in_flight: int = 64, tokens: int = 1024) -> int:
+    """The size of a run's reserve: room for so many replies of so many tokens, within bounds."""
+    return min(max(in_flight * (ROW_BYTES + tokens * TOKEN_BYTES), LEAST_RESERVE), MOST_RESERVE)
+
+
+def _withdraw_intents(batch: Batch) -> None:
+    """Take the requests out of a batch that is not written yet: nobody was told that they may be sent."""
+    if "journal" in batch:
+        batch["journal"] = [row for row in batch["journal"] if row["kind"] != "request"]
 
 
 def absorb_log(run: Folder) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError, OverBudget, Usage
+from okralong.pipelines.core.types import ArchiveError, BrokenError, OverBudget, Usage
 from okralong.pipelines.llm.journal import (
     FragmentedTable,
     JournalRow,
@@ -31,6 +31,7 @@ from okralong.pipelines.llm.journal import (
     StepKey,
     last_rows,
     read_settled,
+    reserve_bytes,
 )
 from okralong.pipelines.llm.prices import UNIT_PRICES, Budget, CallKey, alone_usd, usage_of
 from okralong.pipelines.llm.records import (
@@ -83,12 +84,15 @@ class RunLedger:
         *,
         lock_wait_s: float = 0.0,
         reopened: frozenset[str] = frozenset(),
+        reserve_bytes: int = reserve_bytes(),
     ) -> None:
         """Open the run and replay it; the rows that the last process owed are written before anything else.
 
-        ``reopened`` are the query_ids of questions that have an end and are asked again all the same (see ``replay``).
+        ``reopened`` are the query_ids of questions that have an end and are asked again all the same (see ``replay``);
+        ``reserve_bytes`` are kept for the replies that arrive when the disk is full. Raises BrokenError where there is
+        no room for these.
         """
-        self._log = RunLog.open(run, lock_wait_s)
+        self._log = RunLog.open(run, lock_wait_s, reserve_bytes)
         try:
             self._state = replay(self._log, reopened)
             for row in self._state.to_write:
@@ -151,11 +155,12 @@ class RunLedger:
     async def reserve(
         self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0
     ) -> None:
-        """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget.
-        ``waits`` and ``most_usd`` are as for ``Budget.reserve``.
+        """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget, and
+        BrokenError once the disk has failed. ``waits`` and ``most_usd`` are as for ``Budget.reserve``.
 
         The limiter comes after it, so that nobody who waits for money holds a place at the endpoint.
         """
+        self._log.check_disk()
         if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
             await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits, most_usd))
 
@@ -170,14 +175,22 @@ class RunLedger:
             self._make_known_that_room_may_be()
 
     async def intend(self, call: Call) -> None:
-        """Make the intent of an attempt durable, before it is sent; reserves it when nobody did. Raises OverBudget."""
+        """Make the intent of an attempt durable, before it is sent; reserves it when nobody did.
+
+        Raises OverBudget, and OSError or BrokenError when the disk has failed: there is no intent then.
+        """
         # A call that was reserved before this process was started anew is not held any more.
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
             body = intent_body(call)
             self._log.append_step(JournalRow(call.query_id, call.path, "request", body, call.sample, call.request_hash))
-        await self.durable(call.query_id)
+        try:
+            await self.durable(call.query_id)
+            self._log.check_disk()
+        except (OSError, BrokenError):
+            self._calls.pop(call.key, None)
+            raise
 
     async def settle(self, outcome: Outcome) -> None:
         """Make the outcome of an attempt durable, with its reply, before the reply is used.

@@ -36,7 +36,7 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import DOCUMENT_COLUMNS, Matrix, confidence_of, unit_of, value_of
 from okralong.pipelines.reporting.matrix import Cell as MatrixCell
-from okralong.pipelines.reporting.rows import bounded, said
+from okralong.pipelines.reporting.rows import bounded, is_formula, said
 from okralong.pipelines.reporting.tables import csv_file
 from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS
 
@@ -317,7 +317,6 @@ LONGEST_LINK: Final = 2_079
 WIDTHS: Final = {"question": 44, "answer": 44, "quote": 60, "link": 32, "more_citations": 44, "error": 32}
 LEAST_WIDTH, MOST_WIDTH = 9, 32
 _LINKED: Final = ("http://", "https://", "file://")
-_FORMULA: Final = ("=", "+", "-", "@")
 _HALF: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
 _HEAD_FILL: Final = PatternFill("solid", fgColor="FFE8EEF4")
 _TOP: Final = Alignment(vertical="top")
@@ -459,5 +458,5 @@ def _fill(cell: Cell, value: Any, wrapped: bool) -> None:
         text = f"{text[: MOST_CHARACTERS - 40]}{more}"
     cell.value = text
     cell.data_type = "s"  # openpyxl takes a text that begins with = for a formula
-    if text.startswith(_FORMULA):
+    if is_formula(text):
         cell.quotePrefix = True  # and Excel would, once somebody edits it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -197,6 +198,33 @@ def plain(text: object) -> str:
     Tags stay as they are: the page writes all text as text nodes, never as markup.
     """
     return _SURROGATE.sub("\ufffd", HIDDEN.sub(" ", str(text)))
+
+
+_SHOWS_NOTHING: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that print a blank: Hangul fillers and the empty Braille pattern."""
+_FORMULA: Final = ("=", "+", "-", "@")
+"""First characters by which a spreadsheet takes a text for a formula (OWASP, CSV injection)."""
+
+
+def as_seen(text: str) -> str:
+    """The text as a lenient reader takes it: compatibility forms (full-width ones among them) as the plain characters,
+    and no character that prints nothing.
+    """
+    return "".join(each for each in unicodedata.normalize("NFKC", text) if not _unseen(each))
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet may take a text for a formula, whatever unseen characters come before it."""
+    forms = (unicodedata.normalize("NFKC", each) for each in text)
+    seen = (each for form in forms for each in form if not (each.isspace() or _unseen(each)))
+    return next(seen, "") in _FORMULA and next(seen, "") != ""
+
+
+def _unseen(character: str) -> bool:
+    """Whether a character prints nothing: controls but those that are blanks, formats, and variation selectors."""
+    if character.isspace():
+        return False
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Mn", "Me") or character in _SHOWS_NOTHING
 
 
 def plained(value: Any) -> Any:

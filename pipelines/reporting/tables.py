@@ -18,8 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.core.storage import writing
 from okralong.pipelines.reporting.charts import Groups, stages_of
-from okralong.pipelines.reporting.rows import ACCURACY, MEASURES, Row, known_measures, plain
+from okralong.pipelines.reporting.rows import ACCURACY, MEASURES, Row, as_seen, is_formula, known_measures, plain
 from okralong.pipelines.reporting.statistics import Estimate
 
 Kind = Literal["text", "count", "share", "tokens", "usd", "seconds", "number"]
@@ -188,10 +189,15 @@ def confusion_tables(matrices: Sequence[Mapping[str, Any]]) -> list[Table]:
 # --------
 # A table as Parquet, CSV and Markdown. Figures with intervals become three columns, but for Markdown.
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters by which a spreadsheet takes a text for a formula (OWASP, CSV injection)."""
 _FIGURE = re.compile(r"[-+]\s?[$€£]?\d[\d.,]*\s?%?")
 """A text of these that is a number and nothing else, which is what a formula would make of it."""
+_LINK: Final = re.compile(
+    r"://|www\.|\b(?:mailto|javascript|vbscript|data|file|tel|sms|xmpp):|\S@\S|\w\.[^\W\d_]{2}|\]\s*[(\[:]",
+    re.IGNORECASE,
+)
+"""What some reader of Markdown makes a link or a picture of: schemes and addresses that stand bare, among them names
+with a dot as markdown-it links them, and links in brackets. (Tags are escaped.)"""
+_MARKUP: Final = re.compile(r"[\\`*\[\]]")
 
 
 def table_files(table: Table) -> Mapping[str, bytes]:
@@ -219,7 +225,7 @@ def markdown(table: Table) -> str:
     """Title, note and table."""
     figures = [at for at, column in enumerate(table.columns) if column.kind != "text"]
     rows = [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
-    body = markdown_table([column.label for column in table.columns], rows, figures)
+    body = markdown_table([_inert(column.label) for column in table.columns], rows, figures)
     return "\n\n".join(part for part in (f"## {table.title}", table.note, body) if part) + "\n"
 
 
@@ -229,7 +235,9 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: 
     The columns numbered in ``figures``, from 0, are set to the right. A bar or a line break in a cell does not end it.
     """
     rule = ["---:" if at in figures else "---" for at in range(len(head))]
-    lines = (" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) for line in (head, rule, *rows))
+    lines = (
+        " | ".join(" ".join(cell.replace("|", "\\|").splitlines()) for cell in line) for line in (head, rule, *rows)
+    )
     return "\n".join(f"| {line} |" for line in lines)
 
 
@@ -248,34 +256,53 @@ def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
 
 def write_markdown_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
     """Write a report as NAME.md, of these sections, and as NAME.json, of dataclasses and plain values; both paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-    data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
+        data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
     return [page, data]
 
 
 def _words(column: Column, cell: Cell) -> str:
+    if isinstance(cell, str):
+        return _inert(cell)
     main, interval = written(column, cell)
-    text = f"{main} [{interval}]" if interval else main
-    return plain(text).replace("&", "&amp;").replace("<", "&lt;")  # Markdown takes HTML as it is
+    return f"{main} [{interval}]" if interval else main
+
+
+def _inert(text: str) -> str:
+    """A text as it may stand in a cell of Markdown: nothing in it is a link, a picture, a tag or a formula.
+
+    A text that holds what a reader may link is a code span, which no reader links.
+    """
+    text = _safe_text(text)
+    if _LINK.search(as_seen(text)):
+        # Within a code span of a table a bar cannot be written that follows a backslash.
+        held = " ".join(text.replace("|", "\u00a6").split())
+        fence = "`" * (1 + max(map(len, re.findall("`+", held)), default=0))
+        return f"{fence} {held} {fence}" if "`" in held else f"{fence}{held}{fence}"
+    text = text.replace("&", "&amp;").replace("<", "&lt;")  # Markdown takes HTML as it is
+    return _MARKUP.sub(r"\\\g<0>", text)
 
 
 def csv_file(columns: Mapping[str, Sequence[Cell]]) -> bytes:
     """Columns of one length as a CSV file with a head, in UTF-8."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(_safe_text, columns))
     writer.writerows([_safe(cell) for cell in row] for row in zip(*columns.values(), strict=True))
     return out.getvalue().encode()
 
 
 def _safe(cell: Cell) -> Cell:
     """A cell as it may stand in a CSV file: no text in it is a formula to a spreadsheet."""
-    if not isinstance(cell, str):
-        return cell
-    text = plain(cell)
-    return f"'{text}" if text.startswith(_FORMULA) and not _FIGURE.fullmatch(text) else text
+    return _safe_text(cell) if isinstance(cell, str) else cell
+
+
+def _safe_text(text: str) -> str:
+    text = plain(text)
+    return f"'{text}" if is_formula(text) and not _FIGURE.fullmatch(text) else text
 
 
 def _parquet(table: Table) -> bytes:

@@ -109,6 +109,12 @@ class Night:
         """Run the command to its end."""
         return self.end(self.start(*further))
 
+    def command(self, *words: str) -> Ended:
+        """Run another command of okralong to its end."""
+        full = [sys.executable, "-m", "okralong.jobs.cli", *words]
+        done = subprocess.run(full, env=self.variables(), capture_output=True, text=True, check=False, timeout=START_S)
+        return Ended(done.returncode, " ".join(done.stdout.split()), done.stderr)
+
     def asked(self) -> int:
         """Requests for a reply that have arrived at the endpoint."""
         return int(self.endpoint.state()["counts"]["by_where"].get("chat", 0))

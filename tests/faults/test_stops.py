@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +11,10 @@ import pytest
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_LOCKED, EXIT_STOPPED
+from tests.disks import Ballast, mounted, remount
 from tests.faults.checks import check, snapshot
 from tests.faults.conftest import QUESTIONS, SCENARIO, ids_of
-from tests.faults.night import IN_FLIGHT, Night
+from tests.faults.night import IN_FLIGHT, Ended, Night
 from tests.faults.processes import left_over
 from tests.jobs.warm import answer
 
@@ -48,29 +48,71 @@ def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(ray_clust
 
 @pytest.fixture
 def small_disk(night: Night) -> Iterator[Path]:
-    """The run folder on a disk of 400 kB. Skips where this user may not mount one."""
-    night.run.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "okralong-test", str(night.run)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no small disk can be mounted here: {error}")
-    yield night.run
-    subprocess.run(["umount", str(night.run)], check=True, capture_output=True)
+    """The run folder on a disk of its own, of one process and few calls in flight. Skips where none can be mounted."""
+    night.configure(planners=None, own_process=QUESTIONS, llm_max_in_flight=8)
+    with mounted(night.run, "size=1700k") as disk:
+        yield disk
 
 
-@pytest.mark.soak  # tests/llm/test_full_disk.py has the ledger on a full disk
+@pytest.mark.soak
 def test_a_full_disk_stops_the_run_and_more_room_lets_it_go_on(night: Night, small_disk: Path) -> None:
     full = night.finish()
-    assert full.code == EXIT_BROKEN, full
-    assert "No space left on device" in full.complained
-    assert "Make room on its disk" in full.complained
-    assert "Traceback" not in full.complained
-    assert not list(small_disk.rglob("*.partial"))
-    night.wait_for_silence()
+    check_stopped(night, full)
     before = snapshot(night)
     assert len(before.answers) < QUESTIONS
-    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True, capture_output=True)
+    remount(small_disk, "size=64m")
     again = night.finish()
     assert again.code == 0, again
-    check(night, ids_of(night.questions), [before], IN_FLIGHT)
+    check(night, ids_of(night.questions), [before], 0)
+
+
+def check_stopped(night: Night, ended: Ended) -> None:
+    """The run stopped at a full disk: it says so, nothing is half-written, and no reply is missing."""
+    said = " ".join((ended.said + ended.complained).split())
+    assert ended.code == EXIT_BROKEN, ended
+    assert f"The run folder {night.run} cannot be written" in said
+    assert "Make room on its disk" in said
+    assert "Traceback" not in said
+    assert not list(night.run.rglob("*.partial"))
+    night.wait_for_silence()
+    assert {row["status"] for row in night.table("ledger")} <= {"ok", "failed"}  # none is unknown
+
+
+@pytest.mark.parametrize("planners", [None, pytest.param(2, marks=pytest.mark.soak)])
+def test_replies_that_arrive_while_the_disk_is_full_are_kept(
+    night: Night, small_disk: Path, planners: int | None
+) -> None:
+    night.configure(planners=planners, own_process=QUESTIONS, llm_max_in_flight=8)
+    remount(small_disk, "size=64m")
+    night.endpoint.change({"latency": {"median_s": 0.4, "sigma": 0.0}})
+    driver = night.start()
+    night.wait_for_requests(driver, 12)
+    with Ballast(small_disk):
+        ended = night.end(driver)
+        check_stopped(night, ended)
+        before = snapshot(night)
+        shown = night.command("show", str(night.run))
+        assert (shown.code, shown.complained) == (0, ""), shown
+        assert f"{len(before.answers)} questions" in shown.said or "answered" in shown.said
+        reported = night.command("report", str(night.run))
+        assert reported.code == EXIT_BROKEN, reported
+        assert "The disk is full" in reported.complained
+        assert "Traceback" not in reported.complained
+    assert night.command("report", str(night.run)).code == 0
+    again = night.finish()
+    assert again.code == 0, again
+    check(night, ids_of(night.questions), [before], 0)
+
+
+def test_a_run_folder_that_cannot_be_written_is_refused(night: Night, small_disk: Path) -> None:
+    remount(small_disk, "ro")
+    ended = night.finish()
+    assert ended.code == EXIT_BROKEN, ended
+    assert "Traceback" not in ended.complained
+    assert "Read-only file system" in ended.complained
+    assert str(night.run) in ended.complained
+    remount(small_disk, "rw,size=512k")
+    ended = night.finish()
+    assert ended.code == EXIT_BROKEN, ended
+    assert f"The run folder {night.run} cannot be written, and has no room for 1.0 MB" in ended.complained
+    assert night.asked() == 0

@@ -13,7 +13,7 @@ from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, LockedError
 from okralong.pipelines.llm import frames
-from okralong.pipelines.llm.frames import SEGMENTS_OPEN, Batches, Segments, numbers
+from okralong.pipelines.llm.frames import SEGMENTS_OPEN, STEP_BYTES, Batches, Segments, numbers
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, RunLog, read_run_table
 from okralong.pipelines.run.rows import purge_run
 
@@ -200,14 +200,23 @@ def test_an_incomplete_last_commit_is_nothing_and_damage_before_the_end_is_told(
     for name in ("a", "b", "c"):
         log.append("failures", failure(name))
         log.commit()
-        sizes.append(file.stat().st_size)
+        sizes.append(log._segments._size)
+    assert file.stat().st_size == STEP_BYTES
+    assert len(failures(run)) == 3, "what is preallocated is ignored"
     log.abandon()
+    assert file.stat().st_size == sizes[2]
     whole = file.read_bytes()
     for end in range(sizes[1], sizes[2]):  # killed in the middle of the last write, wherever that was
-        file.write_bytes(whole[:end])
-        assert failures(run) == [("a", "m"), ("b", "m")]
+        for rest in (b"", bytes(4096 + sizes[2] - end)):  # without and with preallocated bytes behind it
+            if rest and whole[end:].strip(b"\0") == b"":
+                continue
+            file.write_bytes(whole[:end] + rest)
+            assert failures(run) == [("a", "m"), ("b", "m")]
     for end in (0, 5, 8, 12, 100):  # or of the first one
         file.write_bytes(whole[:end])
+        assert failures(run) == []
+    for end in (0, 8, 12, 100):
+        file.write_bytes(whole[:end] + bytes(4096))
         assert failures(run) == []
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # a block that never reached the disk
     assert failures(run) == [("a", "m"), ("b", "m")]
@@ -228,7 +237,7 @@ def test_a_write_that_fails_halfway_leaves_nothing_before_the_next(tmp_path: Pat
     log = RunLog.open(run)
     log.append("failures", failure("a"))
     log.commit()
-    size = (tmp_path / "journal" / "log-000000001.frames").stat().st_size
+    size = log._segments._size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     log.append("failures", failure("b", "m" * 4000))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 1000, hard))  # some of it still fits

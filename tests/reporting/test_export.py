@@ -114,6 +114,9 @@ def test_excel_opens_it_with_numbers_dates_and_links_and_without_formulas(run: F
     assert len(cell(5, "answer").value) <= MOST_CHARACTERS
     assert cell(5, "answer").value.endswith("more characters]")
     assert all(each.data_type != "f" for line in sheet for each in line)
+    wide = excel({"answers": pa.table({"\uff1dA1": ["\u200b\uff1dA1", "\ufeff=A1", "plain"]})})
+    column = openpyxl.load_workbook(io.BytesIO(wide))["answers"]["A"]
+    assert [each.quotePrefix for each in column] == [True, True, True, False]
     frame = pd.read_excel(tmp_path / "answers.xlsx")
     assert list(frame["query_id"]) == list("abcde")
     assert str(frame["finished_at"].dtype).startswith("datetime64")

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pyarrow.parquet as pq
 import pytest
+from markdown_it import MarkdownIt
 
 from okralong.pipelines.reporting.charts import pareto_frontier
 from okralong.pipelines.reporting.rows import Row, figures, mean_over
 from okralong.pipelines.reporting.statistics import Estimate, clustered_mean
-from okralong.pipelines.reporting.tables import Column, Kind, Table, best_rows, for_page, markdown, number, table_files
+from okralong.pipelines.reporting.tables import (
+    Cell,
+    Column,
+    Kind,
+    Table,
+    best_rows,
+    csv_file,
+    for_page,
+    markdown,
+    number,
+    table_files,
+)
 
 
 def test_the_frontier_is_what_nothing_beats_in_both() -> None:
@@ -74,7 +87,68 @@ def test_files_hold_values_and_intervals_and_no_formula() -> None:
     lines = list(csv.DictReader(io.StringIO(files["main.csv"].decode())))
     assert lines[0]["method"] == "'=HYPERLINK(1)|<b>"
     assert lines[1] == {"method": "plain", "f1": "0.25", "f1_low": "", "f1_high": "", "usd": "0.002"}
-    assert "| =HYPERLINK(1)\\|&lt;b> | 0.500 [0.400 to 0.600] | $0.0100 |" in markdown(TABLE)
+    assert "| '=HYPERLINK(1)\\|&lt;b> | 0.500 [0.400 to 0.600] | $0.0100 |" in markdown(TABLE)
+
+
+UNSEEN = (
+    "",
+    "\u200b",
+    "\ufeff",
+    "\u00ad",
+    "\u202e",
+    "\u2066",
+    "\t",
+    "\r\n",
+    "\n",
+    "\u00a0",
+    "\u3000",
+    "\u034f",
+    "\u3164",
+    " ",
+)
+SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\u207c")
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_a_formula_behind_unseen_or_wide_characters_is_text(sign: str) -> None:
+    texts = [
+        f"{one}{other}{sign}{between}cmd|' /C calc'!A0"
+        for one in UNSEEN
+        for other in UNSEEN
+        for between in ("", "\u200b")
+    ]
+    (_, *told) = csv.reader(io.StringIO(csv_file({"text": texts, sign + "A1": texts}).decode()))
+    assert {cell[0] for line in told for cell in line} == {"'"}
+    page = markdown(Table("t", "T", "", [Column("text", "Text")], [[text] for text in texts]))
+    assert {line.lstrip("| `")[0] for line in page.splitlines()[4:]} == {"'"}
+
+
+def test_numbers_stay_numbers() -> None:
+    figures: dict[str, list[Cell]] = {"f": ["-5.2 %", "+3", "-1,544", "- $5", "-", -5, -0.25, None, "5-3", "a@b"]}
+    told = csv_file(figures).decode().splitlines()
+    assert told == ["f", "-5.2 %", "+3", '"-1,544"', "- $5", "-", "-5", "-0.25", '""', "5-3", "a@b"]
+
+
+LINKS = (
+    "https://evil.example/x", "HTTPS://EVIL.EXAMPLE", "www.evil.example", "me@evil.example", "javascript:alert(1)",
+    "mailto:me", "[click](http://evil.example)", "[click][1]", "![x](http://evil.example/p.png)", "ftp://evil",
+    "<http://evil.example>", "<a href='//evil.example'>", "evil.com", "[a]\u200b(//evil)", "a\\|www.evil.com",
+    "\uff48\uff54\uff54\uff50\uff53\uff1a\uff0f\uff0fevil", "h\u200btt\u00adps://evil", "`https://evil`",
+    "``x` www.evil.com|`", "www.\nevil.com\r\u2028x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_no_text_is_a_link_in_markdown(link: str) -> None:
+    rows: list[list[Cell]] = [[f"see {link} now"], ["&#104;ttps&colon;//host"], ["a [b] \\| `c` ![d]"]]
+    page = markdown(Table("t", "T", "", [Column("text", "Text")], rows))
+    found = MarkdownIt("commonmark").enable("table").parse(page)
+    assert sum(token.type == "td_open" for token in found) == len(rows)
+    inline = [child for token in found if token.type == "inline" for child in token.children or ()]
+    assert {child.type for child in inline} <= {"text", "code_inline"}
+    bare = "".join(child.content for child in inline if child.type == "text")
+    assert bare == "TText&#104;ttps&colon;//hosta [b] \\| `c` ![d]"
+    assert not re.search(r"://|www\.|evil|javascript:|mailto:", bare)
 
 
 @pytest.mark.parametrize(

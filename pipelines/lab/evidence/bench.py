@@ -319,6 +319,7 @@ class BenchTools(QuestionTools):
         *,
         logprobs: bool = False,
         answer_type: str = "",
+        longer: bool = False,
     ) -> Reply:
         """The writer replies, once: first replies are measured. Raises NobodyAsked for a second one."""
         if path.endswith(f"/{REPAIR}"):
