@@ -74,6 +74,16 @@ def connected(address: str | None = None) -> Iterator[None]:
         return
     address = address or os.environ.get("RAY_ADDRESS")
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    _ours.append(address is None)
+    try:
+        _connect(address)
+        yield
+    finally:
+        _ours.pop()
+        ray.shutdown()
+
+
+def _connect(address: str | None) -> None:
     if address is None:
         _private_environment()
         adopt_orphans()
@@ -91,12 +101,6 @@ def connected(address: str | None = None) -> Iterator[None]:
     else:
         with _sigterm_kept():
             ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
-    _ours.append(address is None)
-    try:
-        yield
-    finally:
-        _ours.pop()
-        ray.shutdown()
 
 
 @contextlib.contextmanager
@@ -184,8 +188,8 @@ def _private_environment() -> None:
 
 
 LONGEST_BASE: Final = 16
-"""Characters at most of the path in which the folder below is made: those of Ray's sockets have 86 more, and the path of
-a socket may have 103 (macOS)."""
+"""Characters at most of the path in which the folder below is made: those of Ray's sockets have 86 more, and a socket's
+path may have 103 (macOS)."""
 
 
 @cache

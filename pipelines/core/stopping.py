@@ -38,6 +38,8 @@ GONE_S: Final = 1.0
 """How long killed processes are waited for, in seconds. # project default"""
 LOOK_S: Final = 5.0
 """Between two looks whether the command is still there, in seconds. # project default"""
+ATTENDANT: Final = "okralong-stop"
+"""What a list of processes names the attendant on Linux, where a name has 15 bytes."""
 AT_ONCE: Final = (
     "Stopped at once, at the second signal. Calls in flight were given up and count as unknown; run the same command "
     "again to go on.\n"
@@ -247,6 +249,8 @@ def _attend(command: int, told: int, order: int) -> NoReturn:
     try:
         for number in (*SIGNALS, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # they come to the whole group of a terminal's command
+        with suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as name:
+            name.write(ATTENDANT)
         os.close(0)
         os.close(1)  # who reads it must see its end with the command's
         first: float | None = None
