@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
+import ipaddress
 import logging
 import os
 import shutil
@@ -320,6 +322,19 @@ def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:
             f"{' or '.join(applications)} could not be started on Ray Serve: {error}. Check the models, the adapter "
             "and the number of GPUs that the config names."
         ) from error
+
+
+def keep_replica_private() -> None:
+    """Let the gRPC server that Ray Serve starts in this replica, after its constructor, listen where the node does.
+
+    It has the token like all of Ray's servers, but Ray 2.60 has no option that takes it from all interfaces.
+    """
+    here: Any = ray.util.get_node_ip_address
+    if not ipaddress.ip_address(here()).is_loopback:
+        return
+    serving: Any = importlib.import_module("ray.serve._private.replica")
+    opening = serving.add_port_to_grpc_server
+    serving.add_port_to_grpc_server = lambda server, _: opening(server, f"{here()}:0")
 
 
 def remove_apps(names: Sequence[str]) -> None:
