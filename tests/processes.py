@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
+
 
 def alive(pid: int) -> bool:
     try:
@@ -21,6 +23,16 @@ def wait_until_gone(pid: int, seconds: float = 15) -> bool:
     while alive(pid) and time.monotonic() < end:
         time.sleep(0.05)
     return not alive(pid)
+
+
+def below(pid: int) -> list[psutil.Process]:
+    """The processes that a process has started, and those that they have."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def living(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Those that are still there."""
+    return [one for one in processes if one.is_running() and alive(one.pid)]
 
 
 def listening(pids: Iterable[int]) -> dict[str, set[int]]:

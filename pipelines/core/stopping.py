@@ -210,7 +210,17 @@ def _install() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
             signal.signal(number, _on_signal)
+    atexit.register(_dismiss)  # the last to be called, as the first to be registered
     os.register_at_fork(after_in_child=lambda: _forget(tell))
+
+
+def _dismiss() -> None:
+    """End the attendant, at the end of the command."""
+    if _command.installed and _command.attendant:
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(_command.attendant, signal.SIGKILL)
+            os.waitpid(_command.attendant, 0)
+        _command.attendant = 0
 
 
 def _forget(tell: int) -> None:
@@ -231,6 +241,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     if _command.starting:
         _say(f"{_command.words}\n")
         end_descendants(os.getpid(), spare=_command.attendant)
+        _dismiss()
         os._exit(EXIT_STOPPED)
     if not _command.listeners:
         raise KeyboardInterrupt
@@ -241,6 +252,7 @@ def _end_when_ordered(ordered: int) -> None:
     """The thread that the attendant wakes at the second signal."""
     if os.read(ordered, 1):
         end_descendants(os.getpid(), spare=_command.attendant)
+        _dismiss()
         os._exit(EXIT_STOPPED)
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pytest
 import yaml
 
@@ -20,6 +21,7 @@ from okralong.pipelines.core.stopping import AT_ONCE
 from okralong.pipelines.core.types import EXIT_STOPPED
 from tests.conftest import CHECKOUT
 from tests.faults.processes import MARK, kill, left_over, marked
+from tests.processes import below, living
 
 STOPPED: Final = "Stopped. What was finished is kept; run the same command again to go on.\n"
 INDEX_STOPPED: Final = "Stopped. The archive is as it was."
@@ -42,6 +44,7 @@ class Command:
             [sys.executable, *arguments], env=ours, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.said = self.complained = ""
+        self.below: list[psutil.Process] = []
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
         deadline = time.monotonic() + MOMENT_S
@@ -70,12 +73,14 @@ class Command:
         return Path(next(each for each in variables if each.startswith(f"{name}=")).partition("=")[2])
 
     def signal(self, number: int = signal.SIGTERM) -> None:
+        self.below = below(self.process.pid)  # Ray's agents overwrite their environment, and with it the mark
         self.process.send_signal(number)
 
     def end(self) -> int:
         """The exit code, when the command has ended and all that it had started is gone."""
         self.said, self.complained = self.process.communicate(timeout=MOMENT_S)
         assert not left_over(self.mark, 0.0)
+        assert not living(self.below)
         return self.process.returncode
 
 
