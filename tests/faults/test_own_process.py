@@ -107,7 +107,7 @@ def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: N
 
 
 def test_a_second_signal_gives_up_the_calls_in_flight(small: Night) -> None:
-    small.endpoint.change({"latency": {"median_s": 60.0, "sigma": 0.0}})
+    small.endpoint.change({"latency": {"median_s": 8.0, "sigma": 0.0}})
     driver = small.start()
     small.wait_for_requests(driver, 2)
     driver.send_signal(signal.SIGTERM)
@@ -119,6 +119,7 @@ def test_a_second_signal_gives_up_the_calls_in_flight(small: Night) -> None:
     assert time.monotonic() - sent < 5.0
     assert (ended.code, ended.complained) == (EXIT_STOPPED, AT_ONCE), ended
     assert not left_over(small.mark, 0.0)
+    small.wait_for_silence()
 
 
 def test_a_session_carries_runs_and_ends(session: Night) -> None:

@@ -6,6 +6,7 @@ import ipaddress
 import signal
 from pathlib import Path
 
+from okralong.pipelines.core.types import EXIT_STOPPED
 from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.faults.night import Night
 from tests.processes import below, listening, living
@@ -13,8 +14,8 @@ from tests.processes import below, listening, living
 
 def test_a_running_job_listens_on_loopback_and_keeps_its_folder_to_itself(night: Night) -> None:
     night.configure(reranker={"model": str(tiny_cross_encoder())})  # a replica on Ray Serve
-    night.endpoint.change({"latency": {"median_s": 60.0, "sigma": 0.0}})
-    driver = night.start("--grace", "0")
+    night.endpoint.change({"latency": {"median_s": 3.0, "sigma": 0.0}})
+    driver = night.start()
     night.wait_for_requests(driver, 1)
     started = below(driver.pid)  # Ray's agents overwrite their environment, and with it the mark
     titles = {driver.pid: "the command"} | {one.pid: " ".join(one.cmdline()) for one in started}
@@ -36,6 +37,6 @@ def test_a_running_job_listens_on_loopback_and_keeps_its_folder_to_itself(night:
     assert list((folder / "ray").glob("session_*/sockets")), "its session folder is in it"
     assert folder.stat().st_mode & 0o777 == 0o700
     driver.send_signal(signal.SIGTERM)
-    night.end(driver)
+    assert night.end(driver).code == EXIT_STOPPED
     assert not living(started)
     assert not folder.exists()
