@@ -22,6 +22,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -82,7 +83,8 @@ def connected(address: str | None = None) -> Iterator[None]:
         yield
     finally:
         _ours.pop()
-        ray.shutdown()
+        with _sigterm_kept():
+            ray.shutdown()
 
 
 def _connect(address: str | None) -> None:
@@ -107,19 +109,29 @@ def _connect(address: str | None) -> None:
 
 @contextlib.contextmanager
 def _sigterm_kept() -> Iterator[None]:
-    """Keep the process's own handler of SIGTERM, where it has one, while ``ray.init`` runs and afterwards.
+    """Keep the process's own handler of SIGTERM, where it has one, while Ray starts or ends within the block.
 
-    Ray's ends the process with exit code 15, also in the middle of ``ray.init``.
+    The handler of Ray's Python part ends the process with exit code 15. That of its C++ part writes a stack trace and
+    aborts the process 3 s later; when it goes, with the connection, it leaves the default action.
     """
-    if not callable(signal.getsignal(signal.SIGTERM)):
+    handler = signal.getsignal(signal.SIGTERM)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    taking = utils.set_sigterm_handler
+    patched: Any = worker
+    taking, disconnect = utils.set_sigterm_handler, patched.disconnect
+
+    def disconnect_and_keep(*given: Any, **options: Any) -> None:
+        disconnect(*given, **options)
+        signal.signal(signal.SIGTERM, handler)  # Ray's processes are ended after this, which takes seconds
+
     utils.set_sigterm_handler = lambda _: None
+    patched.disconnect = disconnect_and_keep
     try:
         yield
     finally:
-        utils.set_sigterm_handler = taking
+        utils.set_sigterm_handler, patched.disconnect = taking, disconnect
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager

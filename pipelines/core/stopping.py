@@ -235,6 +235,7 @@ def _forget(tell: int) -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
+    signal.alarm(0)  # absl's handler, which Ray installs while it starts, lets it abort the process
     if _command.signalled or _command.over:
         return
     _command.signalled = True
