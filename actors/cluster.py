@@ -2,16 +2,21 @@
 
 A connection goes to a cluster when an address is given (or set in RAY_ADDRESS), else a private one on this machine.
 
+A private cluster is reached by its user alone: its ports listen on the loopback address, and its session folder
+(sockets, logs, spilled objects) lies in a folder that only the user may enter, which goes with the process.
+
 A local ``ray.init`` turns token authentication on and writes its token into the home folder, which a later
-``ray start --head`` would then demand. So a private cluster gets a token file of its own, in a temporary folder that
-goes with the process. It is one for all of its clusters: Ray reads a token once, and keeps it. (RAY_AUTH_MODE is left
-alone: Ray reads it when it is imported, and sets it itself here.)
+``ray start --head`` would then demand. So a private cluster gets a token file of its own, in the same folder. It is one
+for all clusters of the process: Ray reads a token once, and keeps it. (RAY_AUTH_MODE is left alone: Ray reads it when
+it is imported, and sets it itself here.)
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
+import ipaddress
 import logging
 import os
 import shutil
@@ -25,13 +30,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 import ray
-from ray._private import worker
+from ray._private import ray_constants, utils, worker
 from ray.exceptions import RayActorError, RayTaskError
 from ray.util.metrics import Counter, Gauge, Histogram
 from ray.util.queue import Queue
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from okralong.pipelines.core.config import Place, Settings, unplaceable_parts
+from okralong.pipelines.core.stopping import adopt_orphans
 from okralong.pipelines.core.types import GO_ON, BrokenError, ConfigError
 
 if TYPE_CHECKING:
@@ -64,36 +70,82 @@ def is_private() -> bool:
 def connected(address: str | None = None) -> Iterator[None]:
     """A Ray connection for the time of the block; a private cluster ends with it, a shared one is left running.
 
-    A connection that is already there is used and left. Ray takes SIGTERM for itself, and would print a stack trace of
-    its own at one; a handler that the process had set before is put back, and keeps it.
+    A connection that is already there is used and left.
     """
     if ray.is_initialized():
         yield
         return
-    on_sigterm = signal.getsignal(signal.SIGTERM)
     address = address or os.environ.get("RAY_ADDRESS")
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    if address is None:
-        _private_environment()
-        ray.init(
-            address="local",
-            num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
-            namespace=NAMESPACE,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=True,
-        )
-    else:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
-    if callable(on_sigterm) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, on_sigterm)
     _ours.append(address is None)
     try:
+        _connect(address)
         yield
     finally:
         _ours.pop()
-        ray.shutdown()
+        with _sigterm_kept():
+            ray.shutdown()
+
+
+def _connect(address: str | None) -> None:
+    if address is None:
+        _private_environment()
+        adopt_orphans()
+        with _sigterm_kept(), _on_loopback():
+            ray.init(
+                address="local",
+                num_cpus=max(LOGICAL_CPUS, os.cpu_count() or 1),
+                namespace=NAMESPACE,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=True,
+                _temp_dir=str(_private_folder() / "ray"),
+            )
+    else:
+        with _sigterm_kept():
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+
+
+@contextlib.contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Keep the process's own handler of SIGTERM, where it has one, while Ray starts or ends within the block.
+
+    The handler of Ray's Python part ends the process with exit code 15. That of its C++ part writes a stack trace and
+    aborts the process 3 s later; when it goes, with the connection, it leaves the default action.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    patched: Any = worker
+    taking, disconnect = utils.set_sigterm_handler, patched.disconnect
+
+    def disconnect_and_keep(*given: Any, **options: Any) -> None:
+        disconnect(*given, **options)
+        signal.signal(signal.SIGTERM, handler)  # Ray's processes are ended after this, which takes seconds
+
+    utils.set_sigterm_handler = lambda _: None
+    patched.disconnect = disconnect_and_keep
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler, patched.disconnect = taking, disconnect
+        signal.signal(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let a cluster that starts within the block live at the loopback address, on which all of its ports listen then.
+
+    Ray does this on macOS and Windows only (``RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER``), and reads its own constant at its
+    import; ``_node_ip_address="127.0.0.1"`` is turned back into an address that others can reach.
+    """
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextlib.contextmanager
@@ -143,12 +195,24 @@ def _private_environment() -> None:
     # Ray's workers run at nice 15 unless told otherwise, and starve beside whatever else the machine does.
     os.environ.setdefault("RAY_worker_niceness", "0")
     if "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
-        folder = Path(tempfile.mkdtemp(prefix="okralong-ray-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        token = folder / "token"
+        token = _private_folder() / "token"
+        token.touch(mode=0o600)
         token.write_text(os.urandom(32).hex())
-        token.chmod(0o600)
         os.environ["RAY_AUTH_TOKEN_PATH"] = str(token)
+
+
+LONGEST_BASE: Final = 16
+"""Characters at most of the path in which the folder below is made: those of Ray's sockets have 86 more, and a socket's
+path may have 103 (macOS)."""
+
+
+@cache
+def _private_folder() -> Path:
+    """A folder of this process that only its user may enter; it goes at the end of the process."""
+    base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="okra-ray-", dir=base if len(base) <= LONGEST_BASE else "/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -270,6 +334,19 @@ def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:
             f"{' or '.join(applications)} could not be started on Ray Serve: {error}. Check the models, the adapter "
             "and the number of GPUs that the config names."
         ) from error
+
+
+def keep_replica_private() -> None:
+    """Let the gRPC server that Ray Serve starts in this replica, after its constructor, listen where the node does.
+
+    It has the token like all of Ray's servers, but Ray 2.60 has no option that takes it from all interfaces.
+    """
+    here: Any = ray.util.get_node_ip_address
+    if not ipaddress.ip_address(here()).is_loopback:
+        return
+    serving: Any = importlib.import_module("ray.serve._private.replica")
+    opening = serving.add_port_to_grpc_server
+    serving.add_port_to_grpc_server = lambda server, _: opening(server, f"{here()}:0")
 
 
 def remove_apps(names: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from okralong.actors.cluster import (
     REPLICA_SHUTDOWN_GRACE_S,
     REPLICA_SHUTDOWN_POLL_S,
     index_metrics,
+    keep_replica_private,
     query_batch_sizes,
     retry_replica,
 )
@@ -75,6 +76,7 @@ class _Batching:
 
     def __init__(self, max_batch: int, wait_s: float) -> None:
         """At most ``max_batch`` calls are one batch, which waits ``wait_s`` seconds to fill."""
+        keep_replica_private()
         self._sizes: Counter[int] = Counter()
         self._batched.set_max_batch_size(max_batch)
         self._batched.set_batch_wait_timeout_s(wait_s)
@@ -274,6 +276,7 @@ class ScorerReplica:
     """One model in one process. Called with a prefix and texts, returns the log-likelihoods of each text's tokens."""
 
     def __init__(self, config: ScorerConfig) -> None:
+        keep_replica_private()
         self._model = load_scorer(config)
         self._turn = asyncio.Lock()
 
@@ -298,6 +301,7 @@ class TokenClassifierReplica:
     """One model in one process. Called with texts, returns each one's words with the probability that they are kept."""
 
     def __init__(self, config: TokenClassifierConfig) -> None:
+        keep_replica_private()
         self._model = load_token_classifier(config)
         self._turn = asyncio.Lock()
 

@@ -6,14 +6,13 @@ import asyncio
 import json
 import math
 import os
-import signal
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -42,6 +41,7 @@ from okralong.jobs.run_folder import (
 )
 from okralong.jobs.terminal import AnswerPanel, say_first, say_line
 from okralong.pipelines.core.loops import run_coroutine
+from okralong.pipelines.core.stopping import on_stop
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -379,11 +379,12 @@ def drive(
 
     Each answers row that is written goes to ``finished``, called in the thread of the run.
 
-    At Ctrl-C, SIGTERM, and when the ``interrupt`` is fired, nothing more is sent, calls in flight are waited for, and
-    KeyboardInterrupt is raised, in another thread than the main one CancelledError; at once when told a second time.
+    At the first Ctrl-C or SIGTERM, and when the ``interrupt`` is fired, nothing more is sent, calls in flight are
+    waited for, and KeyboardInterrupt is raised, in another thread than the main one CancelledError; at once when the
+    ``interrupt`` is fired again.
     """
     interrupt = interrupt or Interrupt()
-    with _on_sigterm(interrupt.fire):
+    with on_stop(interrupt.fire):
         try:
             told = finished or (lambda _: None)
             work = _drive(actors, todo, unscoped, prepared, panel, console, interrupt.grace_s, told)
@@ -392,20 +393,6 @@ def drive(
             if threading.current_thread() is threading.main_thread():
                 raise KeyboardInterrupt from None
             raise
-
-
-@contextmanager
-def _on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
-    """Let SIGTERM call ``stop``, where it is this thread that hears signals and somebody listens to it already."""
-    before = signal.getsignal(signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    signal.signal(signal.SIGTERM, lambda *_: stop())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 async def _drive(

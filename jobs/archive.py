@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from okralong.jobs.terminal import say_line, stoppable
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.stopping import saying
 from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def index(
         "Stopped. The archive is as it was. Files that were read and texts that were embedded are kept beside it; "
         "run the same command again to go on from there."
     )
-    with stoppable(console, stopped), ray_lines(console, archive), IndexPanel(console) as panel:
+    with saying(stopped), ray_lines(console, archive), IndexPanel(console) as panel:
         panel.phase("Ray", "starts" if address is None else f"at {address}")
         with connected(address):
             for note in placement_notes(settings.placement):

@@ -6,7 +6,6 @@ command needs is imported when it is called, so that ``okralong --help`` is quic
 
 from __future__ import annotations
 
-import atexit
 import functools
 import inspect
 import json
@@ -15,7 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +25,8 @@ from rich.console import Console
 from okralong.jobs import archive as archive_jobs
 from okralong.jobs import doctor, report, session, show
 from okralong.jobs.lab import cli as lab
-from okralong.jobs.terminal import say_line, stoppable
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.stopping import run_stoppable, saying, stop_came
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
     EXIT_OK,
@@ -158,7 +158,7 @@ def estimate(
     from okralong.pipelines.core.storage import writing
 
     settings, console = options.settings(), Console()
-    with stoppable(console, "Stopped. What the pilot has answered is kept; run the same command again to go on."):
+    with saying("Stopped. What the pilot has answered is kept; run the same command again to go on."):
         asking = Asking(pilot=pilot, run=run, seed=seed)
         result = estimate_questions(archive, questions, settings, asking, address=options.address, console=console)
     print_estimate(console, result)
@@ -219,12 +219,11 @@ def _answer(
     asked = {"archive": archive, "questions": questions, "run": run, "options": asdict(options)}
     command = asked | {"changed_since": changed_since, "matrix": rows}
     console = Console()
-    with stoppable(console):
-        # Standard input and a named cluster cannot be handed to a session.
-        there = options.address is None and questions != "-"
-        code = session.hand_over(archive, command, console) if there else None
-        if code is None:
-            code = carry(command, console)
+    # Standard input and a named cluster cannot be handed to a session.
+    there = options.address is None and questions != "-"
+    code = session.hand_over(archive, command, console) if there else None
+    if code is None:
+        code = carry(command, console)
     if code != EXIT_OK:
         raise typer.Exit(code)
 
@@ -305,9 +304,7 @@ def nightly(
     """Index what changed, answer what rests on it, and say what is another than the night before."""
     from okralong.jobs.nightly import run_nightly
 
-    console = Console()
-    with stoppable(console):
-        code = run_nightly(config, address=address, console=console)
+    code = run_nightly(config, address=address, console=Console())
     if code != EXIT_OK:
         raise typer.Exit(code)
 
@@ -330,11 +327,8 @@ def submit(
     say_line(console, f"submitted {job.job_id} to {address}")
     if not follow:
         return
-    try:
+    with saying(f"{job.job_id} goes on. To stop it: ray job stop {job.job_id} --address {address}"):
         code = job.follow()
-    except KeyboardInterrupt:
-        say_line(console, f"{job.job_id} goes on. To stop it: ray job stop {job.job_id} --address {address}")
-        raise typer.Exit(EXIT_STOPPED) from None
     if code != EXIT_OK:
         raise typer.Exit(code)
 
@@ -394,20 +388,8 @@ app.command("compare")(lab.compare)
 
 
 def main() -> None:
-    """The process of the command line. What loaded torch ends without taking its thousands of modules apart, which
-    Python would spend seconds on: all that a command has to put away is put away by then."""
-    try:
-        run_command()
-        code: str | int | None = EXIT_OK
-    except SystemExit as ended:
-        code = ended.code
-    if "torch" not in sys.modules or isinstance(code, str):
-        sys.exit(code)
-    atexit._run_exitfuncs()
-    with suppress(OSError):  # whoever read it has gone
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code or EXIT_OK)
+    """``python -m okralong.jobs.cli``, which hears signals only when this module is loaded; see ``__main__.py``."""
+    run_stoppable(lambda: run_command)
 
 
 def run_command() -> None:
@@ -421,6 +403,8 @@ def run_command() -> None:
     except Exception as error:
         from okralong.pipelines.core.storage import storage_failure
 
+        if stop_came():  # Ctrl-C comes to all processes of a terminal: what they held is lost to this one
+            sys.exit(EXIT_STOPPED)
         if (failure := storage_failure(error)) is not None:
             say_line(console, f"okralong: {failure}", style="red")
             sys.exit(failure.exit_code)

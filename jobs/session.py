@@ -19,7 +19,6 @@ import hashlib
 import json
 import logging
 import os
-import signal
 import socket
 import stat
 import subprocess
@@ -38,6 +37,7 @@ from rich.console import Console
 
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.archive.versions import Location
+from okralong.pipelines.core.stopping import on_stop, run_stoppable
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, BrokenError, ConfigError, OkraError
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int
     """The exit code of a run that the archive's session has carried; None where there is no session, or none that the
     run fits, which is said then. ``command`` goes as JSON.
 
-    Ctrl-C, or SIGTERM where it raises KeyboardInterrupt, stops the run there as it would here. Raises OkraError as the
-    run does, and BrokenError when the session dies.
+    Ctrl-C and SIGTERM stop the run there as they would here. Raises OkraError as the run does, and BrokenError when the
+    session dies.
     """
     connection = _connected(_socket_of(archive))
     if connection is None:
@@ -113,13 +113,13 @@ def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int
     with connection, connection.makefile("rb") as said:
         connection.sendall(json.dumps(asked).encode() + b"\n")
         socket.send_fds(connection, [b"+"], [1, 2])
-        while True:
-            try:
-                line = said.readline()
-                break
-            except KeyboardInterrupt:
-                with suppress(OSError):
-                    connection.sendall(b"stop\n")
+
+        def stop() -> None:
+            with suppress(OSError):
+                connection.sendall(b"stop\n")
+
+        with on_stop(stop):
+            line = said.readline()
     if not line:
         raise BrokenError(f"The session of {archive} died while it carried this run. {GO_ON}")
     reply = json.loads(line)
@@ -283,7 +283,6 @@ class SessionServer:
             except OkraError as error:
                 asked.reply(error=str(error), code=error.exit_code)
             except (asyncio.CancelledError, KeyboardInterrupt):
-                say_line(console, f"Stopped. {GO_ON}")
                 asked.reply(code=EXIT_STOPPED)
             except Exception as error:
                 from okralong.pipelines.core.storage import storage_failure
@@ -374,6 +373,10 @@ def opened(archive: str, config: RunConfig) -> Iterator[Session]:
 
 def main() -> None:
     """The session's process: ``python -m okralong.jobs.session {...}``, with what ``start`` gives it as JSON."""
+    run_stoppable(lambda: _serve)
+
+
+def _serve() -> None:
     from okralong.jobs.cli import RunOptions, carry
 
     given = json.loads(sys.argv[1])
@@ -387,10 +390,9 @@ def main() -> None:
                 path.chmod(0o600)
                 listening.listen()
                 server = SessionServer(listening, session, carry, given["idle_s"])
-                signal.signal(signal.SIGTERM, lambda *_: server.end())
-                signal.signal(signal.SIGINT, lambda *_: server.end())
                 try:
-                    server.serve()
+                    with suppress(KeyboardInterrupt), on_stop(server.end):
+                        server.serve()
                 finally:
                     path.unlink(missing_ok=True)
     except OkraError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -16,7 +15,6 @@ from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import typer
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
@@ -25,7 +23,6 @@ from rich.text import Text
 
 from okralong.pipelines.answering.prompt_text import HIDDEN
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import EXIT_STOPPED, GO_ON
 
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexProgress
@@ -63,20 +60,6 @@ def say_first(console: Console, messages: list[str], what: str) -> None:
         say_line(console, f"- {message}")
     if len(messages) > FIRST_SHOWN:
         say_line(console, f"- ... and {len(messages) - FIRST_SHOWN} more; okralong failures lists all of a run")
-
-
-@contextmanager
-def stoppable(console: Console, words: str = f"Stopped. {GO_ON}") -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the block alike: with ``words``, and typer.Exit of EXIT_STOPPED.
-
-    SIGTERM is how nightly jobs are stopped: what nohup and cron start in the background ignores Ctrl-C's signal.
-    """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    except KeyboardInterrupt:
-        say_line(console, words)
-        raise typer.Exit(EXIT_STOPPED) from None
 
 
 class Panel:

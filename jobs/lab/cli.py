@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -96,8 +95,8 @@ def evaluate(
     show(expanded, console)
     if dry_run:
         return
-    with _agreed(yes, console):
-        result = run_sweep(expanded, address=address, console=console)
+    _agree(yes)
+    result = run_sweep(expanded, address=address, console=console)
     for name in result.written:
         say_line(console, f"written: {result.folder / name}")
     if result.statuses:  # a sweep that was stopped before its first answer has nothing to look at
@@ -109,13 +108,8 @@ def evaluate(
         raise typer.Exit(result.exit_code)
 
 
-@contextmanager
-def _agreed(yes: bool, console: Console) -> Iterator[None]:
-    """Ask whether to begin, unless ``yes`` says so; a signal then ends the block in order, with what was finished.
-
-    Raises ConfigError where nobody can be asked, typer.Exit for no and for a signal.
-    """
-    from okralong.jobs.terminal import stoppable
+def _agree(yes: bool) -> None:
+    """Ask whether to begin, unless ``yes`` says so. Raises ConfigError where nobody can be asked, typer.Exit for no."""
     from okralong.pipelines.core.types import ConfigError
 
     if not yes and not sys.stdin.isatty():
@@ -125,8 +119,6 @@ def _agreed(yes: bool, console: Console) -> Iterator[None]:
         )
     if not yes and not typer.confirm("Begin?"):
         raise typer.Exit(EXIT_OK)
-    with stoppable(console):
-        yield
 
 
 def evidence(
@@ -223,23 +215,21 @@ def tune(
     show(search, console)
     if dry_run:
         return
-    with _agreed(yes, console):
-        _went_well(console, run_sweep(search, address=address, console=console))
-        rows = read_scores(Folder.of(search.folder.path))
-        points = points_of(chosen, summary_rows(cells_of(rows), chosen.seed))
-        best = choose(chosen, points)
-        say_line(console, f"chosen on {chosen.search}: {_words(best)}")
-        spent = sum(spent_so_far(search.folder).values())
-        left = None if chosen.budget_usd is None else max(chosen.budget_usd - spent, 1e-9)
-        report = chosen.reporting(best.values, left)
-        policy = policy_of(report, report.variants[CHOSEN])
-        folder = Folder.of(search.folder.path.parent)
-        folder.write_bytes("chosen.yaml", yaml.safe_dump(policy.model_dump(mode="json"), sort_keys=False).encode())
-        folder.write_bytes("search.md", _page(chosen, points, best).encode())
-        reported = run_sweep(
-            expand_sweep(report, data, out / "report", work, console), address=address, console=console
-        )
-        _went_well(console, reported)
+    _agree(yes)
+    _went_well(console, run_sweep(search, address=address, console=console))
+    rows = read_scores(Folder.of(search.folder.path))
+    points = points_of(chosen, summary_rows(cells_of(rows), chosen.seed))
+    best = choose(chosen, points)
+    say_line(console, f"chosen on {chosen.search}: {_words(best)}")
+    spent = sum(spent_so_far(search.folder).values())
+    left = None if chosen.budget_usd is None else max(chosen.budget_usd - spent, 1e-9)
+    report = chosen.reporting(best.values, left)
+    policy = policy_of(report, report.variants[CHOSEN])
+    folder = Folder.of(search.folder.path.parent)
+    folder.write_bytes("chosen.yaml", yaml.safe_dump(policy.model_dump(mode="json"), sort_keys=False).encode())
+    folder.write_bytes("search.md", _page(chosen, points, best).encode())
+    reported = run_sweep(expand_sweep(report, data, out / "report", work, console), address=address, console=console)
+    _went_well(console, reported)
     say_line(console, f"written: {folder.path}/chosen.yaml, search.md, and the report on {chosen.report} in report/")
 
 

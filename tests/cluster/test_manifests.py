@@ -6,7 +6,7 @@ import copy
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import jsonschema
@@ -23,6 +23,7 @@ from tests.conftest import CHECKOUT
 
 KUBERNETES = "1.34"
 GROUP = "okralong.io/group"
+PRODUCT = ("actors", "configs", "jobs", "pipelines")
 FILES = ("cluster.yaml", "deploy/rayjob.yaml", "deploy/nightly.yaml", "deploy/Dockerfile", "deploy/crontab")
 
 
@@ -139,6 +140,81 @@ def test_keys_come_from_the_nodes_and_stand_in_no_file() -> None:
             assert container["envFrom"] == [{"secretRef": {"name": "okralong-keys"}}]
             assert {variable["name"] for variable in container["env"]} == {"AWS_REGION"}
     assert any(option.startswith("--env-file") for option in read("cluster.yaml")["docker"]["run_options"])
+
+
+def test_every_ray_asks_for_its_token() -> None:
+    for name in ("deploy/rayjob.yaml", "deploy/nightly.yaml"):
+        spec = read(name)["spec"]
+        cluster = spec.get("jobTemplate", spec)["rayClusterSpec"]
+        assert cluster["authOptions"] == {"mode": "token"}  # its secret is the operator's
+    launcher = read("cluster.yaml")
+    options = dict(each.split(" ", 1) for each in launcher["docker"]["run_options"] if not each.startswith("--env "))
+    variables = dict(each[6:].split("=") for each in launcher["docker"]["run_options"] if each.startswith("--env "))
+    assert variables == {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/run/okralong/ray_token"}
+    source, mounted, how = options["--volume"].split(":")
+    assert (mounted, how) == (variables["RAY_AUTH_TOKEN_PATH"], "ro")
+    for file in (source, options["--env-file"]):
+        (written,) = (each for each in launcher["initialization_commands"] if each.endswith(f"> {file}"))
+        assert written.startswith("umask 077 && aws secretsmanager get-secret-value ")
+    assert "RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH" in (CHECKOUT / "deploy/crontab").read_text()
+
+
+@pytest.mark.parametrize("name", ["deploy/rayjob.yaml", "deploy/nightly.yaml"])
+def test_no_pod_may_do_more_than_it_needs(name: str) -> None:
+    """Kubernetes' restricted pod security standard, and a root file system that nothing can be written to."""
+    spec = read(name)["spec"]
+    cluster = spec.get("jobTemplate", spec)["rayClusterSpec"]
+    users = {"runAsNonRoot": True, "runAsUser": 1000, "runAsGroup": 100, "seccompProfile": {"type": "RuntimeDefault"}}
+    confined = users | {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    written = {"/tmp", "/home/ray/.cache"}
+    containers = [cluster["autoscalerOptions"]]  # one that the operator adds to the head
+    for group in groups(spec.get("jobTemplate", spec)):
+        pod = group["template"]["spec"]
+        assert pod["securityContext"] == users | {"fsGroup": 100}
+        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(pod)
+        assert pod["volumes"] == [{"name": each, "emptyDir": {}} for each in ("tmp", "cache")]
+        containers += pod["containers"]
+    assert len(containers) == 5
+    for container in containers:
+        assert container["securityContext"] == confined
+        assert {mount["mountPath"] for mount in container["volumeMounts"]} == written
+
+
+def test_the_image_runs_as_the_user_of_the_pods() -> None:
+    lines = (CHECKOUT / "deploy/Dockerfile").read_text().splitlines()
+    user = next(group for group in groups(read("deploy/rayjob.yaml")["spec"]))["template"]["spec"]["securityContext"]
+    assert [line for line in lines if line.startswith("USER")] == [f"USER {user['runAsUser']}:{user['runAsGroup']}"]
+    assert lines[-1].startswith("USER"), "nothing runs as another user after it"
+    assert "ENV PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=/home/ray/.cache" in lines
+
+
+def sent_to_the_builder(path: str) -> bool:
+    """Whether .dockerignore lets a file in: the last pattern that matches it, or a folder above it, decides."""
+    sent = True
+    above = [path, *(str(parent) for parent in PurePosixPath(path).parents)]
+    for line in (CHECKOUT / ".dockerignore").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        pattern = re.escape(line.removeprefix("!")).replace(r"\*\*/", "(.*/)?").replace(r"\*", "[^/]*")
+        if any(re.fullmatch(pattern, each) for each in above):
+            sent = line.startswith("!")
+    return sent
+
+
+def test_the_builder_gets_the_package_and_no_key() -> None:
+    product = [str(file.relative_to(CHECKOUT)) for folder in PRODUCT for file in (CHECKOUT / folder).rglob("*.*")]
+    product = [name for name in product if "__pycache__" not in name]
+    assert len(product) > 200
+    needed = ["pyproject.toml", "requirements.lock", "README.md", "LICENSE", "okralong/__main__.py", "okralong/jobs"]
+    assert [name for name in (*product, *needed) if not sent_to_the_builder(name)] == []
+    kept = [".git/config", ".env", "keys.env", "server.pem", "id_rsa", ".venv/bin/python", "demo/run/run.json"]
+    kept += ["configs/.env", "configs/keys.env", "jobs/server.key", "pipelines/__pycache__/x.pyc", "build/lib/x.py"]
+    kept += ["tests/conftest.py", "docs/index.md", "shared/README.md", "runs/a/ledger/1.parquet", ".cache/okralong/x"]
+    assert [name for name in kept if sent_to_the_builder(name)] == []
 
 
 def test_the_cron_line_is_one() -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from okralong.pipelines.core.stopping import AT_ONCE, ATTENDANT
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, LockedError
+from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, LockedError
 from tests.faults.checks import check, snapshot
 from tests.faults.conftest import SCENARIO, ids_of
 from tests.faults.night import IN_FLIGHT, START_S, Night
@@ -66,7 +67,9 @@ def _session_of(night: Night) -> psutil.Process:
     (found,) = [
         process
         for process in psutil.process_iter(["cmdline"])
-        if "okralong.jobs.session" in (process.info["cmdline"] or ()) and _serves(process, night)
+        if "okralong.jobs.session" in (process.info["cmdline"] or ())
+        and process.name() != ATTENDANT
+        and _serves(process, night)
     ]
     return found
 
@@ -74,7 +77,8 @@ def _session_of(night: Night) -> psutil.Process:
 def test_it_starts_no_ray_and_goes_on_after_kill_9(small: Night) -> None:
     driver = small.start()
     small.wait_for_requests(driver, 5)
-    assert not psutil.Process(driver.pid).children(recursive=True), "it is one process"
+    children = {child.name() for child in psutil.Process(driver.pid).children(recursive=True)}
+    assert children == {ATTENDANT}, "it is one process, but for the one that hears a second signal"
     driver.kill()
     small.end(driver)
     small.wait_for_silence()
@@ -90,8 +94,9 @@ def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: N
     small.wait_for_requests(driver, 5)
     driver.send_signal(signal.SIGTERM)
     ended = small.end(driver)
-    assert (ended.code, ended.complained) == (EXIT_STOPPED, ""), ended
-    assert "kept" in ended.said
+    assert ended.code == EXIT_STOPPED, ended
+    assert ended.complained == f"Stopped. {GO_ON}\n"
+    assert "came and are kept" in ended.said
     small.wait_for_silence()
     before = snapshot(small)
     assert {row["status"] for row in small.table("ledger")} <= {"ok", "failed"}  # none is unknown
@@ -99,6 +104,22 @@ def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: N
     again = small.finish()
     assert again.code == 0, again
     check(small, ids_of(small.questions), [before], 0)
+
+
+def test_a_second_signal_gives_up_the_calls_in_flight(small: Night) -> None:
+    small.endpoint.change({"latency": {"median_s": 8.0, "sigma": 0.0}})
+    driver = small.start()
+    small.wait_for_requests(driver, 2)
+    driver.send_signal(signal.SIGTERM)
+    time.sleep(1.0)
+    assert driver.poll() is None, "it waits for the calls in flight"
+    driver.send_signal(signal.SIGTERM)
+    sent = time.monotonic()
+    ended = small.end(driver)
+    assert time.monotonic() - sent < 5.0
+    assert (ended.code, ended.complained) == (EXIT_STOPPED, AT_ONCE), ended
+    assert not left_over(small.mark, 0.0)
+    small.wait_for_silence()
 
 
 def test_a_session_carries_runs_and_ends(session: Night) -> None:
