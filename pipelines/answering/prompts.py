@@ -83,7 +83,7 @@ _SPEAKER = re.compile(r"^(?:assistant|response|output|reply|result|a)\s*[:\uff1a
 _ASKED_AND_SAID = re.compile(r"\AQ\s*[:.]\s*(?P<asked>[^\n]+)\n+\s*A\s*[:.]", re.IGNORECASE)
 _WITHIN_LINE = re.compile(r"(?<=[.!?\"\u201d\])])[ \t]+(?=(?:final\s+)?answer\s*[:\uff1a])", re.IGNORECASE)
 """Before an Answer label that does not begin its line."""
-_CONCLUDES = re.compile(r"\banswer\s+is\b\s*:?\s*(?=\S)", re.IGNORECASE)
+_CONCLUDES = re.compile(r"\banswer\s+is\b\s*+:?+\s*+(?=\S)", re.IGNORECASE)
 _BOXED = re.compile(r"\A\$*\\boxed\{(.*)\}\$*\.?\Z", re.DOTALL)
 _IN_JSON = re.compile(
     r'\A[^{]{0,80}\{.*?"(?:final_?)?answer"\s*:\s*(?:"(?P<text>(?:[^"\\]|\\.)*)|(?P<bare>[^\s",}\]]+))',

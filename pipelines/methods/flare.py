@@ -94,7 +94,7 @@ If the passages do not hold it: So the answer is: unanswerable"""
 SO_FAR: Final = "\n\nReasoning so far: "
 """Stands between the question and the sentences that were written."""
 
-_CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b\s*:?|\s*:)\s*(.*)", re.IGNORECASE | re.DOTALL)
+_CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b(?:\s*+:)?+|\s*+:)\s*(.*)", re.IGNORECASE | re.DOTALL)
 """IRCoT and FLARE alike end at "answer is" (Trivedi et al. 2023, 3.1; FLARE's exemplars). "Answer:" is what models
 write that were trained on our other prompts.
 """
