@@ -188,6 +188,10 @@ def strip_thought(reply: str) -> str:
 # ``citations.py`` looks whether it is true.
 
 
+MOST_CLAIMS: Final = 200
+"""Sources of an answer, each looked for in all passages. project default: the long context shows 200 chunks at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A claim of the reply: the passage's number from 1 (0: not said), and the words quoted ("": none)."""
@@ -215,9 +219,7 @@ _QUOTE_ENDS = re.compile(
 )
 """They end at a quote mark that has only punctuation or another entry after it."""
 _NEXT = re.compile(_NEXT_ENTRY)
-_NUMBERED = re.compile(
-    rf"{_reference('n')}\s*+[:\u2013\u2014-]?+[ \t]*+(?P<words>[^\n\[\"“„«]*+)", re.IGNORECASE
-)
+_NUMBERED = re.compile(rf"{_reference('n')}\s*+[:\u2013\u2014-]?+[ \t]*+(?P<words>[^\n\[\"“„«]*+)", re.IGNORECASE)
 """A number, with or without bare words."""
 REFERENCES = re.compile(r"(?:(?<!\s)\s++)?\[\s*+(\d{1,3}(?:\s*,\s*\d{1,3})*)\s*\]")
 """Bracketed numbers of passages within an answer. A run of blanks is tried once, not from each of its characters."""
@@ -232,7 +234,7 @@ def parse_evidence(text: str) -> tuple[Evidence, ...]:
     if not found and text.strip():
         # Neither number nor quote marks: each line may still hold words of a passage.
         found = [Evidence(0, line.strip(" \t-*•")) for line in text.splitlines() if line.strip(" \t-*•")]
-    return tuple(dict.fromkeys(found))
+    return tuple(islice(dict.fromkeys(found), MOST_CLAIMS))
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
@@ -274,4 +276,4 @@ def take_references(answer: str) -> tuple[str, tuple[Evidence, ...]]:
     if not any(char.isalnum() for char in bare):
         bare = answer.strip()
     numbers = [number for match in REFERENCES.finditer(answer) for number in re.findall(r"\d+", match.group(1))]
-    return bare, tuple(dict.fromkeys(Evidence(int(number), "") for number in numbers))
+    return bare, tuple(islice(dict.fromkeys(Evidence(int(number), "") for number in numbers), MOST_CLAIMS))

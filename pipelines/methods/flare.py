@@ -36,6 +36,7 @@ from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, Reply
 
@@ -172,4 +173,5 @@ async def write_sentence(
     """The sentence after those ``said``, from ``hits`` as far as the window holds them. Raises as ``generate`` does."""
     build = partial(sentence_prompt, question, said)
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
-    return read_sentence(await tools.complete(step, build(shown), role=ROLE, logprobs=logprobs), shown)
+    reply = await tools.complete(step, build(shown), role=ROLE, logprobs=logprobs)
+    return await off_loop(len(reply.text), partial(read_sentence, reply, shown))

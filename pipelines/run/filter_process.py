@@ -160,7 +160,8 @@ class Evaluator:
             expression = self._parsed(where)
             self._check(where, expression)
             condition = f"(\n{where}\n)"  # on a line of its own: it may end with a comment
-            found = self._duckdb.execute(f"SELECT {condition} AS matches FROM documents").to_arrow_table()["matches"]
+            table: Any = self._duckdb.execute(f"SELECT {condition} FROM documents").to_arrow_table()
+            found = table.column(0)
         except (MemoryError, duckdb.OutOfMemoryException):
             raise
         except (duckdb.Error, UnicodeError, RecursionError, pa.ArrowException) as error:

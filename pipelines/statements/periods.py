@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import calendar
 import re
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 Span = tuple[int, int]
 """First character, and the one behind the last."""
@@ -37,6 +41,23 @@ YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)"
 
 DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)"))
 """A year where a date is asked for: older ones too, such as that in which a company was founded."""
+
+
+def apart(spans: Sequence[T], taken: Iterable[Span], of: Callable[[T], Span]) -> list[T]:
+    """Those of ``spans`` that overlap none of ``taken``, in any order; ``of`` gives the characters of each."""
+    joined: list[Span] = []
+    for start, end in sorted(taken):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        elif start < end:
+            joined.append((start, end))
+    starts = [start for start, _ in joined]
+
+    def is_free(span: Span) -> bool:
+        before = bisect_left(starts, span[1]) - 1
+        return before < 0 or joined[before][1] <= span[0]
+
+    return [each for each in spans if is_free(of(each))]
 
 
 def dates(text: str) -> list[tuple[Span, str]]:
