@@ -129,7 +129,9 @@ _LINKING: Final = frozenset(_LINKS.split())
 """Words that tell nothing: without any month, name or number among them, as lists of stop words have."""
 _SHORTLY: Final = frozenset({"yes", "no", "true", "false"})
 """What begins an answer that stands at no place."""
-_CHOICE: Final = re.compile(r"(?:[^\W_]+\W+){1,4}\bor\b(?:\W+[^\W_]+){1,4}|\bbetween\b(?:\W+[^\W_]+){1,9}")
+_CHOICE: Final = re.compile(
+    r"(?<![^\W_])(?:[^\W_]++\W++){1,4}(?<![^\W_])or\b(?:\W++[^\W_]++){1,4}|\bbetween\b(?:\W++[^\W_]++){1,9}"
+)
 """Up to four words on each side of "or", or up to nine behind "between": what a question offers to choose from."""
 
 
@@ -143,7 +145,7 @@ def _telling(text: str) -> list[str]:
 def _chosen(said: Sequence[str], question: str) -> bool:
     """Whether an answer takes one of the question's choices, in this or another form ("increased or decreased")."""
     offered = {word for found in _CHOICE.findall(question.casefold()) for word in _telling(found)}
-    names = [word for word in offered if not word[0].isdigit()]
+    names = {word for word in offered if not word[0].isdigit()}
     begun = {name[:_STEM] for name in names if len(name) >= _STEM}
     return any(word in names or word[:_STEM] in begun for word in said)
 

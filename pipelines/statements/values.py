@@ -215,7 +215,7 @@ _HEAD: Final = re.compile(
     | (?<![\d,.\w])['\u2018\u2019]?(?P<d>000)(?:['\u2018\u2019]?s\b|\b)(?![.,]\d)
     | {_MARKED}['\u2018\u2019]?(?P<e>000)(?:['\u2018\u2019]?s)?\b
     | \(\s*(?P<f>(?:{WORD_SCALE})s?|mn|mm|bn)\s*\)
-    | (?:[a-z]+,?\s)(?P<g>(?:{WORD_SCALE})s)\b(?=[^\n]{{0,30}}(?:\)|except|\n|$))
+    | (?<![a-z])(?:[a-z]++,?\s)(?P<g>(?:{WORD_SCALE})s)\b(?=[^\n]{{0,30}}(?:\)|except|\n|$))
     """,
     re.VERBOSE | re.IGNORECASE,
 )
