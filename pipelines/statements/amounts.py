@@ -14,7 +14,7 @@ from typing import Final
 from babel import Locale
 from babel.numbers import get_currency_name
 
-from okralong.pipelines.statements.periods import Span
+from okralong.pipelines.statements.periods import Span, matches
 
 SCALES: Final = {
     "": Decimal(1),
@@ -207,7 +207,7 @@ class Amount:
 def amounts(text: str) -> list[Amount]:
     """The numbers of a text in their order, with sign, percent, scale and currency that stand at them."""
     lines = _Lines(text)
-    return [_amount(text, match, lines) for match in AMOUNT.finditer(text)]
+    return [_amount(text, match, lines) for match in matches(AMOUNT, text)]
 
 
 def _amount(text: str, match: re.Match[str], lines: _Lines) -> Amount:

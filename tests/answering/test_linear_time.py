@@ -6,25 +6,23 @@ with ``parse_``: one that is not in ``PARSERS`` fails the first test.
 
 from __future__ import annotations
 
+import ast
 import asyncio
-import importlib
-import inspect
-import pkgutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import okralong.pipelines.answering
-import okralong.pipelines.methods
-import okralong.pipelines.sara
+import okralong.pipelines
 from okralong.pipelines.answering import citations, confidence, documents_task, prompt_text, prompts
 from okralong.pipelines.answering.analyzers import analysis
 from okralong.pipelines.answering.answer_types import AnswerType, value_read, with_value
+from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.generate import answer_of_reply, calculate
 from okralong.pipelines.answering.prompt_text import Evidence
 from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, Reply, ReplyError, Usage
@@ -40,10 +38,12 @@ from okralong.pipelines.methods import (
     self_rag,
 )
 from okralong.pipelines.statements import amounts, periods, values
+from tests.fakes.tools import ScriptedTools
 
 pytestmark = pytest.mark.slow
 
-PACKAGES: Final = (okralong.pipelines.answering, okralong.pipelines.methods, okralong.pipelines.sara)
+PIPELINES: Final = Path(okralong.pipelines.__file__).parent
+PACKAGES: Final = ("answering", "methods", "sara")
 TEXT: Final = "Revenue rose to $12 million (5 %) in 2021, from 11,000 thousand in March 2020."
 SHOWN: Final = Passage("report", 0, len(TEXT), TEXT, 20, 1.0)
 
@@ -87,8 +87,6 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "methods.self_rag.read_decision": self_rag.read_decision,
     "methods.self_rag.read_marks": self_rag.read_marks,
 }
-COVERED_BY_OTHERS: Final = {"answering.generate.answer_of_reply"}
-"""Which await, and whose parts are here."""
 READERS: Final[dict[str, Callable[[str], Any]]] = {
     "verdict": judge.parse_verdict,
     "marks": lambda text: judge.parse_marks(text, ["relevance"]),
@@ -115,15 +113,15 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
     "cells": amounts.has_cells,
     "dates": periods.dates,
     "periods": periods.periods,
-    "spans": lambda text: [values.spans_of(kind, text) for kind in ("money", "percent", "date", "period")],
-    **{f"value {kind}": valued(kind) for kind in ("number", "money", "list of percent", "date", "period", "boolean")},
+    "spans": lambda text: [values.spans_of(kind, text) for kind in ("money", "period")],
+    **{f"value {kind}": valued(kind) for kind in ("money", "list of percent", "date", "period", "boolean")},
     "value in a passage": lambda text: values.read_value(
         "money", "12", values.Context(f"{text}\n$12\n", 0, 9, "In 2021?")
     ),
 }
 
 PIECES: Final = [
-    *("1,", "1, ", "1", "(", "(5 %) ", "((1)", "$", "$1 ", '[1] "', "[1]", "[1, ", '"', '"a', "“", "’", "'", " ", "\n"),
+    *("1,", "1, ", "1", "(", "(5 %) ", "((1)", "$", "$1 ", '[1] "', "[1]", "[1, ", '"', '"a', "“", "'", " ", "\n"),
     *(
         " \n",
         "\t",
@@ -201,13 +199,12 @@ MOST: Final = 10.0
 
 def test_every_parser_of_replies_is_measured() -> None:
     found = {
-        f"{module.__name__.removeprefix('okralong.pipelines.')}.{name}"
+        f"{'.'.join(file.relative_to(PIPELINES).with_suffix('').parts)}.{each.name}"
         for package in PACKAGES
-        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        for module in [importlib.import_module(each.name)]
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
-        if name.startswith("parse_") or "reply" in list(inspect.signature(function).parameters)[:1]
+        for file in (PIPELINES / package).rglob("*.py")
+        for each in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
+        if each.name.startswith("parse_") or [first.arg for first in each.args.args][:1] == ["reply"]
     }
     assert found == PARSERS.keys()
 
@@ -244,15 +241,59 @@ EVERY: Final = {**PARSERS, **READERS}
 @pytest.mark.parametrize("name", EVERY)
 def test_a_parser_takes_linear_time(name: str) -> None:
     for number, pieces in enumerate(PIECES):
-        assert_linear(EVERY[name], pieces, BEFORE[number % len(BEFORE)], BEHIND[number % len(BEHIND)])
-        assert_linear(EVERY[name], pieces, "", " x!")
+        before = BEFORE[number % len(BEFORE)] if name in PARSERS else ""
+        assert_linear(EVERY[name], pieces, before, BEHIND[number % len(BEHIND)])
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_parser_takes_linear_time_for_mixtures(name: str) -> None:
-    @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(st.sampled_from(PIECES), min_size=2, max_size=3), st.sampled_from(BEFORE), st.sampled_from(BEHIND))
     def measure(pieces: list[str], before: str, behind: str) -> None:
         assert_linear(EVERY[name], "".join(pieces), before, behind)
 
     measure()
+
+
+async def _longest_pause(work: Any) -> tuple[float, float]:
+    """The longest time in which the event loop did nothing else while ``work`` was awaited, and how long that took."""
+    pauses = [0.0]
+
+    async def beat() -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.005)
+            now = time.monotonic()
+            pauses.append(now - last)
+            last = now
+
+    heart = asyncio.create_task(beat())
+    began = time.monotonic()
+    await asyncio.sleep(0)
+    await work
+    await asyncio.sleep(0)
+    heart.cancel()
+    return max(pauses), time.monotonic() - began
+
+
+@pytest.mark.parametrize("pieces", ['[1] "words ', "(5 %) was ", " \n", "[1] ", '"a" and '])
+async def test_the_event_loop_goes_on_while_a_long_reply_is_read(pieces: str) -> None:
+    """Ten times the characters of the longest reply that a role usually has, and a heartbeat beside it."""
+    tools = ScriptedTools([])
+    reply = f"Answer: 5 % {pieces * (400_000 // len(pieces))} x!"
+    question = Question("q", "What was it?", answer_type="percent")
+
+    async def work() -> None:
+        answer = await answer_of_reply(tools, question.question, reply, [SHOWN], [SHOWN])
+        await value_read(question, answer)
+
+    pause, _ = await _longest_pause(work())
+    assert pause < 1.0
+
+
+async def test_the_event_loop_goes_on_while_a_long_answer_is_judged() -> None:
+    words = "1 million in 2021, (5 %) was due; " * 10_000
+    answer = Answer("answered", words, context=(SHOWN, passage(TEXT * 40)))
+    tools = ScriptedTools([], reads=True)
+    pause, _ = await _longest_pause(with_confidence(tools, "What was it?", answer))
+    assert pause < 1.0
