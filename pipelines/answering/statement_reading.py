@@ -57,7 +57,7 @@ async def read_statement(tools: Tools, question: str, wanted: AnswerType) -> Ans
     """
     amount = wanted.kind in AMOUNTS and wanted.kind != "percent"
     own_period = wanted.kind == "period" and _OWN_PERIOD.search(question) is not None
-    if wanted.many or not (amount or own_period):
+    if wanted.many or not (amount or own_period) or len(question) > LONGEST_QUESTION:
         return None
     one = await _one_document(tools, question)
     if one is None:
@@ -69,7 +69,7 @@ async def read_calculation(tools: Tools, question: str) -> Answer | None:
     """The result of a calculation that the question says in plain words, over rows and sentences of one document as
     ``read_statement`` finds them; None where it is none, or an operand is nowhere. No look-up and no call.
     """
-    wanted = calculation_of(question)
+    wanted = calculation_of(question) if len(question) <= LONGEST_QUESTION else None
     if wanted is None:
         return None
     asked = [await _one_document(tools, operand) for operand in wanted.operands]
@@ -96,6 +96,8 @@ async def line_item_rows(tools: Tools, question: str) -> list[Passage]:
     return found
 
 
+LONGEST_QUESTION: Final = 2_000
+"""Characters of a question that is read off a statement. project default: one for a line item has a hundred."""
 MOST_NAMED: Final = 3
 """Documents whose rows are shown for one question at most; ours."""
 _ANOTHER: Final = 0.5
