@@ -12,13 +12,14 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, get_args
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel
 
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, TypedValue
 from okralong.pipelines.statements.values import Context, read_value
 
@@ -204,6 +205,12 @@ def with_value(question: Question, answer: Answer) -> Answer:
         return replace(answer, value=typed_value(wanted, said))
     except ValueError as error:
         return misfit(wanted, answer, str(error), answer.answer)
+
+
+async def value_read(question: Question, answer: Answer) -> Answer:
+    """``with_value``, outside of the event loop where answer and context are long."""
+    chars = len(answer.answer) + sum(len(passage.text) for passage in answer.context)
+    return await off_loop(chars, partial(with_value, question, answer))
 
 
 def misfit(wanted: AnswerType, answer: Answer, why: str, raw: str) -> Answer:

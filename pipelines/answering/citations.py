@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from okralong.pipelines.answering.context import prompt_fits
 from okralong.pipelines.answering.prompt_text import HIDDEN, STAND_INS, Evidence, neutralise
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Citation, Message, NobodyAsked, Passage, Reply, ReplyError
 
 _TELLING = 20
@@ -33,6 +34,9 @@ _ALIKE = (
     | dict.fromkeys(_SINGLE, "'")
     | dict.fromkeys(_DASHES, "-")
 )
+
+_MOST_PLACES: Final = 1_000
+"""Places inside words at which a quotation is found before it is given up; project default, for "a" within "aaaa"."""
 
 Span = tuple[int, int]
 
@@ -131,7 +135,9 @@ def _find_words(text: str, words: str) -> Span | None:
         return None
     start = text.find(words)
     first = start
-    while start >= 0:
+    for _ in range(_MOST_PLACES):
+        if start < 0:
+            break
         end = start + len(words)
         if not _inside_word(text, start) and not _inside_word(text, end):
             return start, end
@@ -213,14 +219,15 @@ async def ask_and_read(
     messages: Sequence[Message],
     read: Callable[[str], T],
     fits: Callable[[Sequence[Message]], bool] = always,
+    chars: int = 0,
 ) -> tuple[T, Reply]:
     """What ``read`` makes of the reply at ``step``, or of the one at ``step/repair`` where it raised ReplyError.
 
-    ``fits`` says whether a prompt fits the window; without room for the further call none is made. Raises ReplyError
-    with the raw text of both replies.
+    ``fits`` says whether a prompt fits the window; without room for the further call none is made. ``chars`` is the
+    length of what ``read`` goes over beside the reply. Raises ReplyError with the raw text of both replies.
     """
     try:
-        return await _read(ask, step, messages, read)
+        return await _read(ask, step, messages, read, chars)
     except NobodyAsked:
         raise
     except ReplyError as error:
@@ -229,7 +236,7 @@ async def ask_and_read(
     if not fits(further):
         raise ReplyError(f"{first} There is no room in the window to show the model its error.", first.raw)
     try:
-        return await _read(ask, f"{step}/{REPAIR}", further, read)
+        return await _read(ask, f"{step}/{REPAIR}", further, read, chars)
     except NobodyAsked:
         raise
     except ReplyError as second:
@@ -247,9 +254,11 @@ def repair_prompt(messages: Sequence[Message], error: ReplyError) -> list[Messag
     return [*messages, Message("assistant", said), Message("user", complaint)]
 
 
-async def _read(ask: Ask, step: str, messages: Sequence[Message], read: Callable[[str], T]) -> tuple[T, Reply]:
+async def _read(
+    ask: Ask, step: str, messages: Sequence[Message], read: Callable[[str], T], chars: int
+) -> tuple[T, Reply]:
     reply = await ask(step, messages)
     try:
-        return read(reply.text), reply
+        return await off_loop(len(reply.text) + chars, partial(read, reply.text)), reply
     except ReplyError as error:
         raise ReplyError(str(error), reply.text) from error

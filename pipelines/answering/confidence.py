@@ -11,11 +11,14 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
+from functools import lru_cache, partial
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AnswerType
-from okralong.pipelines.answering.reading import line_around, same_time, whole_words
+from okralong.pipelines.answering.reading import line_around, whole_words
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
 from okralong.pipelines.statements.amounts import Amount, amounts, has_cells
 from okralong.pipelines.statements.periods import dates
@@ -38,7 +41,9 @@ async def with_confidence(tools: Tools, question: str, answer: Answer, step: str
     readings = await tools.read(step, question, texts)
     named = AnswerType.of(tools.answer_type).kind in ("boolean", "choices")
     worked_out = answer.analysis is not None and answer.analysis.type == "arithmetic"
-    confidence = support(question, answer, texts, readings, compared=not (named or worked_out))
+    compared = not (named or worked_out)
+    judge = partial(support, question, answer, texts, readings, compared=compared)
+    confidence = await off_loop(len(answer.answer) + sum(map(len, texts)), judge)
     return replace(answer, confidence=confidence)
 
 
@@ -78,29 +83,43 @@ def agreement(question: str, answer: str, place: str, row: str = "") -> float:
 
     1 where the answer says nothing that a place could differ in: yes, no, or one of the question's own choices.
     """
-    said, there = _telling(answer), _telling(place)
+    said, days, given = _said(answer)
+    there = set(_telling(place))
     if not said or not there or said[0] in _SHORTLY or _chosen(said, question):
         return 1.0
-    days, others = ([day for _, day in dates(text)] for text in (answer, place))
+    others = [day for _, day in dates(place)]
     if days and others:
-        return _share([any(same_time(day, other) for other in others) for day in days], len(others))
-    given, found = amounts(answer), amounts(place) or amounts(row)
+        known = set(others) | {other[:length] for other in others for length in range(1, len(other))}
+        whole = set(others)
+        return _share([day in known or any(day[:end] in whole for end in range(len(day))) for day in days], len(others))
+    found = amounts(place) or amounts(row)
     if given and found:
-        return _share([any(_same(one, other) for other in found) for one in given], len(found))
-    return _share([word in there for word in dict.fromkeys(said)], len(set(there)))
+        forms = {form for each in found for form in _forms_there(each)}
+        return _share([not forms.isdisjoint(_forms_said(one)) for one in given], len(found))
+    return _share([word in there for word in dict.fromkeys(said)], len(there))
+
+
+@lru_cache(maxsize=8)
+def _said(answer: str) -> tuple[list[str], list[str], list[Amount]]:
+    """Words, dates and amounts of an answer, which is compared with one passage after the other."""
+    return _telling(answer), [day for _, day in dates(answer)], amounts(answer)
 
 
 def _share(shared: Sequence[bool], others: int) -> float:
     return min(1.0, sum(shared) / min(len(shared), others))
 
 
-def _same(one: Amount, other: Amount) -> bool:
-    """Without the sign, which words may say ("fell by 5 %"), and without a scale that only one of them has, which a
-    table's head may say.
+def _forms_said(amount: Amount) -> list[tuple[str, Decimal]]:
+    """What an amount said shares with an equal one that stands there: without the sign, which words may say ("fell by 5
+    %"), and without a scale that only one of them has, which a table's head may say.
     """
-    if one.scale and other.scale:
-        return abs(one.digits * one.factor) == abs(other.digits * other.factor)
-    return abs(one.digits) == abs(other.digits)
+    digits = abs(amount.digits)
+    return [("both", digits * amount.factor) if amount.scale else ("there", digits), ("neither", digits)]
+
+
+def _forms_there(amount: Amount) -> list[tuple[str, Decimal]]:
+    digits = abs(amount.digits)
+    return [("both", digits * amount.factor), ("there", digits)] if amount.scale else [("neither", digits)]
 
 
 _WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
@@ -110,7 +129,9 @@ _LINKING: Final = frozenset(_LINKS.split())
 """Words that tell nothing: without any month, name or number among them, as lists of stop words have."""
 _SHORTLY: Final = frozenset({"yes", "no", "true", "false"})
 """What begins an answer that stands at no place."""
-_CHOICE: Final = re.compile(r"(?:[^\W_]+\W+){1,4}\bor\b(?:\W+[^\W_]+){1,4}|\bbetween\b(?:\W+[^\W_]+){1,9}")
+_CHOICE: Final = re.compile(
+    r"(?<![^\W_])(?:[^\W_]++\W++){1,4}(?<![^\W_])or\b(?:\W++[^\W_]++){1,4}|\bbetween\b(?:\W++[^\W_]++){1,9}"
+)
 """Up to four words on each side of "or", or up to nine behind "between": what a question offers to choose from."""
 
 
@@ -124,7 +145,7 @@ def _telling(text: str) -> list[str]:
 def _chosen(said: Sequence[str], question: str) -> bool:
     """Whether an answer takes one of the question's choices, in this or another form ("increased or decreased")."""
     offered = {word for found in _CHOICE.findall(question.casefold()) for word in _telling(found)}
-    names = [word for word in offered if not word[0].isdigit()]
+    names = {word for word in offered if not word[0].isdigit()}
     begun = {name[:_STEM] for name in names if len(name) >= _STEM}
     return any(word in names or word[:_STEM] in begun for word in said)
 

@@ -10,9 +10,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Hit, Message, Passage, Plan, QuestionError, TableSpan
 
@@ -28,7 +30,9 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
             continue
         if passage.doc_id not in documents:
             documents[passage.doc_id] = await tools.full_text(passage.doc_id)
-        worked.append(_work(passage, documents[passage.doc_id], plan, tools.policy.context.table_tokens))
+        document = documents[passage.doc_id]
+        work = partial(_work, passage, document, plan, tools.policy.context.table_tokens)
+        worked.append(await off_loop(len(document.text), work))
     return merge(worked)
 
 

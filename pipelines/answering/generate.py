@@ -35,6 +35,7 @@ from okralong.pipelines.answering.prompts import (
     read_typed,
 )
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import (
     Answer,
     Citation,
@@ -87,18 +88,38 @@ async def generate(
         sources = shown if cite_in is None else cite_in(shown)
         return await _generate_typed(tools, step, question, build(shown), shown, sources, role, wanted)
     reply = await whole_reply(tools, step, build(shown), role=role)
-    parsed = parse_answer(reply.text, question)
+    sources = shown if cite_in is None else cite_in(shown)
+    answer = await answer_of_reply(tools, question, reply.text, shown, sources)
+    return replace(answer, replied_by=(reply.model,))
+
+
+async def answer_of_reply(
+    tools: Tools, question: str, reply: str, shown: Sequence[Passage], sources: Sequence[Passage]
+) -> Answer:
+    """The answer that a reply gives, with its citations in ``sources``, which are numbered as the ``shown`` passages.
+    Raises ReplyError for a reply that says nothing.
+    """
+    read = partial(_answer, tools, question, reply, shown, sources)
+    return await off_loop(len(reply) + _length(sources), read)
+
+
+def _length(passages: Sequence[Passage]) -> int:
+    return sum(len(passage.text) for passage in passages)
+
+
+def _answer(tools: Tools, question: str, reply: str, shown: Sequence[Passage], sources: Sequence[Passage]) -> Answer:
+    parsed = parse_answer(reply, question)
     if parsed.unanswerable:
-        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown), replied_by=(reply.model,))
+        return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
     said = calculate(parsed.answer) if tools.calculator else parsed.answer
     about = (said, question) if tools.short_contract else None
-    found = find_citations(parsed.evidence, shown if cite_in is None else cite_in(shown), about)
+    found = find_citations(parsed.evidence, sources, about)
     citations = tuple(each for each in found if each.quote)
     if parsed.only_number and citations:
         # Nothing but "[2]": the model has pointed at its answer.
         start, end = best_line(citations[0].quote, "", question)
         said = citations[0].quote[start:end]
-    return Answer("answered", said, citations, context=tuple(shown), replied_by=(reply.model,))
+    return Answer("answered", said, citations, context=tuple(shown))
 
 
 async def whole_reply(
@@ -153,7 +174,8 @@ async def _generate_typed(
 
     ask = partial(whole_reply, tools, role=role, answer_type=tools.answer_type)
     try:
-        answer, reply = await ask_and_read(ask, step, messages, read, partial(prompt_fits, role=role, tools=tools))
+        fits = partial(prompt_fits, role=role, tools=tools)
+        answer, reply = await ask_and_read(ask, step, messages, read, fits, _length(sources))
     except NobodyAsked:
         raise
     except ReplyError as error:

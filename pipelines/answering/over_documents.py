@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final, get_args
 
-from okralong.pipelines.answering.answer_types import AnswerType, with_value
+from okralong.pipelines.answering.answer_types import AnswerType, value_read
 from okralong.pipelines.answering.citations import ask_for
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.context import prompt_fits
@@ -34,6 +35,7 @@ from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.tools import Branch, Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     Analysis,
@@ -186,10 +188,11 @@ async def answer_cell(tools: Tools, question: str, answer_type: str, orchestrate
     wanted = AnswerType.of(answer_type)
     if wanted.kind in AMOUNTS and not wanted.many and found.context:
         document = await tools.full_text(found.context[0].doc_id)
-        found = with_value(Question("", question, answer_type=answer_type), found)
-        found = with_heads(question, wanted.kind, found, document)
+        found = await value_read(Question("", question, answer_type=answer_type), found)
+        heads = partial(with_heads, question, wanted.kind, found, document)
+        found = await off_loop(len(document.text), heads)
     else:
-        found = with_value(Question("", question, answer_type=answer_type), found)
+        found = await value_read(Question("", question, answer_type=answer_type), found)
     return await with_confidence(tools, question, found) if tools.reads else found
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -187,6 +188,10 @@ def strip_thought(reply: str) -> str:
 # ``citations.py`` looks whether it is true.
 
 
+MOST_CLAIMS: Final = 200
+"""Sources of an answer, each looked for in all passages. project default: the long context shows 200 chunks at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A claim of the reply: the passage's number from 1 (0: not said), and the words quoted ("": none)."""
@@ -205,31 +210,61 @@ def _reference(name: str) -> str:
     return rf"(?:\[\s*(?:passage\s*|id\s*=\s*)?(?P<{name}>{numbers})\s*\]|passage\s*#?(?P<{name}_w>\d{{1,4}}))"
 
 
-_ENTRY = re.compile(
-    # Words in quote marks, with or without a number. They end at a quote mark that has only punctuation or another
-    # entry after it, or where the reply was cut short; they never run on into the next entry.
-    rf"(?:{_reference('quoted')}\s*[:,\u2013\u2014-]?\s*)?{_OPEN}(?P<quote>(?:(?!{_NEXT_ENTRY}).)+?)"
-    rf"(?:{_CLOSE}(?=\s*(?:$|\n|\[\s*\d|passage\s*\d|[;,.]|and\b|{_OPEN}|\())|\Z)"
-    # A number, with or without bare words.
-    rf"|{_reference('bare')}\s*[:\u2013\u2014-]?[ \t]*(?P<words>[^\n\[\"“„«]*)",
-    re.DOTALL | re.IGNORECASE,
+_BEGINS = re.compile(rf"[\[]|passage|{_OPEN}", re.IGNORECASE)
+"""Where an entry may begin."""
+_QUOTED = re.compile(rf"(?:{_reference('n')}\s*+[:,\u2013\u2014-]?+\s*+)?{_OPEN}", re.IGNORECASE)
+"""The beginning of words in quote marks, with or without a number."""
+_QUOTE_ENDS = re.compile(
+    rf"{_CLOSE}(?=\s*+(?:\Z|\[\s*\d|passage\s*\d|[;,.]|and\b|{_OPEN}|\())|{_CLOSE}(?=\s*\n)", re.IGNORECASE
 )
-REFERENCES = re.compile(r"\s*\[\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)\s*\]")
-"""Bracketed numbers of passages within an answer."""
+"""They end at a quote mark that has only punctuation or another entry after it."""
+_NEXT = re.compile(_NEXT_ENTRY)
+_NUMBERED = re.compile(rf"{_reference('n')}\s*+[:\u2013\u2014-]?+[ \t]*+(?P<words>[^\n\[\"“„«]*+)", re.IGNORECASE)
+"""A number, with or without bare words."""
+REFERENCES = re.compile(r"(?:(?<!\s)\s++)?\[\s*+(\d{1,3}(?:\s*,\s*\d{1,3})*)\s*\]")
+"""Bracketed numbers of passages within an answer. A run of blanks is tried once, not from each of its characters."""
 
 
 def parse_evidence(text: str) -> tuple[Evidence, ...]:
     """The claims in an evidence section, in the order of the reply, each once."""
     found: list[Evidence] = []
-    for match in _ENTRY.finditer(text):
-        groups = ("quoted", "quoted_w", "bare", "bare_w")
-        numbers = next((match[group] for group in groups if match[group]), "0")
-        quote = (match["quote"] or match["words"] or "").strip().strip(".,;:").strip()
+    for numbers, words in _entries(text):
+        quote = words.strip().strip(".,;:").strip()
         found += [Evidence(int(number), quote) for number in re.findall(r"\d+", numbers)]
     if not found and text.strip():
         # Neither number nor quote marks: each line may still hold words of a passage.
         found = [Evidence(0, line.strip(" \t-*•")) for line in text.splitlines() if line.strip(" \t-*•")]
-    return tuple(dict.fromkeys(found))
+    return tuple(islice(dict.fromkeys(found), MOST_CLAIMS))
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """The numbers ("0" for none) and the words of each entry.
+
+    Words in quote marks end at a closing mark, or where the reply was cut short; they never run on into the next entry.
+    Where they may end is found once for the whole text, so that a thousand marks without an end take no square of time.
+    """
+    ends = [match.start() for match in _QUOTE_ENDS.finditer(text)]
+    nexts = [match.start() for match in _NEXT.finditer(text)]
+    place = 0
+    while (begins := _BEGINS.search(text, place)) is not None:
+        opened = _QUOTED.match(text, begins.start())
+        if opened is not None and opened.end() < len(text):
+            first = opened.end()
+            number = bisect_left(nexts, first)
+            stop = nexts[number] if number < len(nexts) else -1
+            number = bisect_left(ends, first + 1)
+            end = ends[number] if number < len(ends) else -1
+            if end >= 0 and not 0 <= stop < end:
+                yield opened["n"] or opened["n_w"] or "0", text[first:end]
+                place = end + 1
+                continue
+            if stop < 0:
+                yield opened["n"] or opened["n_w"] or "0", text[first:]
+                return
+        numbered = _NUMBERED.match(text, begins.start())
+        if numbered is not None:
+            yield numbered["n"] or numbered["n_w"], numbered["words"]
+        place = max(begins.start() + 1, numbered.end() if numbered else 0)
 
 
 def take_references(answer: str) -> tuple[str, tuple[Evidence, ...]]:
@@ -241,4 +276,4 @@ def take_references(answer: str) -> tuple[str, tuple[Evidence, ...]]:
     if not any(char.isalnum() for char in bare):
         bare = answer.strip()
     numbers = [number for match in REFERENCES.finditer(answer) for number in re.findall(r"\d+", match.group(1))]
-    return bare, tuple(dict.fromkeys(Evidence(int(number), "") for number in numbers))
+    return bare, tuple(islice(dict.fromkeys(Evidence(int(number), "") for number in numbers), MOST_CLAIMS))

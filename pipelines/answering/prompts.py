@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, TEXT, AnswerType
 from okralong.pipelines.answering.prompt_text import (
+    MOST_CLAIMS,
     REFERENCES,
     THOUGHT_TAG,
     Evidence,
@@ -83,7 +85,7 @@ _SPEAKER = re.compile(r"^(?:assistant|response|output|reply|result|a)\s*[:\uff1a
 _ASKED_AND_SAID = re.compile(r"\AQ\s*[:.]\s*(?P<asked>[^\n]+)\n+\s*A\s*[:.]", re.IGNORECASE)
 _WITHIN_LINE = re.compile(r"(?<=[.!?\"\u201d\])])[ \t]+(?=(?:final\s+)?answer\s*[:\uff1a])", re.IGNORECASE)
 """Before an Answer label that does not begin its line."""
-_CONCLUDES = re.compile(r"\banswer\s+is\b\s*:?\s*(?=\S)", re.IGNORECASE)
+_CONCLUDES = re.compile(r"\banswer\s+is\b\s*+:?+\s*+(?=\S)", re.IGNORECASE)
 _BOXED = re.compile(r"\A\$*\\boxed\{(.*)\}\$*\.?\Z", re.DOTALL)
 _IN_JSON = re.compile(
     r'\A[^{]{0,80}\{.*?"(?:final_?)?answer"\s*:\s*(?:"(?P<text>(?:[^"\\]|\\.)*)|(?P<bare>[^\s",}\]]+))',
@@ -427,7 +429,10 @@ def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidV
     found = _first_json(text, "{[" if arrays else "{")
     ours = isinstance(found, Mapping) and (wanted.kind != SCHEMA or found.keys() <= _ENVELOPE)
     if isinstance(found, Mapping) and ours and found.keys() & _VALUE:
-        return [one for each in _items(found, wanted.kind == SCHEMA) if (one := _said(each, wanted)) is not None]
+        items = _items(found, wanted.kind == SCHEMA)
+        if len(items) > MOST_VALUES:
+            raise ReplyError(f"The reply lists {len(items):,} values, more than {MOST_VALUES}.")
+        return [one for each in items if (one := _said(each, wanted)) is not None]
     if wanted.kind == SCHEMA and found is not None:
         return [SaidValue(json.dumps(found, ensure_ascii=False))]
     if wanted.kind == SCHEMA or (found is None and _BEGUN.search(text)):
@@ -438,8 +443,13 @@ def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidV
     if parsed.unanswerable:
         return []
     parts = [part.strip() for part in re.split(r"[;\n]", parsed.answer)] if wanted.many else [parsed.answer]
+    if len(parts) > MOST_VALUES:
+        raise ReplyError(f"The reply lists {len(parts):,} values, more than {MOST_VALUES}.")
     return [SaidValue(part, evidence=parsed.evidence) for part in parts if part]
 
+
+MOST_VALUES: Final = 200
+"""Values of a list. project default: each is looked for in all passages; a grammar allows 20."""
 
 _VALUE: Final = frozenset(("value", "values", "answer", "answers"))
 _ENVELOPE: Final = _VALUE | {"evidence", "period"}
@@ -495,7 +505,7 @@ def _said(item: Mapping[str, Any], wanted: AnswerType) -> SaidValue | None:
         if not said or says_unanswerable(said):
             return None
     period = item.get("period")
-    evidence = tuple(dict.fromkeys(_claims(item.get("evidence"))))
+    evidence = tuple(islice(dict.fromkeys(_claims(item.get("evidence"))), MOST_CLAIMS))
     return SaidValue(said, period.strip() if isinstance(period, str) else "", evidence)
 
 
@@ -520,7 +530,8 @@ def _claims(said: Any) -> Iterator[Evidence]:
             yield Evidence(int(number[0]) if number else 0, quote)
     elif isinstance(said, Sequence):
         for each in said:
-            yield from _claims(each)
+            if isinstance(each, str | int | Mapping):  # lists within lists are no form of a source
+                yield from _claims(each)
 
 
 # The splitting prompt: a question about several things becomes a question about each (paper 3.3).

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Final
 
-from okralong.pipelines.answering.answer_types import with_value
+from okralong.pipelines.answering.answer_types import value_read
 from okralong.pipelines.answering.citations import ask_for, find_citations, whole_lines
 from okralong.pipelines.answering.context import fit_passages, merge, passage_of, process_context, prompt_fits
 from okralong.pipelines.answering.generate import calculate, generate
@@ -198,7 +198,7 @@ async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
             citations = find_citations(parsed.evidence, shown)
             said = calculate(parsed.answer) if tools.calculator else parsed.answer
             typed = Question("", question, answer_type=tools.answer_type)
-            answer = with_value(typed, Answer("answered", said, citations, context=tuple(shown)))
+            answer = await value_read(typed, Answer("answered", said, citations, context=tuple(shown)))
             if answer.status == "answered":
                 return answer
             break  # no value of the question's type: the last call asks for one

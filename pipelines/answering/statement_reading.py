@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType
@@ -31,6 +31,7 @@ from okralong.pipelines.answering.reading import (
     times_in,
 )
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Document, Hit, Passage, TypedValue
 from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
@@ -56,7 +57,7 @@ async def read_statement(tools: Tools, question: str, wanted: AnswerType) -> Ans
     """
     amount = wanted.kind in AMOUNTS and wanted.kind != "percent"
     own_period = wanted.kind == "period" and _OWN_PERIOD.search(question) is not None
-    if wanted.many or not (amount or own_period):
+    if wanted.many or not (amount or own_period) or len(question) > LONGEST_QUESTION:
         return None
     one = await _one_document(tools, question)
     if one is None:
@@ -68,7 +69,7 @@ async def read_calculation(tools: Tools, question: str) -> Answer | None:
     """The result of a calculation that the question says in plain words, over rows and sentences of one document as
     ``read_statement`` finds them; None where it is none, or an operand is nowhere. No look-up and no call.
     """
-    wanted = calculation_of(question)
+    wanted = calculation_of(question) if len(question) <= LONGEST_QUESTION else None
     if wanted is None:
         return None
     asked = [await _one_document(tools, operand) for operand in wanted.operands]
@@ -95,6 +96,8 @@ async def line_item_rows(tools: Tools, question: str) -> list[Passage]:
     return found
 
 
+LONGEST_QUESTION: Final = 2_000
+"""Characters of a question that is read off a statement. project default: one for a line item has a hundred."""
 MOST_NAMED: Final = 3
 """Documents whose rows are shown for one question at most; ours."""
 _ANOTHER: Final = 0.5
@@ -193,7 +196,8 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
     amount, gives = wanted.kind in AMOUNTS and not wanted.many, stated_in(question, wanted.kind)
     if amount and hits and tools.scope_size == 1:
         document = await tools.full_text(hits[0].chunk.doc_id)
-        row = row_answer(question, wanted.kind, [passage_of(hit) for hit in hits], document)
+        passages = [passage_of(hit) for hit in hits]
+        row = await off_loop(len(document.text), partial(row_answer, question, wanted.kind, passages, document))
         if row is not None:
             return row
         if gives is not None:  # read_statement has read all its sentences
@@ -201,7 +205,8 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
     found = await read_value_of(tools, "read", question, hits, wanted, gives)
     if found is None or not amount or not found.citations:
         return found
-    return with_heads(question, wanted.kind, found, await tools.full_text(found.citations[0].doc_id))
+    document = await tools.full_text(found.citations[0].doc_id)
+    return await off_loop(len(document.text), partial(with_heads, question, wanted.kind, found, document))
 
 
 # --------

@@ -26,7 +26,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Final, Literal, Self, get_args
+from typing import IO, Any, BinaryIO, Final, Literal, Self, cast, get_args
 
 from okralong.pipelines.core.types import BrokenError, Document, Section, SectionKind
 from okralong.pipelines.indexing.documents import (
@@ -202,7 +202,8 @@ class Lost(Exception):
 
 class ConfinedProcess:
     """A running process of ``module``, which confines itself, says that it is ready, and then answers requests, a line
-    of JSON each, in frames whose bodies have at most ``most_body`` bytes. Its last argument is this process's id.
+    of JSON or a frame each, in frames whose bodies have at most ``most_body`` bytes. Its last argument is the id of
+    this process.
 
     Raises BrokenError when it does not come up.
     """
@@ -224,7 +225,7 @@ class ConfinedProcess:
             words = _pipe(self._process.stderr).read().decode(errors="replace")
             self.end()
             raise BrokenError(
-                f"The process that reads documents did not start ({error!r}). Its last words were: {tail(words)}. "
+                f"The process {module} did not start ({error!r}). Its last words were: {tail(words)}. "
                 "Check the free memory and the installation (okralong doctor), then run the same command again."
             ) from error
         except BaseException:
@@ -242,6 +243,13 @@ class ConfinedProcess:
         try:
             stream.write(json.dumps(what).encode() + b"\n")
             stream.flush()
+        except BrokenPipeError:
+            raise Lost(self._loss()) from None
+
+    def send(self, head: Mapping[str, Any], body: Any = b"") -> None:
+        """Send a request as a frame, to a module that reads frames. Raises Lost when the process is gone."""
+        try:
+            write_frame(cast(BinaryIO, _pipe(self._process.stdin)), dict(head), body)
         except BrokenPipeError:
             raise Lost(self._loss()) from None
 

@@ -59,7 +59,7 @@ def parse_verdict(text: str) -> bool:
     start, end = text.find("{"), text.rfind("}")
     try:
         said = json.loads(text[start : end + 1])["correct"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         said = None
     if not isinstance(said, bool):
         raise ReplyError('The reply holds no JSON object {"correct": true} or {"correct": false}.', text)
@@ -158,7 +158,7 @@ def parse_marks(text: str, wanted: Sequence[str]) -> dict[str, float]:
     start, end = text.find("{"), text.rfind("}")
     try:
         said = json.loads(text[start : end + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     found = {name: said.get(name) for name in wanted} if isinstance(said, dict) else {}
     # True is a whole number to Python, and none here.

@@ -305,7 +305,7 @@ class Budget:
 
     def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
         """Set the worst case of a call aside; False when it does not fit now. Twice for one key is once. ``waits``: it
-        goes with a batch. ``most_usd`` is what it costs at most where the limit of its reply is ignored (0: not known).
+        goes with a batch. ``most_usd`` is what it costs at most where the limit of its reply is ignored; 0 leaves that out.
         """
         if key in self._calls:
             return True
@@ -336,9 +336,9 @@ class Budget:
         times = WORST if self._seen < ENOUGH_SEEN else max(1.0, 2 * self._largest_share)
         if spent + times * (self._in_flight + amount) > self._cap:
             return False
-        if self._count_in_flight <= self._limits_kept:
+        if not most or self._count_in_flight <= self._limits_kept:
             return True
-        return most > 0 and spent + self._most_in_flight + most <= self._cap
+        return spent + self._most_in_flight + most <= self._cap
 
     def _with_overlength(self, amount: int) -> int:
         """What a call costs that is as much longer than its limit as the longest reply was."""

@@ -29,7 +29,7 @@ class Call:
     ``endpoint`` is the base URL that is asked, "" while none has been chosen; ``model`` and the four prices, US
     dollars per million tokens, are that one's (of writing to its cache None: as all of the prompt).
     ``reserved_usd`` is the most that the attempt can cost at an endpoint that keeps the limit of the reply, and
-    ``most_usd`` the most at one that does not (0: not known).
+    ``most_usd`` the most at one that does not.
 
     ``wave`` is the number, within the run, of the batch that the attempt goes out with, and ``batch_id`` the endpoint's
     name for it, "" while it has none; 0 and "" in real time.

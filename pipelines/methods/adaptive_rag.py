@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Final, Literal
 
 from okralong.pipelines.answering.citations import ask_or
@@ -26,6 +27,7 @@ from okralong.pipelines.answering.prompt_text import neutralise, strip_thought
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, Plan, Question, ReplyError
 from okralong.pipelines.methods.flare import write_sentence
 
@@ -96,7 +98,7 @@ async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -
 async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     """What the generator knows by itself: one call, no context and no citation."""
     reply = await tools.complete(step, closed_book_prompt(question, tools.calculator), role="generate")
-    parsed = parse_answer(reply.text, question)
+    parsed = await off_loop(len(reply.text), partial(parse_answer, reply.text, question))
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE)
     return Answer("answered", calculate(parsed.answer) if tools.calculator else parsed.answer)

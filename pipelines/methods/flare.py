@@ -36,6 +36,7 @@ from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, Reply
 
@@ -96,7 +97,7 @@ If the passages do not hold it: So the answer is: unanswerable"""
 SO_FAR: Final = "\n\nReasoning so far: "
 """Stands between the question and the sentences that were written."""
 
-_CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b\s*:?|\s*:)\s*(.*)", re.IGNORECASE | re.DOTALL)
+_CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b(?:\s*+:)?+|\s*+:)\s*(.*)", re.IGNORECASE | re.DOTALL)
 """IRCoT and FLARE alike end at "answer is" (Trivedi et al. 2023, 3.1; FLARE's exemplars). "Answer:" is what models
 write that were trained on our other prompts.
 """
@@ -175,4 +176,5 @@ async def write_sentence(
     """The sentence after those ``said``, from ``hits`` as far as the window holds them. Raises as ``generate`` does."""
     build = partial(sentence_prompt, question, said)
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
-    return read_sentence(await tools.complete(step, build(shown), role=ROLE, logprobs=logprobs), shown)
+    reply = await tools.complete(step, build(shown), role=ROLE, logprobs=logprobs)
+    return await off_loop(len(reply.text), partial(read_sentence, reply, shown))

@@ -25,14 +25,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.citations import ask_or, find_citations
+from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.generate import answer_of_reply
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise, render_passages, strip_thought
-from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
+from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.types import Answer, Message, Passage, Plan, Question, ReplyError
@@ -64,12 +64,8 @@ async def answer(question: Question, tools: Tools) -> Answer:
     build = partial(rationale_prompt, words, rationales)
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
     reply = await tools.complete(ROLE, build(shown), role=ROLE)
-    parsed = parse_answer(reply.text, words)
-    if parsed.unanswerable:
-        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=tuple(shown))
-    said = calculate(parsed.answer) if tools.calculator else parsed.answer
-    citations = find_citations(parsed.evidence, shown)
-    return Answer("answered", said, citations, plan=plan, context=tuple(shown))
+    found = await answer_of_reply(tools, words, reply.text, shown, shown)
+    return replace(found, plan=plan)
 
 
 def _plan(tools: Tools) -> Plan:

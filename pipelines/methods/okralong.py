@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Final
 
-from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, with_value
+from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, value_read
 from okralong.pipelines.answering.bridge_questions import read_bridge
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.context import merge, process_context
@@ -174,9 +174,9 @@ async def _rows(tools: Tools, question: str, analysis: Analysis | None, plan: Pl
     return [row for row in rows if row.n_tokens <= policy.context.table_tokens][: max(0, most)]
 
 
-def _typed(question: str, tools: Tools, read: Answer | None) -> Answer | None:
+async def _typed(question: str, tools: Tools, read: Answer | None) -> Answer | None:
     """What was read with the value that the question's answer type asks for; None where there is none."""
-    typed = None if read is None else with_value(Question("", question, answer_type=tools.answer_type), read)
+    typed = None if read is None else await value_read(Question("", question, answer_type=tools.answer_type), read)
     return None if typed is None or typed.status == "invalid_output" else typed
 
 
@@ -196,15 +196,15 @@ async def _execute(question: str, analysis: Analysis | None, plan: Plan, tools: 
             return stated
     if tools.reads_answers and tools.policy.read.calculations:
         worked = await read_calculation(tools, question)
-        if (typed := _typed(question, tools, worked)) is not None:
+        if (typed := await _typed(question, tools, worked)) is not None:
             return typed
     if plan.workflow == "step":
         read = _read(tools, await read_bridge(tools, question, plan)) if reads else None
-        return _typed(question, tools, read) or await reason_in_steps(tools, question, plan)
+        return await _typed(question, tools, read) or await reason_in_steps(tools, question, plan)
     if plan.workflow == "split":
         finds = await split_retrieval(tools, question, plan)
         compared = _read(tools, await read_comparison(tools, "compare", question, finds)) if reads else None
-        if (typed := _typed(question, tools, compared)) is not None:
+        if (typed := await _typed(question, tools, compared)) is not None:
             return typed
         # In turns, so that each sub-question keeps its evidence.
         hits = pool([found for _, found in finds])

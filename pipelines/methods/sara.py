@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from okralong.pipelines.answering.context import passage_of, prompt_fits
@@ -35,6 +36,7 @@ from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import fuse_by, sort_hits
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, TokenVectors
 from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
 
@@ -78,7 +80,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
         text = text[:-1]
         messages = _prompt(words, text, vectors)
     reply = await tools.complete("generate", messages, role="generate")
-    parsed = parse_answer(reply.text, words)
+    parsed = await off_loop(len(reply.text), partial(parse_answer, reply.text, words))
     context = tuple(map(passage_of, text))
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, plan=plan, context=context)

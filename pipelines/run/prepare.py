@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.archive import Archive
@@ -35,7 +36,7 @@ class Scoped:
 
 
 class Scopes:
-    """What questions' scopes name in one version of an archive."""
+    """What questions' scopes name in one version of an archive; a context manager that leaves no process behind."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -43,6 +44,13 @@ class Scopes:
     @cached_property
     def _filter(self) -> MetadataFilter:
         return MetadataFilter(self._archive.metadata())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if "_filter" in self.__dict__:
+            self._filter.close()
 
     def resolve(self, question: Question) -> tuple[str, ...]:
         """The sorted doc_ids that both ``doc_ids`` (or ``for_each``) and ``where`` name; without any of them (), the
@@ -209,22 +217,22 @@ def _admitted(
     """
     name = source_name(questions)
     asked, bad = read_questions(questions, config.carry)
-    scopes = Scopes(archive)
     scoped: list[Scoped] = []
     columns: list[tuple[Question, tuple[str, ...]]] = []
     unscoped: list[tuple[Question, str]] = []
-    for question in asked:
-        try:
-            if matrix is not None:
-                question = matrix.column(question)
-            doc_ids = scopes.resolve(question)
-        except QuestionError as error:
-            unscoped.append((question, f"{name}, {question.query_id}: {error}"))
-            continue
-        if question.for_each:
-            columns.append((question, doc_ids))
-        else:
-            scoped.append(Scoped(question, doc_ids))
+    with Scopes(archive) as scopes:
+        for question in asked:
+            try:
+                if matrix is not None:
+                    question = matrix.column(question)
+                doc_ids = scopes.resolve(question)
+            except QuestionError as error:
+                unscoped.append((question, f"{name}, {question.query_id}: {error}"))
+                continue
+            if question.for_each:
+                columns.append((question, doc_ids))
+            else:
+                scoped.append(Scoped(question, doc_ids))
     if matrix is not None and not columns:
         raise InputError(f"The matrix has no cell, so nothing was asked. The first reason: {unscoped[0][1]}")
     single = {each.question.query_id for each in scoped} | {question.query_id for question, _ in unscoped}
@@ -277,9 +285,8 @@ def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDi
         )
     old = read_version(archive.folder, version)
     diff = diff_versions(archive.folder, old, archive.manifest)
-    before = Scopes(Archive(f"{archive.folder.path}@{version}", archive.folder, old))
 
-    def rests(question: Question, doc_ids: tuple[str, ...]) -> bool:
+    def rests(before: Scopes, question: Question, doc_ids: tuple[str, ...]) -> bool:
         if not question.where:
             return rests_on_change(question.doc_ids, doc_ids, diff)
         try:
@@ -289,6 +296,7 @@ def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDi
         # Also where what is said of a document changed, and not its text.
         return named != doc_ids or not set(doc_ids).isdisjoint((*diff.added, *diff.changed))
 
-    asked = [one for one in prepared.questions if rests(one.question, one.doc_ids)]
-    unscoped = [one for one in prepared.unscoped if rests(one[0], ())]
+    with Scopes(Archive(f"{archive.folder.path}@{version}", archive.folder, old)) as before:
+        asked = [one for one in prepared.questions if rests(before, one.question, one.doc_ids)]
+        unscoped = [one for one in prepared.unscoped if rests(before, one[0], ())]
     return replace(prepared, questions=asked, unscoped=unscoped), diff

@@ -14,7 +14,7 @@ from typing import Final
 from babel import Locale
 from babel.numbers import get_currency_name
 
-from okralong.pipelines.statements.periods import Span
+from okralong.pipelines.statements.periods import Span, matches
 
 SCALES: Final = {
     "": Decimal(1),
@@ -206,10 +206,11 @@ class Amount:
 
 def amounts(text: str) -> list[Amount]:
     """The numbers of a text in their order, with sign, percent, scale and currency that stand at them."""
-    return [_amount(text, match) for match in AMOUNT.finditer(text)]
+    lines = _Lines(text)
+    return [_amount(text, match, lines) for match in matches(AMOUNT, text)]
 
 
-def _amount(text: str, match: re.Match[str]) -> Amount:
+def _amount(text: str, match: re.Match[str], lines: _Lines) -> Amount:
     digits = _decimal(match["digits"])
     percent = bool(match["percent"] or match["basis"])
     if match["basis"]:
@@ -238,7 +239,7 @@ def _amount(text: str, match: re.Match[str]) -> Amount:
     if opened and not bracketed and (closed := re.compile(r"\s?[)\]]").match(text, end)) is not None:
         bracketed, end = True, closed.end()  # "(5 dollars)"
     # "($5 million)" and "(12 %)" in a sentence are asides; "$(5)" and "(5)" are below zero, and so is a whole cell.
-    aside = bool(match["open"]) and bool(scale or percent or currency) and bool(_prose(text, start, end))
+    aside = bool(match["open"]) and bool(scale or percent or currency) and lines.is_prose(start, end)
     if bracketed and (match["open2"] or not aside):
         digits = -abs(digits)
     if (match["sign"] and match["sign"][0] in _MINUS and not apart) or match["inner"]:
@@ -248,10 +249,23 @@ def _amount(text: str, match: re.Match[str]) -> Amount:
     return Amount(start, end, digits, places, "%" if percent else "", scale, currency, bracketed, plain)
 
 
-def _prose(text: str, start: int, end: int) -> bool:
-    """Whether what stands at these characters is part of a sentence and no cell."""
-    first, last = line_of(text, start)
-    return _SAYS.search(text[first:start] + text[end:last]) is not None and not has_cells(text[first:last])
+class _Lines:
+    """The lines of a text, which are asked for in their order; each is looked at once, however many amounts it has."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._last = -1
+        self._says: tuple[int, int] | None = None
+
+    def is_prose(self, start: int, end: int) -> bool:
+        """Whether what stands at these characters is part of a sentence and no cell."""
+        if start > self._last:
+            first, self._last = line_of(self._text, start)
+            said = [match.span() for match in _SAYS.finditer(self._text, first, self._last)]
+            self._says = None
+            if said and not has_cells(self._text[first : self._last]):
+                self._says = said[0][1], said[-1][0]
+        return self._says is not None and (self._says[0] <= start or self._says[1] >= end)
 
 
 def _named(after: re.Match[str], end: int) -> tuple[str, int]:

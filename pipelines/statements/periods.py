@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import calendar
 import re
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 Span = tuple[int, int]
 """First character, and the one behind the last."""
@@ -39,10 +43,50 @@ DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)")
 """A year where a date is asked for: older ones too, such as that in which a company was founded."""
 
 
+_BLOCK: Final = 20_000
+"""Characters that one search goes over. project default: less than a tenth of a second of the slowest pattern here."""
+_MARGIN: Final = 400
+"""Longest match that is surely found across the end of a block. project default: a period of time has a hundred."""
+
+
+def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """As ``finditer``, block by block: a search lets no other thread run, whatever a text of megabytes holds."""
+    at, size = 0, len(text)
+    while at < size:
+        stop = at + _BLOCK
+        match = pattern.search(text, at, min(stop + _MARGIN, size))
+        if match is not None and match.end() > stop:  # the end of the block may have cut it short
+            start = match.start()
+            match = pattern.match(text, start, min(start + _BLOCK, size))
+            stop = start + 1
+        if match is None:
+            at = stop
+            continue
+        yield match
+        at = max(match.end(), match.start() + 1)
+
+
+def apart(spans: Sequence[T], taken: Iterable[Span], of: Callable[[T], Span]) -> list[T]:
+    """Those of ``spans`` that overlap none of ``taken``, in any order; ``of`` gives the characters of each."""
+    joined: list[Span] = []
+    for start, end in sorted(taken):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        elif start < end:
+            joined.append((start, end))
+    starts = [start for start, _ in joined]
+
+    def is_free(span: Span) -> bool:
+        before = bisect_left(starts, span[1]) - 1
+        return before < 0 or joined[before][1] <= span[0]
+
+    return [each for each in spans if is_free(of(each))]
+
+
 def dates(text: str) -> list[tuple[Span, str]]:
     """Days and months in a text, in ISO 8601."""
     found = []
-    for match in _DATE.finditer(text):
+    for match in matches(_DATE, text):
         year, month, day = (_part(match, name) for name in ("year", "month", "day"))
         if match["one"]:
             # Americans write the month first; a first number beyond twelve, or a full stop, is a day.
@@ -89,7 +133,7 @@ _PERIOD: Final = re.compile(
 def periods(text: str) -> list[tuple[Span, str]]:
     """Spans of time that a text names as such, in their one written form; two of "the three and six months ended"."""
     found = []
-    for match in _PERIOD.finditer(text):
+    for match in matches(_PERIOD, text):
         start, end = match.span()
         if match["also"]:
             found.append((match.span("also"), _written_period(match, match["also"])))

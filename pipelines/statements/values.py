@@ -32,7 +32,7 @@ from okralong.pipelines.statements.amounts import (
     in_words,
     line_of,
 )
-from okralong.pipelines.statements.periods import DATE_YEAR, NO_AMOUNT, YEAR, Span, dates, forms_of, periods
+from okralong.pipelines.statements.periods import DATE_YEAR, NO_AMOUNT, YEAR, Span, apart, dates, forms_of, periods
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def spans_of(kind: str, text: str) -> list[Span]:
     if kind not in ("number", "money", "percent"):
         return []
     taken = [span for span, _ in [*periods(text), *dates(text)]]
-    free = [each for each in amounts(text) if not each.year and _apart([(each.start, each.end)], taken)]
+    free = apart([each for each in amounts(text) if not each.year], taken, _place_of)
     if kind == "percent":
         marked = [each for each in free if each.unit == "%"]
         return [(each.start, each.end) for each in marked or free if not each.currency]
@@ -86,7 +86,11 @@ def spans_of(kind: str, text: str) -> list[Span]:
 
 def _apart(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """Those of ``spans`` that overlap none of ``taken``."""
-    return [one for one in spans if not any(start < one[1] and one[0] < end for start, end in taken)]
+    return apart(spans, taken, lambda one: one)
+
+
+def _place_of(amount: Amount) -> Span:
+    return amount.start, amount.end
 
 
 def agrees(kind: str, said: TypedValue, gold: str) -> bool:
@@ -165,7 +169,7 @@ def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
         each for last, each in pairs if each and not (last and each.bracketed and abs(last.digits) == abs(each.digits))
     ]
     taken = [span for span, _ in [*periods(text), *dates(text)]]
-    free = [each for each in found if not any(start < each.end and each.start < end for start, end in taken)]
+    free = apart(found, taken, _place_of)
     found = free or [each for each in found if not each.year and kind != "percent"]
     tests: list[Callable[[Amount], bool]] = [lambda each: not each.year]
     if kind == "percent":
@@ -211,7 +215,7 @@ _HEAD: Final = re.compile(
     | (?<![\d,.\w])['\u2018\u2019]?(?P<d>000)(?:['\u2018\u2019]?s\b|\b)(?![.,]\d)
     | {_MARKED}['\u2018\u2019]?(?P<e>000)(?:['\u2018\u2019]?s)?\b
     | \(\s*(?P<f>(?:{WORD_SCALE})s?|mn|mm|bn)\s*\)
-    | (?:[a-z]+,?\s)(?P<g>(?:{WORD_SCALE})s)\b(?=[^\n]{{0,30}}(?:\)|except|\n|$))
+    | (?<![a-z])(?:[a-z]++,?\s)(?P<g>(?:{WORD_SCALE})s)\b(?=[^\n]{{0,30}}(?:\)|except|\n|$))
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -317,10 +321,8 @@ def _has_amounts(line: str) -> bool:
     dated = [span for span, _ in [*periods(line), *dates(line)]]
     dated += [match.span() for match in NO_AMOUNT.finditer(line)]
     return any(
-        not each.year
-        and not any(start < each.end and each.start < end for start, end in dated)
-        and not (each.bracketed and abs(each.digits) < 20 and not each.currency)
-        for each in amounts(_HEAD.sub(lambda match: " " * len(match[0]), line))
+        not each.year and not (each.bracketed and abs(each.digits) < 20 and not each.currency)
+        for each in apart(amounts(_HEAD.sub(lambda match: " " * len(match[0]), line)), dated, _place_of)
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
 from datetime import date
 
 import pyarrow as pa
 import pytest
 
 from okralong.pipelines.core.types import QuestionError
-from okralong.pipelines.run.metadata_filter import MetadataFilter
+from okralong.pipelines.run.metadata_filter import MOST_FILTER_CHARS, MetadataFilter
+
+pytestmark = pytest.mark.slow
 
 DOCUMENTS = pa.table(
     {
@@ -23,8 +28,9 @@ DOCUMENTS = pa.table(
 
 
 @pytest.fixture(scope="module")
-def documents() -> MetadataFilter:
-    return MetadataFilter(DOCUMENTS)
+def documents() -> Iterator[MetadataFilter]:
+    with MetadataFilter(DOCUMENTS) as filters:
+        yield filters
 
 
 @pytest.mark.parametrize(
@@ -94,9 +100,96 @@ def test_a_mistake_is_told_what_is_nearest(documents: MetadataFilter, where: str
         "getvariable('x') is null",
         "current_setting('threads') = '1'",
         "list_filter([1], x -> x > 0) = [1]",
+        "repeat(company, 1000000000) = 'x'",
+        "lpad(company, 1000000000, 'x') = 'x'",
+        "printf('%1000000000s', company) = 'x'",
+        "string_agg(company, company) = 'x'",
+        "regexp_replace(company, '.', company, 'g') = 'x'",
+        "list_sum(range(1000000000)) = 1",
+        "concat(company, company) = 'x'",
+        "company || company = 'x'",
+        "translate(company, 'a', 'b') = 'x'",
+        "[company, company] = ['x']",
+        "{'a': company}.a = 'x'",
+        "company::varchar[1000000] is null",
+        "company::bit is null",
+        "2 ** 1000000 = year",
+        "1000000 ! = year",
         "",
     ],
 )
 def test_nothing_but_a_condition_is_evaluated(documents: MetadataFilter, where: str) -> None:
-    with pytest.raises(QuestionError, match=r"The filter .* (cannot be read|more than one|holds a|calls|has)"):
+    with pytest.raises(QuestionError, match=r"The filter .* (cannot be read|more than one|holds a|calls|has|casts to)"):
         documents.doc_ids(where)
+
+
+def nested(name: str, times: int) -> str:
+    text = "company"
+    for _ in range(times):
+        text = f"{name}({text}, 'a', 'aaaaaaaaaa')"
+    return f"{text} = 'x'"
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        (nested("replace", 11), "calls replace, which is none of the functions"),
+        (f"company = '{'x' * 1001}'", "has a constant of more than 1,000 characters"),
+        (f"company = '{'x' * MOST_FILTER_CHARS}'", "has 50,012 characters, more than the 50,000"),
+        (f"{'lower(' * 60}company{')' * 60} = 'x'", "has more than 50 levels of expressions"),
+        (f"{'not ' * 500}audited", "has more than 50 levels of expressions"),
+        (f"{'(' * 20_000}true{')' * 20_000}", "cannot be read"),
+        (f"{'- ' * 20_000}1 = year", "cannot be read"),
+        ("year = 1" + " or year = 1" * 4000, "has more than 10,000 columns"),
+    ],
+)
+def test_a_filter_is_bounded_before_it_is_evaluated(documents: MetadataFilter, where: str, says: str) -> None:
+    with pytest.raises(QuestionError, match=says) as told:
+        documents.doc_ids(where)
+    assert len(str(told.value)) < 1000
+
+
+def test_long_lists_and_flat_conditions_are_no_attack(documents: MetadataFilter) -> None:
+    ids = ", ".join(f"'report-{number}'" for number in range(2000))
+    assert documents.doc_ids(f"doc_id in ({ids}, 'memo')") == {"memo"}
+    assert documents.doc_ids("year = 2023" + " or year = 1" * 1000) == {"amd23"}
+    assert documents.doc_ids("(" * 100 + "year = 2023" + ")" * 100) == {"amd23"}
+
+
+LONG = pa.table({"doc_id": ["a", "b"], "text": ["x" * 400_000, "y" * 400_000], "year": [2022, 2023]})
+
+
+def test_a_filter_that_takes_too_long_or_too_much_fails_alone() -> None:
+    """The process is replaced after each of them, and a filter is told the same when it comes again."""
+    began = time.monotonic()
+    with MetadataFilter(LONG, seconds=1.0, memory_bytes=128 << 20) as filters:
+        assert filters.doc_ids("year > 2022") == {"b"}
+        for _ in range(2):
+            with pytest.raises(QuestionError, match=r"'levenshtein.*took more than 1 s of processor time"):
+                filters.doc_ids("levenshtein(text, upper(text)) < 3")
+        assert filters.doc_ids("year < 2023") == {"a"}
+        many = ", ".join(f"upper(left(text, {400_000 - number}))" for number in range(300))
+        with pytest.raises(QuestionError, match=r"0.125 GiB of memory"):
+            filters.doc_ids(f"greatest({many}) = 'x'")
+        assert filters.doc_ids("year = 2022") == {"a"}
+    assert time.monotonic() - began < 60
+
+
+def test_a_process_that_is_killed_between_filters_is_replaced() -> None:
+    with MetadataFilter(DOCUMENTS) as filters:
+        assert filters.doc_ids("year = 2023") == {"amd23"}
+        assert filters.pid is not None
+        os.kill(filters.pid, 9)
+        assert filters.doc_ids("year is null") == {"memo"}
+
+
+def test_thousands_of_filters_share_one_process() -> None:
+    with MetadataFilter(DOCUMENTS) as filters:
+        filters.doc_ids("true")
+        first = filters.pid
+        for number in range(1000):
+            assert filters.doc_ids(f"year = 2023 and doc_id <> 'report-{number}'") == {"amd23"}
+        assert filters.pid == first
+        assert first is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)

@@ -107,19 +107,25 @@ def test_the_cap_holds_and_a_higher_one_goes_on(
 
 
 def test_bad_questions_fail_alone(sample_archive: Path, tmp_path: Path, reader: FakeOpenAI) -> None:
+    greedy = "title"
+    for _ in range(11):
+        greedy = f"replace({greedy}, 'a', 'aaaaaaaaaa')"
     questions = tmp_path / "q.jsonl"
     questions.write_text(
         '{"query_id": "good", "question": "What was the revenue?"}\n'
         '{"query_id": "nowhere", "question": "What was it?", "doc_ids": ["no-such-report-*"]}\n'
         '{"query_id": "silent", "question": ""}\n'
         '{"query_id": "gibberish", "question": "zxqv wvut qqqq?"}\n'
+        f'{{"query_id": "greedy", "question": "What was it?", "where": "{greedy} is not null"}}\n'
     )
     run = tmp_path / "run"
     result = answer(sample_archive, questions, run, **endpoint(reader))
     assert result.exit_code == 1
-    assert result.statuses == {"answered": 2, "failed": 1}
+    assert result.statuses == {"answered": 2, "failed": 2}
     failures = {row["id"]: row["message"] for row in table(Folder.of(run), "failures")}
-    assert set(failures) == {"nowhere", "silent"}
+    assert set(failures) == {"nowhere", "silent", "greedy"}
+    assert "q.jsonl, greedy: The filter " in failures["greedy"]
+    assert "calls replace, which is none of the functions of a filter" in failures["greedy"]
     assert "no-such-report-*" in failures["nowhere"]
     assert "empty question" in failures["silent"]
 

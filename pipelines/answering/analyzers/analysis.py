@@ -109,7 +109,7 @@ def parse_reply(text: str) -> tuple[QuestionType, Pattern, bool]:
     """
     try:
         reply = json.loads(text.strip())
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of a million digits
         raise ReplyError(f"The analyzer's reply is not one JSON dictionary ({error}): {text[:200]!r}.") from error
     wanted = {key for key, _ in FIELDS}
     if not isinstance(reply, dict) or set(reply) != wanted:

@@ -180,7 +180,7 @@ def literal_tokens(question: str) -> list[str]:
     """What a question can be looked up by word for word: numbers, quoted strings, names, ticker-like tokens."""
     quoted = _QUOTED.findall(question)
     numbers = re.findall(r"\d[\d.,]*\d|\d", question)
-    tickers = re.findall(r"\b(?:[A-Z]{2,}[A-Z\d]*|[A-Za-z]+\d\w*)\b", question)
+    tickers = re.findall(r"\b(?:[A-Z]{2}[A-Z\d]*|[A-Za-z]+\d\w*)\b", question)
     return list(dict.fromkeys([*quoted, *numbers, *names(question), *tickers]))
 
 
