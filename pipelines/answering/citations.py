@@ -19,7 +19,7 @@ from okralong.pipelines.answering.context import prompt_fits
 from okralong.pipelines.answering.prompt_text import HIDDEN, STAND_INS, Evidence, neutralise
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
-from okralong.pipelines.core.types import Citation, Message, NobodyAsked, Passage, Reply, ReplyError
+from okralong.pipelines.core.types import Citation, CutShort, Message, NobodyAsked, Passage, Reply, ReplyError
 
 _TELLING = 20
 """Characters of a quotation from which it cannot be found by chance: it may then begin or end inside a word (a reply
@@ -224,11 +224,12 @@ async def ask_and_read(
     """What ``read`` makes of the reply at ``step``, or of the one at ``step/repair`` where it raised ReplyError.
 
     ``fits`` says whether a prompt fits the window; without room for the further call none is made. ``chars`` is the
-    length of what ``read`` goes over beside the reply. Raises ReplyError with the raw text of both replies.
+    length of what ``read`` goes over beside the reply. Raises ReplyError with the raw text of both replies, and
+    CutShort where one ran into its limit, as a further one would.
     """
     try:
         return await _read(ask, step, messages, read, chars)
-    except NobodyAsked:
+    except (NobodyAsked, CutShort):
         raise
     except ReplyError as error:
         first = error

@@ -128,7 +128,7 @@ async def whole_reply(
     """Return the reply at ``step``, or where its limit cut it within its answer the one at ``step/longer``, which has
     more room: half a number is a wrong number.
 
-    Raises ReplyError where that one is cut as well, and what ``Tools.complete`` raises.
+    Raises CutShort where that one is cut as well, and what ``Tools.complete`` raises.
     """
     ask = partial(tools.complete, messages=messages, role=role, answer_type=answer_type)
     with suppress(CutShort):
@@ -137,7 +137,7 @@ async def whole_reply(
             return reply
     longer = await ask(f"{step}/{LONGER}", longer=True)
     if _is_cut(longer, tools):
-        raise ReplyError(
+        raise CutShort(
             "The reply was cut off within its answer, and so was the one that was asked for with more room. Raise "
             f"llm.max_completion_tokens.{role}.",
             longer.text,

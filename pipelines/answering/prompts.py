@@ -195,18 +195,16 @@ def ends_within_answer(reply: str, *, short: bool = False) -> bool:
     the reply under the full one, the end of a JSON object under either.
     """
     text = strip_thought(reply)
-    if _first_json(text, "{[") is not None:
+    if _first_json(text, "{") is not None:
         return False
     if _BEGUN.match(text.lstrip()):
         return True
-    if "\n" in reply[len(reply.rstrip()) :]:
-        text = f"{text.rstrip()}\nend:"
     unlabelled, sections = cut_at_labels(_ANSWER_LABEL, _WITHIN_LINE.sub("\n", text))
-    if short:
-        said = _answer(sections) or unlabelled
-        return "\n" not in said.strip()
-    at = [place for place, (label, said) in enumerate(sections) if label.endswith("answer") and said.strip()]
-    return not at or at[0] == len(sections) - 1
+    labelled = [at for at, (label, said) in enumerate(sections) if label.endswith("answer") and said]
+    said = sections[labelled[0]][1] if labelled else unlabelled if short else ""
+    rest = sections[labelled[0] + 1 :] if labelled else sections
+    line_ended = "\n" in reply[len(reply.rstrip()) :] or (short and "\n" in said)
+    return not said or not (rest or line_ended)
 
 
 def _candidates(unlabelled: str, sections: Sequence[tuple[str, str]]) -> Iterator[str]:

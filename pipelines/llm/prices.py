@@ -305,7 +305,7 @@ class Budget:
 
     def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
         """Set the worst case of a call aside; False when it does not fit now. Twice for one key is once. ``waits``: it
-        goes with a batch. ``most_usd`` is what it costs at most where the limit of its reply is ignored; 0 leaves that out.
+        goes with a batch. ``most_usd`` is what it costs at most where its limit is ignored; 0 leaves that out.
         """
         if key in self._calls:
             return True

@@ -41,7 +41,7 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.indexing.chunking import chunk_document
 
-Scripted = str | Exception | Callable[[Sequence[Message]], str]
+Scripted = str | Exception | Reply | Callable[[Sequence[Message]], str]
 """A reply, an error to raise, or what makes a reply of the messages."""
 
 
