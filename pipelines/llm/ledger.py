@@ -163,6 +163,19 @@ class RunLedger:
         """See ``Budget.may_go``."""
         return self._budget.may_go(key)
 
+    async def outdated(self, keys: Sequence[CallKey]) -> set[CallKey]:
+        """Give back what was reserved for those of these unsent attempts that may not go any more (see ``may_go``), and
+        return them: they have to be reserved again.
+        """
+        late = {key for key in keys if not self._budget.may_go(key)}
+        for key in late:
+            self.unreserve(key)
+        return late
+
+    async def short(self) -> bool:
+        """Return whether a question or a call waits for room in the budget."""
+        return bool(self._waiting)
+
     def unreserve(self, key: CallKey) -> None:
         """Give back what ``reserve`` set aside for an attempt that will have no intent. One that has it is left."""
         if key not in self._calls and not self._budget.in_doubt(key):
