@@ -250,7 +250,7 @@ class BatchEndpoint:
         return str(made.id)
 
     async def create(self, file_id: str, number: int) -> RemoteBatch:
-        """A new batch, the run's ``number``-th; after an error the one that was made all the same, if the list has it."""
+        """A new batch, the run's ``number``-th; after an error the one that was made, if the list has it."""
         marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
         failed = False
 
