@@ -38,7 +38,7 @@ from okralong.pipelines.llm.reply import from_journal
 from okralong.pipelines.llm.routing import ApiError, best_effort
 
 CLOCK_CHECK_S: Final = 60.0
-"""How often the clock on the wall is compared with the deadline, whatever it does meanwhile. Ours."""
+"""Longest pause, in seconds, between two looks at the deadline. # project default"""
 NOTES_KEPT: Final = 1000
 WAVES_WHEN_SHORT: Final = 3
 """Batches one after another, each smaller than the one before, in which a run asks what its budget leaves room for.
@@ -46,6 +46,11 @@ WAVES_WHEN_SHORT: Final = 3
 MEGABYTE: Final = 1_000_000
 LINE_OVERHEAD: Final = 150
 """Bytes of a line around a request's body, rounded up. Ours."""
+
+
+def _now_s() -> float:
+    """Return seconds of a clock that nobody sets, and that goes on while the machine is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(eq=False, slots=True)
@@ -76,6 +81,7 @@ class BatchScheduler:
         Raises ConfigError when the key is needed and missing.
         """
         self._config, self._ledger, self._until, self._load_state = config, ledger, until, load_state
+        self._late_at = math.inf if until is None else _now_s() + (until - datetime.now(UTC)).total_seconds()
         self._remote = BatchEndpoint(config, run_id, backoff, self.note)
         self._tracker = BatchTracker(config, self._remote, ledger, self, price.in_batch() if price else None)
         self._builder = BatchBuilder(config.batch)
@@ -273,13 +279,11 @@ class BatchScheduler:
         return UseRealtime(why)
 
     def _seconds_left(self) -> float:
-        if self._until is None or self._ended:
-            return CLOCK_CHECK_S
-        return (self._until - datetime.now(UTC)).total_seconds()
+        return CLOCK_CHECK_S if self._ended else self._late_at - _now_s()
 
     def _is_late(self) -> bool:
         """Whether the deadline has passed; then all batches are to be cancelled."""
-        if not self._ended and self._until is not None and datetime.now(UTC) >= self._until:
+        if not self._ended and self._until is not None and _now_s() >= self._late_at:
             deadline = f"The deadline for batches ({self._until.astimezone():%Y-%m-%d %H:%M:%S %Z}) has passed:"
             since = deadline if self._config.mode == "batch" else "The run goes on in real time:"
             self._end_batches(

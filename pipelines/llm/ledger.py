@@ -173,8 +173,8 @@ class RunLedger:
         return late
 
     async def short(self) -> bool:
-        """Return whether a question or a call waits for room in the budget."""
-        return bool(self._waiting)
+        """Return whether the budget has no room for all questions and calls together that wait."""
+        return self._budget.lacks(sum(each.usd for each in self._waiting))
 
     def unreserve(self, key: CallKey) -> None:
         """Give back what ``reserve`` set aside for an attempt that will have no intent. One that has it is left."""
@@ -312,7 +312,7 @@ class RunLedger:
             stuck = self._budget.open_questions <= waiting and not self._budget.calls_in_flight
             if stuck or self._budget.hopeless(usd, query_id):
                 raise OverBudget(self._refusal(query_id, usd))
-            waiter = _Waiter(query_id)
+            waiter = _Waiter(query_id, usd)
             self._waiting.append(waiter)
             try:
                 await self._room.wait()
@@ -401,6 +401,7 @@ class _Waiter:
     """A call or an admission that waits for room; ``ended`` when its question was closed meanwhile."""
 
     query_id: str
+    usd: float
     ended: bool = False
 
 

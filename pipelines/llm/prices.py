@@ -304,6 +304,10 @@ class Budget:
         own = self._questions.get(query_id, 0)
         return self._settled + self._unknown_total + max(own, self._with_overlength(picodollars(usd))) > self._cap
 
+    def lacks(self, usd: float) -> bool:
+        """Return whether there is no room for ``usd`` more now."""
+        return not self._fits(self._with_overlength(picodollars(usd)))
+
     def admit(self, query_id: str, usd: float) -> bool:
         """Set ``usd`` aside for a question; False when it does not fit now. Again for the same question: at least it.
 

@@ -115,6 +115,16 @@ async def test_an_ample_cap_makes_no_batch_smaller(tmp_path: Path, server: Endpo
     assert all(isinstance(each, Reply) for each in got)
 
 
+async def test_few_lines_at_first_are_no_lack_of_budget(tmp_path: Path, server: EndpointProcess) -> None:
+    cap = 200 * RESERVE
+    names = [f"many{number:03}" for number in range(80)]
+    async with batch_run(tmp_path, config(server), cap_usd=cap) as run:
+        for start in range(0, 80, 16):
+            got = await asyncio.gather(*(one(run, name, 0.0) for name in names[start : start + 16]))
+            assert all(isinstance(each, Reply) for each in got), got
+    assert sizes(tmp_path) == [4, 12, 16, 16, 16, 16]
+
+
 async def test_lines_that_were_billed_and_left_out_are_held(tmp_path: Path, server: EndpointProcess) -> None:
     server.change({"batches": {"omit_every": 4}})
     async with batch_run(tmp_path, batch_config(server.base_url)) as run:
