@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError
+from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError, OverBudget
 from okralong.pipelines.llm.batch_api import (
     Answered,
     BatchAnswer,
@@ -33,16 +33,24 @@ from okralong.pipelines.llm.batch_tracker import BatchTracker, ResumeState
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import CallKey, Price
-from okralong.pipelines.llm.records import Call
+from okralong.pipelines.llm.records import Call, unsent
 from okralong.pipelines.llm.reply import from_journal
 from okralong.pipelines.llm.routing import ApiError, best_effort
 
 CLOCK_CHECK_S: Final = 60.0
-"""How often the clock on the wall is compared with the deadline, whatever it does meanwhile. Ours."""
+"""Longest pause, in seconds, between two looks at the deadline. # project default"""
 NOTES_KEPT: Final = 1000
+WAVES_WHEN_SHORT: Final = 3
+"""Batches one after another, each smaller than the one before, in which a run asks what its budget leaves room for.
+# project default"""
 MEGABYTE: Final = 1_000_000
 LINE_OVERHEAD: Final = 150
 """Bytes of a line around a request's body, rounded up. Ours."""
+
+
+def _now_s() -> float:
+    """Return seconds of a clock that nobody sets, and that goes on while the machine is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(eq=False, slots=True)
@@ -73,7 +81,8 @@ class BatchScheduler:
         Raises ConfigError when the key is needed and missing.
         """
         self._config, self._ledger, self._until, self._load_state = config, ledger, until, load_state
-        self._remote = BatchEndpoint(config, run_id, backoff)
+        self._late_at = math.inf if until is None else _now_s() + (until - datetime.now(UTC)).total_seconds()
+        self._remote = BatchEndpoint(config, run_id, backoff, self.note)
         self._tracker = BatchTracker(config, self._remote, ledger, self, price.in_batch() if price else None)
         self._builder = BatchBuilder(config.batch)
         self._waiting: dict[str, _Waiting] = {}
@@ -87,7 +96,11 @@ class BatchScheduler:
         self._wake = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None
+        self._again: set[asyncio.Task[None]] = set()
         self._notes: list[str] = []
+        self._asked: set[str] = set()  # questions that had a place in a batch
+        self._short_waves = 0
+        self._batch_ended = False
 
     async def ready(self) -> None:
         """Resume what an earlier process left. Every other method does so first."""
@@ -114,10 +127,12 @@ class BatchScheduler:
                 return await asyncio.shield(self._waiting[call_id].answer)
             if self._is_late():
                 return UseRealtime(self._ended)
+            if self._used_up(item.call.query_id):
+                return self._without_batch(item.call)
             # The journal has the prompt with the first attempt.
             call = replace(item.call, attempt=before + 1, body=item.call.body if not before else "{}")
             waiting = self._wait_for(call)
-            await self._enqueue(replace(item, call=call))
+            await self._enqueue(replace(item, call=call, since=time.monotonic()))
         return await asyncio.shield(waiting.answer)
 
     async def stop(self, why: str) -> None:
@@ -170,9 +185,12 @@ class BatchScheduler:
         call = item.call
         self._attempts[call.call_id] = call.attempt
         try:
-            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd, True)
+            await self._ledger.reserve(call.key, call.query_id, call.reserved_usd, True, call.most_usd)
         except Exception as error:
             self.answer(call, error)
+            return
+        if self._used_up(call.query_id):  # it waited for room in the budget meanwhile
+            await self._give_up(call)
             return
         if self._is_late() or self._halted is not None:
             await self._turn_away([item])
@@ -199,8 +217,7 @@ class BatchScheduler:
                 room = self._token_limit - self._tracker.tokens
                 items = self._builder.next_batch(room, alone=not len(self._tracker))
                 if items:
-                    self._batches += 1
-                    self._tracker.launch(self._batches, items)
+                    await self._launch(items)
                     continue
                 at = now + CLOCK_CHECK_S  # no room: a batch that ends wakes us
             # Not wait_for, which may lose a cancellation that comes together with the event.
@@ -208,14 +225,65 @@ class BatchScheduler:
                 async with asyncio.timeout(max(0.0, min(at - now, self._seconds_left(), CLOCK_CHECK_S))):
                     await self._wake.wait()
 
+    async def _launch(self, items: list[BatchItem]) -> None:
+        outdated = await self._ledger.outdated([item.call.key for item in items])
+        for item in items:
+            if item.call.key in outdated:  # a reply has ignored its limit since: each costs more than was reserved
+                task = asyncio.get_running_loop().create_task(self._enqueue(item))
+                self._again.add(task)
+                task.add_done_callback(self._again.discard)
+        for item in items:
+            if self._used_up(item.call.query_id) and item.call.key not in outdated:
+                await self._give_up(item.call)
+        items = [item for item in items if item.call.key not in outdated and not self._used_up(item.call.query_id)]
+        if not items:
+            return
+        new = {item.call.query_id for item in items} - self._asked
+        short = bool(new) and (self._short_waves > 0 or await self._ledger.short())
+        # Batches beside each other are one wave: the next begins when one of them has given back its reserves.
+        if short and (self._batch_ended or not self._short_waves):
+            self._short_waves += 1
+            self._batch_ended = False
+            if self._short_waves == WAVES_WHEN_SHORT:
+                rest = "in real time" if self._until is not None else "not at all"
+                self.note(
+                    f"The budget has no room for all questions at once: this is the last of {WAVES_WHEN_SHORT} "
+                    f"batches one after another, and questions without a place in it are asked {rest}."
+                )
+        self._asked |= new
+        self._batches += 1
+        self._tracker.launch(self._batches, items)
+
+    async def _give_up(self, call: Call) -> None:
+        await best_effort(self._ledger.settle(unsent(call, "no further batch was made")))
+        try:
+            self.answer(call, self._without_batch(call))
+        except OverBudget as error:
+            self.answer(call, error)
+
+    def _used_up(self, query_id: str) -> bool:
+        """Whether a question that had no place in a batch yet will have none: the budget made batches ever smaller."""
+        return self._short_waves >= WAVES_WHEN_SHORT and query_id not in self._asked and self._batch_ended
+
+    def _without_batch(self, call: Call) -> UseRealtime:
+        """Raises OverBudget where there is no deadline, and so nobody has asked for the price of real time."""
+        why = (
+            f"The budget had no room for question {call.query_id} in {WAVES_WHEN_SHORT} batches one after another, and "
+            "a further one would be small and may take a day."
+        )
+        if self._until is None:
+            raise OverBudget(
+                f"{why} Everything finished is kept; raise budget_usd and run the same command again, or give "
+                "--deadline to have the rest asked in real time."
+            )
+        return UseRealtime(why)
+
     def _seconds_left(self) -> float:
-        if self._until is None or self._ended:
-            return CLOCK_CHECK_S
-        return (self._until - datetime.now(UTC)).total_seconds()
+        return CLOCK_CHECK_S if self._ended else self._late_at - _now_s()
 
     def _is_late(self) -> bool:
         """Whether the deadline has passed; then all batches are to be cancelled."""
-        if not self._ended and self._until is not None and datetime.now(UTC) >= self._until:
+        if not self._ended and self._until is not None and _now_s() >= self._late_at:
             deadline = f"The deadline for batches ({self._until.astimezone():%Y-%m-%d %H:%M:%S %Z}) has passed:"
             since = deadline if self._config.mode == "batch" else "The run goes on in real time:"
             self._end_batches(
@@ -275,6 +343,7 @@ class BatchScheduler:
 
     def ended(self) -> None:
         """A batch is over: there may be room for another."""
+        self._batch_ended = True
         self._wake.set()
 
     def note(self, text: str) -> None:

@@ -9,18 +9,19 @@ import asyncio
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal, TypeVar
 
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from okralong.pipelines.core.tokens import CountTokens
-from okralong.pipelines.llm.completion import Bounds, Received, checked, read_completion
+from okralong.pipelines.llm.completion import Bounds, Received, checked, name_of, read_completion, read_integer
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
-from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.prices import WORST, Price
 from okralong.pipelines.llm.records import Call, Outcome
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
@@ -42,12 +43,15 @@ CHAT_URL: Final = "/v1/chat/completions"
 @dataclass(frozen=True, slots=True)
 class BatchItem:
     """A request that waits for a batch. ``body`` is what a chat request would hold, as JSON; ``tokens`` its prompt's,
-    on the safe side. The scheduler gives ``call`` its attempt.
+    on the safe side, and ``bounds`` what its reply can be. The scheduler gives ``call`` its attempt and ``since``, the
+    time at which it came by the monotonic clock.
     """
 
     call: Call
     body: str
     tokens: int
+    bounds: Bounds | None = None
+    since: float = 0.0
 
     @classmethod
     def of(
@@ -58,7 +62,8 @@ class BatchItem:
         parameters = request.parameters(fields.limit_field, call.model, left_out)
         extra = parameters.pop("extra_body", {})
         more = {name: value for name, value in (more or {}).items() if name not in left_out}
-        return cls(call, json.dumps(parameters | extra | more, separators=(",", ":")), tokens)
+        bounds = Bounds.of(request.messages, tokens, request.max_tokens, request.json_schema)
+        return cls(call, json.dumps(parameters | extra | more, separators=(",", ":")), tokens, bounds)
 
     @property
     def sent(self) -> frozenset[str]:
@@ -161,8 +166,18 @@ RUN_KEY: Final = "okralong_run"
 BATCH_KEY: Final = "okralong_wave"
 """Of a batch's metadata: the run's id, and the batch's number in it."""
 PAGE: Final = 100
-CLOCKS_APART: Final = timedelta(hours=1)
-"""How far this machine's clock and the endpoint's may differ. Ours."""
+MOST_PAGES: Final = 10_000
+"""Pages of a list of batches, a million of them, after which it counts as endless. # project default"""
+LONG_LIST: Final = 5
+"""Pages after which the user is told that the list is long. # project default"""
+LONGEST_ID: Final = 200
+"""Characters of an id of a batch or a file; OpenAI's have 40. # project default"""
+CLOCK_TOLERANCE_S: Final = 60.0
+"""How far the clocks may be apart before the user is told. # project default"""
+RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)
+"""Bytes of a result file that are read: so many, and so many more for each request. # project default"""
+LONGEST_LINE: Final = 16 * 1024 * 1024
+"""Bytes of a line of results; a longer one counts as unreadable. # project default"""
 TRANSFER_S: Final = 1800.0
 """Longest pause within the transfer of a file; 200 MB take minutes. Ours."""
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
@@ -170,15 +185,15 @@ ENDED: Final = ("completed", "failed", "expired", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class RemoteBatch:
-    """A batch as the endpoint tells of it."""
+    """A batch as the endpoint describes it; a count is None where the endpoint states none that can be true."""
 
     id: str
     status: str
     output_file_id: str | None = None
     error_file_id: str | None = None
     errors: tuple[BatchError, ...] = ()
-    done: int = 0
-    total: int = 0
+    completed: int | None = None
+    total: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -203,15 +218,26 @@ class BatchEndpoint:
     Each call is tried again while that may help; batches are found by the run and number in their metadata.
     """
 
-    def __init__(self, config: LlmConfig, run_id: str, backoff: tuple[float, float] = (1.0, 30.0)) -> None:
-        """``run_id`` marks this run's batches; ``backoff`` first and longest pause between two attempts, in seconds.
+    def __init__(
+        self,
+        config: LlmConfig,
+        run_id: str,
+        backoff: tuple[float, float] = (1.0, 30.0),
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``run_id`` marks this run's batches; ``backoff`` first and longest pause between two attempts, in seconds;
+        ``tell`` passes a note to the user.
 
         Raises ConfigError when the key is needed and missing.
         """
         self.key = read_key(config)
         self._config, self._run_id = config, run_id
         self._first, self._longest = backoff
-        self._http = open_client(config, config.base_url, self.key, config.timeout_s, uploads=True)
+        self._http = open_client(
+            config, config.base_url, self.key, config.timeout_s, uploads=True, on_headers=self._read_clock
+        )
+        self._tell = tell
+        self._clock_read = False
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -223,17 +249,14 @@ class BatchEndpoint:
         made = await self._try(lambda: files.create(file=("requests.jsonl", content), purpose="batch"))
         return str(made.id)
 
-    async def create(self, file_id: str, number: int, since: datetime) -> RemoteBatch:
-        """A new batch, the run's ``number``-th; after an error the one that was made all the same, if the list has it.
-
-        ``since`` is when the batch was closed.
-        """
+    async def create(self, file_id: str, number: int) -> RemoteBatch:
+        """A new batch, the run's ``number``-th; after an error the one that was made, if the list has it."""
         marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
         failed = False
 
         async def created() -> RemoteBatch:
             nonlocal failed
-            if failed and (made := await self._made(number, since)):
+            if failed and (made := await self._made(number)):
                 return made
             failed = True
             return _read(
@@ -248,13 +271,17 @@ class BatchEndpoint:
             if not error.api_error.retry or error.may_exist:
                 raise
             await asyncio.sleep(self._first)
-            if made := await self._made(number, since):
+            if made := await self._made(number):
                 return made
             raise
 
-    async def of_this_run(self, since: datetime) -> dict[int, list[RemoteBatch]]:
-        """The run's batches that were created ``since`` then, by number, the oldest first."""
-        return await self._try(lambda: self._listed(since))
+    async def of_this_run(self, numbers: Collection[int]) -> dict[int, list[RemoteBatch]]:
+        """Return the run's batches of these numbers, the oldest first.
+
+        The metadata alone decides, not a time: the clocks of endpoint and machine may differ by hours. The account's
+        list is read until all are found, else to its end.
+        """
+        return await self._try(lambda: self._listed(numbers))
 
     async def look(self, batch_id: str) -> RemoteBatch:
         """The batch as it is now. One attempt: whoever watches it looks again anyway."""
@@ -275,31 +302,78 @@ class BatchEndpoint:
 
         await self._try(cancelled)
 
-    async def read(self, file_id: str) -> bytes:
-        """The content of a file."""
+    async def read(self, file_id: str, requests: int) -> bytes:
+        """Return the content of a result file about so many requests, up to a bound that follows from their number."""
         files = self._http.with_options(timeout=TRANSFER_S).files
+        least, more = RESULT_BYTES
+        room = least + more * requests
 
         async def content() -> bytes:
-            return (await files.content(file_id)).content
+            parts: list[bytes] = []
+            left = room
+            async with files.with_streaming_response.content(file_id) as response:
+                async for part in response.iter_bytes():
+                    parts.append(part[:left])
+                    left -= len(parts[-1])
+                    if not left:  # the rest is left out, and the last line is one that cannot be read
+                        break
+            return b"".join(parts)
 
         return await self._try(content)
 
-    async def _made(self, number: int, since: datetime) -> RemoteBatch | None:
+    async def _made(self, number: int) -> RemoteBatch | None:
         try:
-            return next(iter((await self.of_this_run(since)).get(number, [])), None)
+            return next(iter((await self.of_this_run([number])).get(number, [])), None)
         except BatchApiError as error:
             raise BatchApiError(error.api_error, may_exist=True) from None
 
-    async def _listed(self, since: datetime) -> dict[int, list[RemoteBatch]]:
-        oldest = (since - CLOCKS_APART).timestamp()
+    async def _listed(self, numbers: Collection[int]) -> dict[int, list[RemoteBatch]]:
         found: dict[int, list[RemoteBatch]] = defaultdict(list)
-        async for batch in self._http.batches.list(limit=PAGE):  # the newest first
-            if batch.created_at < oldest:
-                break
-            marks = batch.metadata or {}
-            if marks.get(RUN_KEY) == self._run_id and str(marks.get(BATCH_KEY)).isdigit():
-                found[int(marks[BATCH_KEY])].insert(0, _read(batch))
-        return dict(found)
+        missing, seen = set(numbers), set[str]()
+        page = await self._http.batches.list(limit=PAGE)  # the newest first
+        for count in range(1, MOST_PAGES + 1):
+            new = [batch for batch in page.data or [] if name_of(getattr(batch, "id", "")) not in seen]
+            for batch in new:
+                seen.add(name_of(getattr(batch, "id", "")))
+                number = self._number_of(batch)
+                if number in numbers:
+                    found[number].insert(0, _read(batch))
+                    missing.discard(number)
+            if not missing or not new or not page.has_next_page():
+                return dict(found)
+            if count == LONG_LIST:
+                self._tell(
+                    f"The account has more than {PAGE * LONG_LIST} batches. All are listed, to find those that this "
+                    "run may have created before it was stopped; this may take some minutes."
+                )
+            page = await page.get_next_page()
+        raise ValueError(f"its list of batches has more than {MOST_PAGES} pages")
+
+    def _number_of(self, batch: Any) -> int:
+        """The number of one of this run's batches; 0 for those of others."""
+        marks = batch.metadata if isinstance(getattr(batch, "metadata", None), Mapping) else {}
+        number = str(marks.get(BATCH_KEY))[:10]
+        own = marks.get(RUN_KEY) == self._run_id and number.isascii() and number.isdecimal()
+        return int(number) if own else 0
+
+    def _read_clock(self, headers: Mapping[str, str]) -> None:
+        """Compare this machine's clock with the endpoint's, by the first response that names a time."""
+        if self._clock_read:
+            return
+        try:
+            there = parsedate_to_datetime(headers.get("date", ""))
+            behind = (there.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+        except (TypeError, ValueError, OverflowError):
+            return
+        self._clock_read = True
+        if abs(behind) > CLOCK_TOLERANCE_S:
+            side = "behind" if behind > 0 else "ahead of"
+            self._tell(
+                f"The clock of this machine is {abs(behind) / 60:,.0f} minutes {side} "
+                f"that of {self._config.base_url}. Batches are found by their metadata and durations are measured by a "
+                "clock that nobody sets, so nothing is paid twice; a deadline that names a time of day means this "
+                "machine's clock."
+            )
 
     async def _try(self, work: Callable[[], Awaitable[T]], attempts: int | None = None) -> T:
         """What ``work`` brings. Raises BatchApiError when no attempt is left, or none would help."""
@@ -344,17 +418,43 @@ class BatchEndpoint:
 
 
 def _read(batch: Any) -> RemoteBatch:
-    told = (batch.errors.data or []) if batch.errors is not None else []
-    counts = batch.request_counts
+    """Return a batch of the SDK, which checks no type. Raises ValueError for one without an id or a status."""
+    status = getattr(batch, "status", None)
+    if not isinstance(status, str):
+        raise ValueError("a batch without a status")
+    told = getattr(getattr(batch, "errors", None), "data", None)
+    counts = getattr(batch, "request_counts", None)
     return RemoteBatch(
-        id=batch.id,
-        status=batch.status,
-        output_file_id=batch.output_file_id,
-        error_file_id=batch.error_file_id,
-        errors=tuple(BatchError(str(each.code), str(each.message), each.line) for each in told),
-        done=0 if counts is None else counts.completed + counts.failed,
-        total=0 if counts is None else counts.total,
+        id=_id(getattr(batch, "id", None)),
+        status=name_of(status),
+        output_file_id=_file_id(getattr(batch, "output_file_id", None)),
+        error_file_id=_file_id(getattr(batch, "error_file_id", None)),
+        errors=tuple(_error(each) for each in (told if isinstance(told, list) else [])[:MOST_NAMED]),
+        completed=_whole(getattr(counts, "completed", None)),
+        total=_whole(getattr(counts, "total", None)),
     )
+
+
+def _error(told: Any) -> BatchError:
+    code, message = (name_of(getattr(told, name, None)) for name in ("code", "message"))
+    return BatchError(code or "unnamed", message, _whole(getattr(told, "line", None)))
+
+
+def _id(told: object) -> str:
+    """An id of the endpoint, which goes into the path of a URL."""
+    if not isinstance(told, str) or not 0 < len(told) <= LONGEST_ID or not told.isprintable() or "/" in told:
+        raise ValueError(f"an id that is none: {str(told)[:40]!r}")
+    return told
+
+
+def _file_id(told: object) -> str | None:
+    return None if told is None or told == "" else _id(told)
+
+
+def _whole(told: object) -> int | None:
+    """A count, or None where it cannot be one."""
+    right = isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= 2**31
+    return int(told) if right else None  # type: ignore[call-overload]
 
 
 Line = dict[str, Any]
@@ -377,15 +477,18 @@ class ResultLines:
                 if not text.strip():
                     continue
                 try:
-                    line = json.loads(text)
+                    if len(text) > LONGEST_LINE:
+                        raise ValueError("a line that is too long")
+                    line = json.loads(text, parse_int=read_integer)
                     lines[str(line["custom_id"])] = line
                 except (ValueError, KeyError, TypeError, RecursionError):  # the last of brackets in brackets
                     unreadable += 1
         return cls(lines, unreadable)
 
 
-ANY: Final = Bounds(0, 2**39, 2**39)
-"""Of a request that is not known here any more."""
+UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)
+"""Of a request that is not known here any more: a prompt of four million bytes, the longest reply of any model.
+# project default"""
 
 
 @dataclass(frozen=True)
@@ -399,38 +502,58 @@ class ResultReader:
     count: CountTokens
     price: Price | None = None
 
-    def read(self, call: Call, found: ResultLines, name: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
+    def read(
+        self,
+        call: Call,
+        found: ResultLines,
+        name: str,
+        latency_s: float,
+        bounds: Bounds | None = None,
+        *,
+        undone: bool = False,
+    ) -> tuple[Outcome, BatchAnswer]:
         """The outcome of an attempt whose line has this ``name``, and what its caller is told.
 
-        Of a request without a line nothing was done, unless there are lines that cannot be read.
+        ``bounds`` are those of its request, None where they are not known any more. ``undone``: it is certain that
+        nothing was done of a request without a line. Else the endpoint may have billed it.
         """
         line = found.lines.get(name)
         if line is None:
-            certain = not found.unreadable
-            said = "the batch ended without it" if certain else "its line cannot be read among the batch's results"
-            return _missed(call, ApiError("failed" if certain else "unknown", 0, said, retry=True), latency_s)
+            if undone and not found.unreadable:
+                return _missed(call, ApiError("failed", 0, "the batch ended without it", retry=True), latency_s)
+            if found.unreadable:
+                said = "its line cannot be read among the batch's results"
+                return _missed(call, ApiError("unknown", 0, said, retry=True), latency_s)
+            said = "the batch's results leave it out, and it may have been billed"
+            # With a status: the batch has told all that it will.
+            return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
         try:
             response, error = line.get("response"), line.get("error")
             if response is None:
                 said = f"{error['code']}: {error['message']}" if error else "a line with neither reply nor error"
                 return _missed(call, ApiError("failed", 0, scrub(said, self.key)[:500], retry=True), latency_s)
             status, body = int(response["status_code"]), response["body"]
-            request_id = str(response.get("request_id") or "")
+            if not 100 <= status <= 599:
+                raise ValueError(f"status_code {str(status)[:40]}")
+            request_id = name_of(response.get("request_id"))
             if status == 200:
-                return self._answered(call, body, request_id, latency_s)
+                return self._answered(call, body, request_id, latency_s, bounds)
             return _missed(call, self._api_error(status, body, request_id), latency_s)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-            said = f"{self.endpoint.base_url} answered with something that is no chat completion ({error})"
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+            why = scrub(str(error), self.key)[:200]
+            said = f"{self.endpoint.base_url} answered with something that is no chat completion ({why})"
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
 
-    def _answered(self, call: Call, body: Line, request_id: str, latency_s: float) -> tuple[Outcome, BatchAnswer]:
-        raw = read_completion(Received(checked(body)), ANY, self.endpoint.model, self.count)
+    def _answered(
+        self, call: Call, body: Line, request_id: str, latency_s: float, bounds: Bounds | None
+    ) -> tuple[Outcome, BatchAnswer]:
+        raw = read_completion(Received(checked(body)), bounds or UNKNOWN_REQUEST, self.endpoint.model, self.count)
         if self.price is not None and self.price.longer:  # which rates hold only the endpoint's own count says
             call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
         cost = call.price.cost(raw.reply.usage)
-        if raw.counted_here:
-            # Its prompt is not here any more, so the most that it can have cost stands.
-            cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note}; the reserve is the cost")
+        if bounds is None and (raw.counted_here or cost > WORST * call.reserved_usd):
+            # The prompt is not here any more, so the most that it can have cost stands.
+            cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note or 'no such usage'}; the reserve is the cost")
         raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
         return raw.outcome(call), Answered(raw)
 

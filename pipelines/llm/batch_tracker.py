@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError
+from okralong.pipelines.core.types import BrokenError, EndpointError, Message, OkraError
 from okralong.pipelines.llm.batch_api import (
     BatchAnswer,
     BatchApiError,
@@ -34,10 +35,11 @@ from okralong.pipelines.llm.batch_api import (
     custom_id,
     read_refusal,
 )
+from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table, read_settled
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import CallKey, Price
+from okralong.pipelines.llm.prices import MILLION, CallKey, Price
 from okralong.pipelines.llm.records import Call, Outcome, row_from_json
 from okralong.pipelines.llm.routing import ApiError
 
@@ -46,7 +48,7 @@ logger = logging.getLogger(__name__)
 GIVE_UP_AFTER: Final = 8
 """Looks at a batch in a row that brought nothing, after which the endpoint counts as down. Ours."""
 LISTED_AFTER_S: Final = 30.0
-"""Age of a batch from which on the endpoint's list is believed when it does not have it. Ours."""
+"""Seconds after which a list of batches that lacks one is read again, and believed then. # project default"""
 AT_A_TIME: Final = 1000
 """Ledger calls of one batch that wait beside each other. Ours."""
 POLL_GROWTH: Final = 1.5
@@ -60,13 +62,17 @@ INTENT_MARK: Final = '"mode":"batch"'
 @dataclass(eq=False)
 class TrackedBatch:
     """One batch under way. ``calls`` by the names of their lines, in the file's order unless an earlier process handed
-    it in (``resumed``)."""
+    it in (``resumed``). ``bounds`` are those of their requests, as far as they are known, and ``began`` is when this
+    process took it up, in seconds of the monotonic clock.
+    """
 
     number: int
     calls: dict[str, Call]
     tokens: int = 0
     batch_id: str = ""
     resumed: bool = False
+    bounds: dict[str, Bounds] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
 
 
 class BatchOwner(Protocol):
@@ -121,8 +127,8 @@ class BatchTracker:
 
     def resume(self, state: ResumeState) -> None:
         """Find the batches that an earlier process left, and answer their calls when they are over."""
-        if state.since is not None:
-            work = self._guarded(self._find_again(state, state.since))
+        if state.open:
+            work = self._guarded(self._find_again(state))
             self._resuming = asyncio.get_running_loop().create_task(work)
 
     async def finish(self) -> None:
@@ -169,18 +175,12 @@ class BatchTracker:
 
     async def _hand_in(self, batch: TrackedBatch, items: Sequence[BatchItem]) -> None:
         """Intents durable, file uploaded, batch created, its id recorded."""
-        closed_at = datetime.now(UTC)
+        closed_at, now = datetime.now(UTC), time.monotonic()
         lines: list[bytes] = []
         for start in range(0, len(items), AT_A_TIME):
             some = items[start : start + AT_A_TIME]
             calls = [
-                replace(
-                    item.call,
-                    wave=batch.number,
-                    queue_s=(closed_at - item.call.started_at).total_seconds(),
-                    started_at=closed_at,
-                )
-                for item in some
+                replace(item.call, wave=batch.number, queue_s=now - item.since, started_at=closed_at) for item in some
             ]
             intended = await asyncio.gather(*(self._ledger.intend(call) for call in calls), return_exceptions=True)
             for call, item, failed in zip(calls, some, intended, strict=True):
@@ -188,11 +188,13 @@ class BatchTracker:
                     self._owner.answer(call, failed)
                 else:
                     batch.calls[custom_id(call)] = replace(call, body="{}")  # durable, and large
+                    if item.bounds is not None:
+                        batch.bounds[custom_id(call)] = item.bounds
                     lines.append(item.line(call))
         if not lines:
             return
         file_id = await self._remote.upload(b"".join(lines))
-        batch.batch_id = (await self._remote.create(file_id, batch.number, closed_at)).id
+        batch.batch_id = (await self._remote.create(file_id, batch.number)).id
         named = json.dumps({"wave": batch.number, "batch_id": batch.batch_id})
         await self._ledger.record([JournalRow("", f"batches/{batch.number}", BATCH, named)])
         self._owner.note(f"batch {batch.number}: {len(batch.calls)} requests went out as {batch.batch_id}")
@@ -218,7 +220,7 @@ class BatchTracker:
             return
         try:
             remote = await self._ended(batch.batch_id)
-            if remote.status == "failed":
+            if remote.status == "failed" and not remote.completed and remote.output_file_id is None:
                 await self._refused(batch, remote)
             else:
                 await self._collect(batch, remote)
@@ -257,18 +259,26 @@ class BatchTracker:
         gone = 0
         for file_id in (remote.output_file_id, remote.error_file_id):
             try:
-                files += [] if file_id is None else [await self._remote.read(file_id)]
+                files += [] if file_id is None else [await self._remote.read(file_id, len(batch.calls))]
             except BatchApiError as error:
                 if error.api_error.http_status != 404:
                     raise
                 gone += 1  # deleted by somebody: what it said of its requests, nobody knows
         found = await asyncio.to_thread(ResultLines.read, files)
         found = replace(found, unreadable=found.unreadable + gone)
-        now = datetime.now(UTC)
-        read = [
-            (call, *self._reader.read(replace(call, batch_id=remote.id), found, name, _seconds(call.started_at, now)))
-            for name, call in batch.calls.items()
-        ]
+        undone = _left_undone(remote, [found.lines[name] for name in batch.calls if name in found.lines])
+        took_s = time.monotonic() - batch.began
+        read = await asyncio.to_thread(
+            lambda: [
+                (
+                    call,
+                    *self._reader.read(
+                        replace(call, batch_id=remote.id), found, name, took_s, batch.bounds.get(name), undone=undone
+                    ),
+                )
+                for name, call in batch.calls.items()
+            ]
+        )
         failed = await self._settle([(call, outcome) for call, outcome, _ in read])
         for call, _, got in read:
             self._owner.answer(call, failed.get(call.key, got))
@@ -297,34 +307,39 @@ class BatchTracker:
                 # A batch that gets smaller is no failure of its requests; of a resumed one the lines are not known.
                 self._owner.answer(call, NoReply(api_error, counts=batch.resumed or len(calls) == 1))
 
-    async def _find_again(self, state: ResumeState, since: datetime) -> None:
+    async def _find_again(self, state: ResumeState) -> None:
         """Look after the batches that the folder or the endpoint's list knows for the open attempts."""
         missing = {number: list(calls) for number, calls in state.open.items()}
         for number in state.batch_ids.keys() & missing.keys():
-            self._take_over(number, missing.pop(number), state.batch_ids[number])
+            self._take_over(number, missing.pop(number), state.batch_ids[number], state.bounds)
         for second_look in (False, True):
             if not missing:
                 return
             if second_look:  # a batch that was being created when its process died may take a moment to be listed
-                newest = max(call.started_at for calls in missing.values() for call in calls)
-                await asyncio.sleep(max(0.0, LISTED_AFTER_S - _seconds(newest, datetime.now(UTC))))
+                # By how long ago that was, only the clocks could tell, and these may be wrong.
+                self._owner.note(
+                    f"The endpoint's list has none of {len(missing)} batches that an earlier start may have created: "
+                    f"it is read again in {LISTED_AFTER_S:.0f} s."
+                )
+                await asyncio.sleep(LISTED_AFTER_S)
             try:
-                listed = await self._remote.of_this_run(since)
+                listed = await self._remote.of_this_run(missing.keys())
             except BatchApiError as error:
                 raise EndpointError(
                     f"{error.api_error.message} The endpoint may hold batches of this run, so no new request was sent. "
                     "Run the same command again."
                 ) from None
             for number in listed.keys() & missing.keys():
-                self._take_over(number, missing.pop(number), listed[number][0].id)
+                self._take_over(number, missing.pop(number), listed[number][0].id, state.bounds)
         api_error = ApiError("failed", 0, "no batch was made for it before its process ended", retry=True)
         calls = [call for calls in missing.values() for call in calls]
         await self._settle([(call, api_error.outcome(call)) for call in calls])
         for call in calls:
             self._owner.answer(call, NoReply(api_error, counts=False))
 
-    def _take_over(self, number: int, calls: Sequence[Call], batch_id: str) -> None:
+    def _take_over(self, number: int, calls: Sequence[Call], batch_id: str, known: Mapping[str, Bounds]) -> None:
         batch = TrackedBatch(number, {custom_id(call): call for call in calls}, 0, batch_id, resumed=True)
+        batch.bounds = {custom_id(call): known[call.request_hash] for call in calls if call.request_hash in known}
         self._owner.note(f"batch {number}: {len(calls)} requests are in {batch_id} since an earlier start")
         self._track(batch, self._follow(batch))
 
@@ -338,26 +353,35 @@ class BatchTracker:
         return failed
 
 
-def _seconds(start: datetime, end: datetime) -> float:
-    return (end - start).total_seconds()
+def _left_undone(remote: RemoteBatch, lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether it is certain that nothing was done of the requests without a line.
+
+    A completed batch has done all of them. One that was cancelled or has expired has done as many as it counts, and a
+    batch that counts none of its requests was never started.
+    """
+    if remote.status == "completed" or remote.completed is None:
+        return False
+    replies = sum(1 for line in lines if _status_of(line) == 200)
+    return remote.completed <= replies
+
+
+def _status_of(line: Mapping[str, Any]) -> object:
+    response = line.get("response")
+    return response.get("status_code") if isinstance(response, Mapping) else None
 
 
 @dataclass(frozen=True)
 class ResumeState:
     """What a run's folder says of its batches. ``open`` are the attempts without a known end, by batch; ``batch_ids``
     what the endpoint called the batches, where that was recorded; ``attempts`` the highest attempt of each call that
-    has had one; ``batches`` the highest number of a batch.
+    has had one; ``batches`` the highest number of a batch; ``bounds`` what the replies can be, by request hash.
     """
 
     open: Mapping[int, list[Call]] = field(default_factory=dict)
     batch_ids: Mapping[int, str] = field(default_factory=dict)
     attempts: Mapping[str, int] = field(default_factory=dict)
     batches: int = 0
-
-    @property
-    def since(self) -> datetime | None:
-        """When the oldest open attempt went out."""
-        return min((call.started_at for calls in self.open.values() for call in calls), default=None)
+    bounds: Mapping[str, Bounds] = field(default_factory=dict)
 
     @classmethod
     def load(cls, run: Folder) -> ResumeState:
@@ -375,12 +399,15 @@ class ResumeState:
                 settled.add(key)
         batch_ids: dict[int, str] = {}
         calls: dict[CallKey, Call] = {}
+        bounds: dict[str, Bounds] = {}
         for kind, sample, body in read_settled(run, "journal", _batch_rows):
             if kind == BATCH:
                 batch_ids[body["wave"]] = body["batch_id"]
                 batches = max(batches, body["wave"])
                 continue
             call = _call(body["call"], sample)
+            if body["bounds"] is not None:
+                bounds[call.request_hash] = body["bounds"]
             attempts[call.call_id] = max(attempts.get(call.call_id, 0), call.attempt)
             batches = max(batches, call.wave)
             if call.key not in settled:
@@ -388,7 +415,8 @@ class ResumeState:
         by_batch: dict[int, list[Call]] = defaultdict(list)
         for call in calls.values():
             by_batch[call.wave].append(call)
-        return cls(dict(by_batch), batch_ids, attempts, batches)
+        wanted = {call.request_hash for call in calls.values()}
+        return cls(dict(by_batch), batch_ids, attempts, batches, {key: bounds[key] for key in bounds.keys() & wanted})
 
 
 def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]]]:
@@ -399,9 +427,21 @@ def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]
         intents = pc.and_(pc.equal(table["kind"], "request"), pc.match_substring(table["body"], INTENT_MARK))
         for row in table.filter(pc.or_(intents, pc.equal(table["kind"], BATCH))).to_pylist():
             body = json.loads(row["body"])
-            body.pop("request", None)
+            if row["kind"] != BATCH:
+                body["bounds"] = _bounds(body.pop("request", None), body["call"])
             found.append((row["kind"], row["sample"], body))
     return found
+
+
+def _bounds(request: Any, call: Mapping[str, Any]) -> Bounds | None:
+    """The bounds of a request as the journal has it; None where it has it with another attempt."""
+    if not isinstance(request, Mapping) or not request.get("messages"):
+        return None
+    messages = [Message(each["role"], str(each["content"])) for each in request["messages"]]
+    price = row_from_json(call)["input_usd_per_million"]
+    most, limit = call["reserved_usd"] * MILLION, request["max_tokens"]
+    tokens = int(max(0.0, most - limit * call["output_usd_per_million"]) / price) if price else 0
+    return Bounds.of(messages, tokens, limit, request.get("json_schema"))
 
 
 def _call(data: Mapping[str, Any], sample: int) -> Call:

@@ -299,6 +299,8 @@ class LlmClient:
             call.addressed(config.base_url, config.model, price.charged(tokens)),
             call_id=batch_call_id(call.query_id, call.path, call.sample, call.request_hash),
             reserved_usd=price.most(tokens, request.max_tokens),
+            # A batch's replies have all been written when the first of them is read: none can be aborted.
+            most_usd=price.most(WORST * tokens, max(request.max_tokens, config.window)),
             mode="batch",
         )
         more = self._cache_key(first, request)

@@ -232,14 +232,14 @@ def checked(found: object) -> Mapping[str, Any]:
 
 def _loaded(body: bytes | str) -> Any:
     try:
-        return json.loads(body, parse_int=_integer)
+        return json.loads(body, parse_int=read_integer)
     except (ValueError, RecursionError):
         start = body[:200] if isinstance(body, str) else body[:200].decode("utf-8", "replace")
         raise NoCompletion(f"its body is no JSON: {start!r}") from None
 
 
-def _integer(digits: str) -> float:
-    """A whole number of JSON; one that no table could hold is infinite, as 1e400 is."""
+def read_integer(digits: str) -> float:
+    """Return a whole number of JSON; one that no table could hold is infinite, as 1e400 is."""
     return int(digits) if len(digits) <= 18 else math.inf
 
 

@@ -168,6 +168,19 @@ class RunLedger:
         """See ``Budget.may_go``."""
         return self._budget.may_go(key)
 
+    async def outdated(self, keys: Sequence[CallKey]) -> set[CallKey]:
+        """Give back what was reserved for those of these unsent attempts that may not go any more (see ``may_go``), and
+        return them: they have to be reserved again.
+        """
+        late = {key for key in keys if not self._budget.may_go(key)}
+        for key in late:
+            self.unreserve(key)
+        return late
+
+    async def short(self) -> bool:
+        """Return whether the budget has no room for all questions and calls together that wait."""
+        return self._budget.lacks(sum(each.usd for each in self._waiting))
+
     def unreserve(self, key: CallKey) -> None:
         """Give back what ``reserve`` set aside for an attempt that will have no intent. One that has it is left."""
         if key not in self._calls and not self._budget.in_doubt(key):
@@ -312,7 +325,7 @@ class RunLedger:
             stuck = self._budget.open_questions <= waiting and not self._budget.calls_in_flight
             if stuck or self._budget.hopeless(usd, query_id):
                 raise OverBudget(self._refusal(query_id, usd))
-            waiter = _Waiter(query_id)
+            waiter = _Waiter(query_id, usd)
             self._waiting.append(waiter)
             try:
                 await self._room.wait()
@@ -401,6 +414,7 @@ class _Waiter:
     """A call or an admission that waits for room; ``ended`` when its question was closed meanwhile."""
 
     query_id: str
+    usd: float
     ended: bool = False
 
 

@@ -197,10 +197,20 @@ ENOUGH_SEEN: Final = 16
 """Calls after which the costs that were seen say how the endpoint counts; ours."""
 
 
+FIRST_LINES: Final = 4
+"""Calls that may wait for a batch while no reply has kept its limit yet, where the cap could not bear the longest
+replies of all of them. # project default"""
+
+LINES_PER_REPLY: Final = 64
+"""Calls that may wait for a batch for each reply that has kept its limit: a batch may take a day, so the second one may
+be large. # project default"""
+
+
 @dataclass(slots=True)
 class _Open:
     query_id: str
     reserve: int
+    held: int
     drawn: int
     waits: bool
     most: int
@@ -221,6 +231,9 @@ class Budget:
     at least. Near the cap few are in flight therefore, at the end one, and the cap is passed by what one call costs
     beyond its reserve at most, as long as no call costs more than that many times its own. Calls that wait for a batch
     are left out of it: a batch in parts would take a day for each.
+
+    For these there is a bound of their number instead, which grows with the replies that have kept their limits
+    (``FIRST_LINES``, ``LINES_PER_REPLY``), unless the cap bears the longest replies of all of them.
 
     An endpoint may also ignore the limit of a reply. Where all calls in flight would stay under the cap even then, any
     number goes. Else one goes beside so many others as replies have kept their limits, and after one that has not,
@@ -245,6 +258,8 @@ class Budget:
         self._limits_kept = 0
         self._overlong_share = 1.0
         self._overlong_seen = 0
+        self._lines = 0
+        self._most_in_batches = 0
 
     @property
     def cap_usd(self) -> float | None:
@@ -289,6 +304,10 @@ class Budget:
         own = self._questions.get(query_id, 0)
         return self._settled + self._unknown_total + max(own, self._with_overlength(picodollars(usd))) > self._cap
 
+    def lacks(self, usd: float) -> bool:
+        """Return whether there is no room for ``usd`` more now."""
+        return not self._fits(self._with_overlength(picodollars(usd)))
+
     def admit(self, query_id: str, usd: float) -> bool:
         """Set ``usd`` aside for a question; False when it does not fit now. Again for the same question: at least it.
 
@@ -311,20 +330,31 @@ class Budget:
             return True
         amount = picodollars(usd)
         most = picodollars(most_usd)
-        drawn = min(amount, self._questions.get(query_id, 0))
-        if not self._fits(self._with_overlength(amount) - drawn):
+        held = self._with_overlength(amount)
+        drawn = min(held, self._questions.get(query_id, 0))
+        if not self._fits(held - drawn):
             return False
-        if not (waits or self._safe_beside_others(amount, most)):
+        if not (self._safe_in_batch(most) if waits else self._safe_beside_others(amount, most)):
             return False
-        if not waits:
+        if waits:
+            self._lines += 1
+            self._most_in_batches += most
+        else:
             self._in_flight += amount
             self._count_in_flight += 1
             self._most_in_flight += most
         if drawn:
             self._questions[query_id] -= drawn
-        self._committed += amount - drawn
-        self._calls[key] = _Open(query_id, amount, drawn, waits, most, self._overlong_seen)
+        self._committed += held - drawn
+        self._calls[key] = _Open(query_id, amount, held, drawn, waits, most, self._overlong_seen)
         return True
+
+    def _safe_in_batch(self, most: int) -> bool:
+        """Whether a call may wait for a batch beside the others, should the endpoint ignore the limit of its reply."""
+        if self._cap is None or self._lines < max(FIRST_LINES, LINES_PER_REPLY * self._limits_kept):
+            return True
+        spent = self._settled + self._unknown_total
+        return most > 0 and spent + self._most_in_flight + self._most_in_batches + most <= self._cap
 
     def _safe_beside_others(self, amount: int, most: int) -> bool:
         """Whether a call may go beside those in flight, should the endpoint count more than we do or write more than
@@ -368,32 +398,39 @@ class Budget:
         cost = picodollars(cost_usd)
         self._settled += cost
         if key in self._unknown:
-            self._unknown_total -= self._unknown.pop(key)
+            held = self._unknown.pop(key)
+            self._unknown_total -= held
+            self._learn(cost, held, overlong)
             return
         call = self._taken(key)
         if call is None:
             return
-        if cost and call.reserve:
-            self._seen += 1
-            share = cost / call.reserve
-            self._largest_share = max(self._largest_share, share)
-            self._limits_kept = 0 if overlong else self._limits_kept + 1
-            if overlong:
-                self._overlong_seen += 1
-                self._overlong_share = max(self._overlong_share, share)
-        self._committed -= call.reserve
-        back = min(call.drawn, max(0, call.reserve - cost))
+        self._learn(cost, call.reserve, overlong)
+        self._committed -= call.held
+        back = min(call.drawn, max(0, call.held - cost))
         if call.query_id in self._questions:
             self._questions[call.query_id] += back
             self._committed += back
+
+    def _learn(self, cost: int, reserve: int, overlong: bool) -> None:
+        """See by a reply what share of its reserve it has cost, and whether it has kept its limit."""
+        if not cost or not reserve:
+            return
+        self._seen += 1
+        share = cost / reserve
+        self._largest_share = max(self._largest_share, share)
+        self._limits_kept = 0 if overlong else self._limits_kept + 1
+        if overlong:
+            self._overlong_seen += 1
+            self._overlong_share = max(self._overlong_share, share)
 
     def hold_unknown(self, key: CallKey) -> None:
         """Nobody knows whether the call was billed: hold its whole reserve from now on."""
         call = self._taken(key)
         if call is not None:
-            self._committed -= call.reserve
-            self._unknown[key] = call.reserve
-            self._unknown_total += call.reserve
+            self._committed -= call.held
+            self._unknown[key] = call.held
+            self._unknown_total += call.held
 
     def close(self, query_id: str) -> list[CallKey]:
         """A question is over: free what it had left. Calls of it still in flight become unknown and are returned."""
@@ -405,7 +442,10 @@ class Budget:
 
     def _taken(self, key: CallKey) -> _Open | None:
         call = self._calls.pop(key, None)
-        if call is not None and not call.waits:
+        if call is not None and call.waits:
+            self._lines -= 1
+            self._most_in_batches -= call.most
+        elif call is not None:
             self._in_flight -= call.reserve
             self._count_in_flight -= 1
             self._most_in_flight -= call.most

@@ -481,7 +481,10 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
             return min(seconds, FOREVER_S)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        seconds = date.timestamp() - (time.time() if now is None else now)
+        if now is None:  # by the endpoint's clock where it says: this machine's may be hours off
+            said = headers.get("date")
+            now = email.utils.parsedate_to_datetime(said).timestamp() if said else time.time()
+        seconds = date.timestamp() - now
     except (TypeError, ValueError, OverflowError):
         return None
     return min(max(0.0, seconds), FOREVER_S)
@@ -616,6 +619,7 @@ def open_client(
     timeout_s: float = CHECK_TIMEOUT_S,
     transport: Any = None,
     uploads: bool = False,
+    on_headers: Callable[[Mapping[str, str]], None] | None = None,
 ) -> openai.AsyncOpenAI:
     """The SDK's client with its own retries off, so that each attempt is seen and paid for knowingly.
 
@@ -623,7 +627,7 @@ def open_client(
     (benchmarks/results/gateway.md). ``transport`` (an httpx transport) carries them in the network's place. Proxy and
     certificates are those of the environment; raises ConfigError when it names certificates that cannot be read, or a
     proxy that is none of HTTP. Where there are large ``uploads``, requests travel by httpx: by aiohttp nothing ends one
-    that the other side stops reading.
+    that the other side stops reading. ``on_headers`` sees the headers of each response.
     """
     timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
     context = trust() if transport is None and address.startswith("https:") else None
@@ -634,6 +638,12 @@ def open_client(
         kind = openai.DefaultAsyncHttpxClient if uploads else openai.DefaultAioHttpClient
         hooks = {"response": [_bound_error_page]}
         http = kind(verify=True if context is None else context, timeout=timeout, event_hooks=hooks)
+    if on_headers is not None:
+
+        async def heard(response: Any) -> None:
+            on_headers(response.headers)
+
+        http.event_hooks["response"].append(heard)
     if config.api_version is not None:
         return openai.AsyncAzureOpenAI(
             azure_endpoint=address,

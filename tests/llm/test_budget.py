@@ -154,9 +154,27 @@ def test_far_from_the_cap_nobody_waits_and_near_it_calls_go_one_by_one() -> None
 
 def test_a_batch_does_not_wait_for_calls_in_flight() -> None:
     budget = Budget(1.0)
-    assert all(budget.reserve(("batch", n), "q", 0.1, waits=True) for n in range(9))
+    assert all(budget.reserve(("batch", n), "q", 0.225, waits=True) for n in range(4))
     assert budget.reserve(("live", 1), "q", 0.1)
     assert not budget.reserve(("live", 2), "q", 0.001)  # not for the one in flight: the cap itself is reached
+
+
+def test_the_lines_of_batches_grow_with_the_replies_that_keep_their_limit() -> None:
+    def reserved(label: str, most_usd: float = 0.0) -> int:
+        return [budget.reserve((label, n), "q", 0.001, True, most_usd) for n in range(400)].count(True)
+
+    budget = Budget(1.0)
+    assert reserved("first", 0.5) == 4
+    for n in range(4):
+        budget.settle(("first", n), 0.0005)
+    assert reserved("second", 0.5) == 4 * 64
+    budget.settle(("second", 0), 0.01, overlong=True)  # ten times its reserve
+    for n in range(1, 256):
+        budget.settle(("second", n), 0.0)
+    assert [budget.reserve(("later", n), "q", 0.03, True, 0.5) for n in range(4)] == [True] * 3 + [False], "of 0.3 each"
+    assert reserved("more", 0.5) == 1
+    budget = Budget(1.0)
+    assert reserved("ample", 0.002) == 400, "the cap bears the longest replies of all"
 
 
 TestBudget = BudgetMachine.TestCase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from tests.fakes.endpoint.batch import Batch
@@ -45,6 +46,9 @@ def _reply(endpoint: Endpoint, batch: Batch, item: BatchItem, entry: Entry) -> d
     call.check_window()
     cached = endpoint.cached(call) if scenario.batches.cached_prefixes else (0, 0)
     spoilt = fault.kind if fault is not None and fault.kind in REPLY_KINDS else None
+    if scenario.batches.overlong > 1:
+        limit = call.limit or call.model.max_completion_tokens
+        call, spoilt = replace(call, limit=int(limit * scenario.batches.overlong)), "length"
     done = complete(call, scenario.replies, scenario.seed, cached, spoilt)
     if fault is None or fault.is_billed:
         endpoint.charge(entry, call, done.usage, "batch")

@@ -47,20 +47,25 @@ async def _create(request: web.Request) -> web.Response:
         raise invalid("input_file_id", f"Invalid file purpose: {file.id} is for '{file.purpose}', not for 'batch'.")
     endpoint.check_credit()
     window_s, now = endpoint.scenario.batches.window_s, endpoint.now()
+    created_at = int(time.time() + endpoint.scenario.batches.clock_s)
     batch = Batch(
         id=f"batch_{uuid.uuid4().hex}",
         url=CHAT,
         input_file_id=file.id,
         metadata=metadata,
         ends=now + window_s,
-        created_at=int(time.time()),
-        expires_at=int(time.time()) + math.ceil(window_s),
+        created_at=created_at,
+        expires_at=created_at + math.ceil(window_s),
     )
     endpoint.batches[batch.id] = batch
     task = asyncio.get_running_loop().create_task(work_through(endpoint, batch, file.content))
     endpoint.tasks.add(task)
     task.add_done_callback(endpoint.tasks.discard)
-    return web.json_response(batch.public())
+    return web.json_response(_public(request, batch))
+
+
+def _public(request: web.Request, batch: Batch) -> dict[str, Any]:
+    return batch.public() | request.app[ENDPOINT].scenario.batches.fields
 
 
 def _metadata(given: Any) -> dict[str, str] | None:
@@ -79,7 +84,7 @@ def _metadata(given: Any) -> dict[str, str] | None:
 
 
 async def _list(request: web.Request) -> web.Response:
-    batches = [batch.public() for batch in reversed(request.app[ENDPOINT].batches.values())]
+    batches = [_public(request, batch) for batch in reversed(request.app[ENDPOINT].batches.values())]
     return web.json_response(page(batches, request.query, 100, 20))
 
 
@@ -94,7 +99,7 @@ async def _cancel(request: web.Request) -> web.Response:
     if batch.status != "cancelling":
         batch.move("cancelling")
         batch.cancelled.set()
-    return web.json_response(batch.public())
+    return web.json_response(_public(request, batch))
 
 
 def _found(request: web.Request) -> Batch:

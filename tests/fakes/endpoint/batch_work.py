@@ -106,8 +106,10 @@ async def _answer_all(
             return good, bad, items[number:]
         line = answer_item(endpoint, batch, item)
         if line["response"]["status_code"] == 200:
-            good.append(line)
             batch.completed += 1
+            omit_every = endpoint.scenario.batches.omit_every
+            if omit_every is None or batch.completed % omit_every:
+                good.append(line)
         else:
             bad.append(line)
             batch.failed += 1

@@ -108,7 +108,10 @@ class Batches(Settings):
 
     ``requests_per_s`` 0 processes nothing. ``enqueued_tokens`` is the most prompt tokens of a model in all unfinished
     batches together. ``cached_prefixes``: whether prompt caching also lowers the price of batched requests; OpenAI's
-    guide said that it does not. ``price_share`` is of the ordinary price.
+    guide said that it does not. ``price_share`` is of the ordinary price. ``clock_s``: seconds that the endpoint's
+    clock is ahead of this machine's. ``omit_every``: each so many-th request is done and charged, and left out of the
+    results. ``overlong``: each reply is so many times as long as its limit (1: limits are kept). ``fields`` stand in
+    every batch object in place of its own.
     """
 
     validating_s: Seconds = 0.0
@@ -121,6 +124,10 @@ class Batches(Settings):
     enqueued_tokens: Count | None = None
     cached_prefixes: bool = False
     price_share: Share = 0.5
+    clock_s: float = 0.0
+    omit_every: Count | None = None
+    overlong: Annotated[float, Field(ge=1)] = 1.0
+    fields: dict[str, Any] = Field(default_factory=dict)
 
 
 class Flex(Settings):

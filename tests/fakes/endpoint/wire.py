@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from typing import Final
 
 from aiohttp import web
@@ -96,6 +98,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     took_ms = (request.app[ENDPOINT].now() - entry.at_s) * 1000
     response.headers.update(
         {
+            "Date": formatdate(time.time() + request.app[ENDPOINT].scenario.batches.clock_s, usegmt=True),
             "x-request-id": entry.request_id,
             "openai-organization": ORGANIZATION,
             "openai-version": "2020-10-01",

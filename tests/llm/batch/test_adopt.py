@@ -17,6 +17,7 @@ import pytest
 
 from okralong.pipelines.core.types import Reply
 from okralong.pipelines.llm import batch_tracker
+from okralong.pipelines.llm.config import LlmConfig
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
@@ -40,9 +41,16 @@ async def wait_until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def left_behind(run: Path, server: EndpointProcess, holds: Callable[[], bool], *names: str) -> None:
+async def left_behind(
+    run: Path,
+    server: EndpointProcess,
+    holds: Callable[[], bool],
+    *names: str,
+    run_id: str = "run-1",
+    config: LlmConfig | None = None,
+) -> None:
     """Start a run and end it, as a stop does, at the moment when ``holds``."""
-    async with batch_run(run, batch_config(server.base_url)) as begun:
+    async with batch_run(run, config or batch_config(server.base_url), run_id=run_id) as begun:
         asking = asyncio.create_task(begun.ask(*names))
         await wait_until(holds)
         asking.cancel()
