@@ -65,6 +65,7 @@ class SilentGenerator:
         *,
         logprobs: bool = False,
         answer_type: str = "",
+        longer: bool = False,
     ) -> Reply:
         """Note the prompt's size; "unanswerable"."""
         self.prompt_tokens[query_id] = sum(self.count(message.content) + MESSAGE_OVERHEAD for message in messages)

@@ -482,10 +482,10 @@ class LlmClient:
         return max(max_tokens, self.config.window)
 
     def _check_length(self, route: Route, raw: RawReply, max_tokens: int) -> None:
-        """Raises EndpointError when reply after reply ignores its limit and cannot be aborted: each costs the user's
-        money, and nobody knows how much the next will.
+        """Raises EndpointError when reply after reply ignores its limit at an endpoint that does not stream: each costs
+        the user's money, and nobody knows how much the next will.
         """
-        if not raw.overlong or raw.aborted:
+        if not raw.overlong or route.fields.streams:
             self._overlong = 0
             return
         self._overlong += 1

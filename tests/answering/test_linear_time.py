@@ -68,6 +68,7 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "answering.prompt_text.one_paragraph": prompt_text.one_paragraph,
     "answering.prompt_text.parse_evidence": prompt_text.parse_evidence,
     "answering.prompt_text.strip_thought": prompt_text.strip_thought,
+    "answering.prompts.ends_within_answer": prompts.ends_within_answer,
     "answering.prompts.parse_answer": lambda text: prompts.parse_answer(text, "What was it?"),
     "answering.prompts.parse_split": lambda text: prompts.parse_split(text, "What was it?", 4),
     "answering.prompts.parse_step": prompts.parse_step,

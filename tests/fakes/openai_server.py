@@ -258,8 +258,13 @@ class FakeOpenAI:
         full, one.completion_tokens = one.completion_tokens, one.reasoning_tokens
         written = ""
 
+        buffer: list[bytes] = []
+
         async def send(event: dict[str, Any]) -> None:
-            await response.write(f"data: {json.dumps({**common, **event})}\n\n".encode())
+            buffer.append(f"data: {json.dumps({**common, **event})}\n\n".encode())
+            if self.word_s:
+                await response.write(b"".join(buffer))
+                buffer.clear()
 
         try:
             await send({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
@@ -275,7 +280,7 @@ class FakeOpenAI:
             await send({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
             if (one.body.get("stream_options") or {}).get("include_usage") and "usage" in reply:
                 await send({"choices": [], "usage": reply["usage"]})
-            await response.write(b"data: [DONE]\n\n")
+            await response.write(b"".join([*buffer, b"data: [DONE]\n\n"]))
         except ConnectionResetError:
             one.completion_tokens = one.reasoning_tokens + count_tokens(written)
         return response

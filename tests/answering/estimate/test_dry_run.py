@@ -32,7 +32,7 @@ def test_the_strategy_asked_for_comes_first_beside_the_method_and_the_baselines(
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_what_no_reply_decides_is_known_to_the_token(made: Made, tmp_path: Path, strategy: str) -> None:
-    manner = Manner.drawn(5)
+    manner = Manner.drawn(6)
     with FakeOpenAI(rules=[(lambda _: True, manner.reply)], models=["gpt-4o-2024-08-06"]) as server:
         desk = made.desk(server)
         outlooks = await desk.look(made.asked, STRATEGIES)

@@ -32,6 +32,8 @@ class ChatCall:
     limit: int | None
     logprobs: bool
     flex: bool = False
+    stream: bool = False
+    stream_usage: bool = False
 
     def reserved(self, limits: Limits) -> int:
         """What the quota counts it for: the prompt and ``max_tokens``."""
@@ -58,7 +60,8 @@ def parse_body(raw: bytes) -> dict[str, Any]:
 
 
 def request_hash(body: Mapping[str, Any]) -> str:
-    """Sha256 of the body's canonical JSON."""
+    """Sha256 of the body's canonical JSON; whether the reply is streamed changes nothing in it."""
+    body = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -69,7 +72,7 @@ def read_call(body: Mapping[str, Any], models: Mapping[str, Model], tokens: Prom
         raise Problem(400, "you must provide a model parameter")
     if name not in models:
         raise unknown_model(name)
-    for unmodelled in ("stream", "tools", "functions"):
+    for unmodelled in ("tools", "functions"):
         if body.get(unmodelled):
             raise invalid(unmodelled, f"This endpoint is a fake that does not model '{unmodelled}'.")
     if body.get("n") not in (None, 1):
@@ -90,6 +93,8 @@ def read_call(body: Mapping[str, Any], models: Mapping[str, Model], tokens: Prom
         limit=_limit(body, models[name]),
         logprobs=bool(body.get("logprobs")),
         flex=body.get("service_tier") == "flex",
+        stream=bool(body.get("stream")),
+        stream_usage=bool((body.get("stream_options") or {}).get("include_usage")),
     )
 
 

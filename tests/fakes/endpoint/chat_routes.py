@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from tests.fakes.endpoint.chat_call import ChatCall, parse_body, read_call
-from tests.fakes.endpoint.completion import complete
+from tests.fakes.endpoint.completion import complete, events_of
 from tests.fakes.endpoint.delivery import with_fault
 from tests.fakes.endpoint.draws import draw, draw_latency
 from tests.fakes.endpoint.fault_rule import REPLY_KINDS
@@ -49,6 +49,8 @@ async def _complete(request: web.Request) -> web.StreamResponse:
         spoilt = fault.kind if fault is not None and fault.kind in REPLY_KINDS else None
         done = complete(call, scenario.replies, scenario.seed, cached, spoilt)
         endpoint.charge(entry, call, done.usage, "flex" if call.flex else "chat")
+        if call.stream:
+            return web.Response(body=events_of(done.body, call.stream_usage), content_type="text/event-stream")
         return web.json_response(done.body)
 
     return await with_fault(request, fault, work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from dataclasses import dataclass
@@ -66,6 +67,23 @@ def complete(
         "system_fingerprint": "fp_fake",
     }
     return Completion(usage, body)
+
+
+def events_of(body: dict[str, Any], with_usage: bool) -> bytes:
+    """The body of a reply as a stream of events, a token each where they have log-probabilities, else five letters."""
+    choice = body["choices"][0]
+    message, entries = choice["message"], (choice["logprobs"] or {}).get("content") or []
+    common = {name: value for name, value in body.items() if name not in ("choices", "usage")}
+    text = message["content"] or ""
+    pieces = [text[at : at + 5] for at in range(0, len(text), 5)]
+    deltas: list[dict[str, Any]] = [{"delta": {"content": piece}} for piece in pieces]
+    deltas += [{"delta": {}, "logprobs": {"content": [entry]}} for entry in entries]
+    if message["refusal"]:
+        deltas.append({"delta": {"refusal": message["refusal"]}})
+    deltas.append({"delta": {}, "finish_reason": choice["finish_reason"]})
+    events = [{**common, "choices": [{"index": 0, "finish_reason": None, **delta}]} for delta in deltas]
+    events += [{**common, "choices": [], "usage": body["usage"]}] if with_usage else []
+    return b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events) + b"data: [DONE]\n\n"
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
