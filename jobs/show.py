@@ -7,7 +7,7 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -74,7 +74,7 @@ def print_summary(
     cost = sum(row["cost_usd"] or 0.0 for row in rows)
     reference = PriceTable.load().price(REFERENCE_MODEL).cost(usage)
     sums = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
-    ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+    ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "no question has an end yet"
     backed = sum(bool(row["cited"]) for row in rows)
     by = [f"{_cut(name)} ({count})" for name, count in replied_by(rows)]
     named = [f"replied: {', '.join(by[:MODELS_NAMED])}{' and others' if len(by) > MODELS_NAMED else ''}"] if by else []
@@ -83,7 +83,7 @@ def print_summary(
         *named,
         f"{sums} = {usage.weighted_tokens:,} weighted (input + 4 x output)",
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
-        *_bill(run),
+        *_bill(run, cost),
         *_score(rows, golds or {}),
         f"run folder: {run.path}; one answer with its sources: okralong show {run.path} QUERY_ID",
     ):
@@ -92,10 +92,21 @@ def print_summary(
         say_line(console, f"stopped: {stopped}", style="red")
 
 
-def _bill(run: Folder) -> list[str]:
-    """What there is to say of shared replies, of batches and of tags; mostly nothing."""
+LEAST_SHOWN_USD: Final = 0.0001
+
+
+def _bill(run: Folder, cost: float) -> list[str]:
+    """What there is to say of shared replies, of batches and of tags, and of what was spent beside the answers, which
+    cost ``cost``; mostly nothing.
+    """
     billed = bill(table(run, "ledger", COLUMNS))
     lines = []
+    beside = billed.billed_usd - billed.artifacts_usd - cost
+    if beside >= LEAST_SHOWN_USD:
+        lines.append(
+            f"billed ${billed.billed_usd:.4f} in all: ${beside:.4f} of it for questions that have no end yet and for "
+            "calls of which nobody knows whether they were billed"
+        )
     if billed.shared:
         lines.append(
             f"billed ${billed.billed_usd:.4f}; alone the run would have cost ${billed.alone_usd:.4f}: "
