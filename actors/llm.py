@@ -59,12 +59,13 @@ class ShownLedger(RunLedger):
         super().__init__(Folder.of(run), cap_usd, lock_wait_s=LOCK_WAIT_S, reopened=reopened, reserve_bytes=reserve)
         self._metrics = LedgerMetrics()
 
-    async def settle(self, outcome: Outcome) -> None:
+    async def settle(self, outcome: Outcome) -> int:
         """Make the outcome of an attempt durable, and tell Ray's metrics once."""
         known = outcome.call.key in self._state.question(outcome.call.query_id).settled
-        await super().settle(outcome)
+        in_a_row = await super().settle(outcome)
         if not known:
             self._metrics.settled(outcome)
+        return in_a_row
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Write a question's answers row, and tell Ray's metrics once."""

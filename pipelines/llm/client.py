@@ -107,7 +107,6 @@ class LlmClient:
         self._shared = shared or SharedReplies()
         self._scheduler = scheduler
         self._exhausted = 0
-        self._overlong = 0
         self._halted = ""
         self._unsent: set[asyncio.Task[Any]] = set()
         self._in_flight: set[asyncio.Task[Any]] = set()
@@ -426,8 +425,8 @@ class LlmClient:
             route.breaker.answered()
             if not raw.counted_here:
                 self._meter.learn(plain, raw.reply.usage.prompt_tokens)
-            await asyncio.shield(self._gateway.came(raw.outcome(call), headers))
-            self._check_length(route, raw, request.max_tokens)
+            in_a_row = await asyncio.shield(self._gateway.came(raw.outcome(call), headers))
+            self._check_length(route, raw, request.max_tokens, in_a_row)
             return raw
         finally:
             self._in_flight.discard(task)
@@ -481,21 +480,19 @@ class LlmClient:
             return int(OVERLONG * max_tokens) + SLACK
         return max(max_tokens, self.config.window)
 
-    def _check_length(self, route: Route, raw: RawReply, max_tokens: int) -> None:
+    def _check_length(self, route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -> None:
         """Raises EndpointError when reply after reply ignores its limit at an endpoint that does not stream: each costs
         the user's money, and nobody knows how much the next will.
         """
-        if not raw.overlong or route.fields.streams:
-            self._overlong = 0
+        if not in_a_row:
             return
-        self._overlong += 1
         tokens = raw.reply.usage.completion_tokens
         where = f"{route.endpoint.base_url} ({route.endpoint.model})"
-        if self._overlong == 1:
+        if in_a_row == 1:
             logger.warning("%s wrote %d tokens where %d were asked for at most", where, tokens, max_tokens)
-        if self._overlong >= OVERLONG_IN_A_ROW:
+        if in_a_row >= OVERLONG_IN_A_ROW:
             raise EndpointError(
-                f"{where} ignores the limit of its replies: {self._overlong} in a row were too long, the last of them "
+                f"{where} ignores the limit of its replies: {in_a_row} in a row were too long, the last of them "
                 f"{tokens} tokens where {max_tokens} were asked for, and it does not stream, so that none could be "
                 "aborted. The replies are kept. If the model thinks before it answers, give llm.reasoning_tokens as "
                 "much room as that takes; else use an endpoint that keeps the limit or streams, and run the same "

@@ -377,6 +377,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
         counted_here=bool(doubt),
         overlong=overlong,
         aborted=received.aborted,
+        streamed=received.streamed,
     )
 
 

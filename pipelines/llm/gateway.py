@@ -150,9 +150,10 @@ class Gateway:
 
     async def came(
         self, outcome: Outcome, headers: RateLimitHeaders = NO_HEADERS, unsent: bool = False, steps: Steps = NO_STEPS
-    ) -> None:
+    ) -> int:
         """An attempt is over, or was given up before it was sent (``unsent``); ``headers`` is what its reply says of
-        the limits. Returns when it is durable.
+        the limits. Returns when it is durable, with how many replies in a row of the run ignored their limits and could
+        not be aborted.
 
         What slows everyone down does not wait for the disk.
         """
@@ -162,7 +163,7 @@ class Gateway:
             self._given_up[outcome.call.key] = outcome.call.query_id
         await self._give_back(outcome.call.key, headers, unsent=unsent)
         await self._take(outcome.call.query_id, steps)
-        await self.ledger.settle(outcome)
+        return await self.ledger.settle(outcome)
 
     async def record(self, query_id: str, steps: Steps) -> None:
         """Make steps durable by themselves, where something beside journal and ledger will rest on them.

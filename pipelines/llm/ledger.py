@@ -105,6 +105,7 @@ class RunLedger:
         self._budget = Budget(cap_usd)
         self._budget.restore(self._state.settled_usd, self._state.unknown_usd)
         self._calls: dict[CallKey, Call] = {}
+        self._unstoppable = 0
         self._waiting: list[_Waiter] = []
         self._room = asyncio.Event()
         self._disk = asyncio.Lock()
@@ -205,21 +206,23 @@ class RunLedger:
             self._calls.pop(call.key, None)
             raise
 
-    async def settle(self, outcome: Outcome) -> None:
-        """Make the outcome of an attempt durable, with its reply, before the reply is used.
+    async def settle(self, outcome: Outcome) -> int:
+        """Make the outcome of an attempt durable, with its reply, before the reply is used. Returns how many replies in
+        a row, over the whole run, were ``unstoppable``.
 
         A second settlement of one attempt corrects an "unknown" and is else ignored.
         """
         call = outcome.call
         question = self._state.question(call.query_id)
         if call.key in question.settled:
-            return
+            return self._unstoppable
         step: JournalRow | None = None
         if outcome.status == "unknown":
             self._budget.hold_unknown(call.key)
         else:
             self._budget.settle(call.key, outcome.cost_usd, overlong=outcome.overlong)
         if outcome.status in USED:
+            self._unstoppable = self._unstoppable + 1 if outcome.unstoppable else 0
             question.pay(ledger_row(outcome))
             self._state.calls += 1
             self._state.usage += outcome.usage
@@ -233,6 +236,7 @@ class RunLedger:
         await self.durable(call.query_id)
         if step is not None:
             question.rows[step.key] = step
+        return self._unstoppable
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Write the one answers row of a question and free what it had reserved; calls of it that are still in flight

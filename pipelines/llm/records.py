@@ -92,7 +92,8 @@ class Call:
 class Outcome:
     """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty; ``snapshot``,
     ``system_fingerprint`` and ``service_tier`` are what that reply names as its model, its server's make, and the tier
-    that answered. ``overlong``: the endpoint ignored the limit of the reply.
+    that answered. ``overlong``: the endpoint ignored the limit of the reply,
+    and ``unstoppable``, it did so in a reply that no stream let us abort.
 
     ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
     "cached": nothing was sent, ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
@@ -111,6 +112,7 @@ class Outcome:
     system_fingerprint: str = ""
     service_tier: str = ""
     overlong: bool = False
+    unstoppable: bool = False
 
 
 def ledger_row(outcome: Outcome) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class RawReply:
 
     ``note`` says what the ledger should know of it, and ``service_tier`` is the tier that it names. ``counted_here``:
     its usage is our own count. ``overlong``: the endpoint ignored the limit of the reply. ``aborted``: so it was not
-    read to its end. The journal keeps neither of these five.
+    read to its end. ``streamed``: it came as events. The journal keeps none of these six.
     """
 
     reply: Reply
@@ -32,6 +32,7 @@ class RawReply:
     counted_here: bool = False
     overlong: bool = False
     aborted: bool = False
+    streamed: bool = False
 
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
@@ -70,6 +71,7 @@ class RawReply:
             system_fingerprint=reply.system_fingerprint,
             service_tier=self.service_tier,
             overlong=self.overlong,
+            unstoppable=self.overlong and not self.streamed,
         )
 
 

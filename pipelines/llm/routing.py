@@ -247,7 +247,7 @@ def open_routes(
     return routes
 
 
-async def best_effort(work: Awaitable[None]) -> None:
+async def best_effort(work: Awaitable[object]) -> None:
     """Await what may fail without harm to the question: a lost permit ends by itself, and a lost reserve is held."""
     try:
         await work
