@@ -1,4 +1,4 @@
-"""The network's way to an endpoint: its proxy and the certificates that are trusted, as the environment names them.
+"""The network's way to an endpoint: proxy and trusted certificates, as the environment names them, and error pages.
 
 ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` are read by the HTTP client itself, and so are
 ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``. ``REQUESTS_CA_BUNDLE``, with which other Python programs of an organisation are
@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import httpx2
 
 from okralong.pipelines.core.types import ConfigError
 
@@ -137,3 +138,31 @@ _FRAME = re.compile(r"\[SSL: \w+\] |certificate verify failed: | \(_ssl\.c:\d+\)
 def _reason(error: BaseException) -> str:
     """What OpenSSL said, without the names of its functions."""
     return getattr(error, "verify_message", "") or _FRAME.sub("", str(error))
+
+
+LONGEST_ERROR: Final = 256 * 1024
+"""Bytes of an error's body that are read. # project default"""
+
+
+async def bound_error_page(response: httpx2.Response) -> None:
+    """Cut the body of an error, which the SDK reads whole however long it is; a hook of the HTTP client."""
+    if response.status_code >= 400 and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Beginning(response.stream)
+
+
+class _Beginning(httpx2.AsyncByteStream):
+    """The first ``LONGEST_ERROR`` bytes of a stream."""
+
+    def __init__(self, whole: httpx2.AsyncByteStream) -> None:
+        self._whole = whole
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = LONGEST_ERROR
+        async for chunk in self._whole:
+            yield chunk[:left]
+            left -= len(chunk)
+            if left <= 0:
+                return
+
+    async def aclose(self) -> None:
+        await self._whole.aclose()

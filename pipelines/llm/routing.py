@@ -15,19 +15,18 @@ import math
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
 import aiohttp
-import httpx2
 import openai
 
 from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.completion import name_of
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
-from okralong.pipelines.llm.network import check_proxy, trouble, trust
+from okralong.pipelines.llm.network import bound_error_page, check_proxy, trouble, trust
 from okralong.pipelines.llm.prices import Price, PriceTable, highest
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
@@ -49,8 +48,6 @@ from has changed its name before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 PROXY_ERRORS = frozenset({502, 504})
 """Statuses of a proxy; the model behind it may have answered."""
-LONGEST_ERROR = 256 * 1024
-"""Bytes of an error's body that are read. # project default"""
 FOREVER_S = 86_400.0
 """The longest time that an endpoint is believed to ask for: a day. # project default"""
 LONGEST_WAIT_S = 300.0
@@ -636,7 +633,7 @@ def open_client(
     else:
         check_proxy(address)
         kind = openai.DefaultAsyncHttpxClient if uploads else openai.DefaultAioHttpClient
-        hooks = {"response": [_bound_error_page]}
+        hooks = {"response": [bound_error_page]}
         http = kind(verify=True if context is None else context, timeout=timeout, event_hooks=hooks)
     if on_headers is not None:
 
@@ -655,30 +652,6 @@ def open_client(
             http_client=http,
         )
     return openai.AsyncOpenAI(base_url=address, api_key=key, max_retries=0, timeout=timeout, http_client=http)
-
-
-class _Beginning(httpx2.AsyncByteStream):
-    """The first ``LONGEST_ERROR`` bytes of a stream."""
-
-    def __init__(self, whole: httpx2.AsyncByteStream) -> None:
-        self._whole = whole
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = LONGEST_ERROR
-        async for chunk in self._whole:
-            yield chunk[:left]
-            left -= len(chunk)
-            if left <= 0:
-                return
-
-    async def aclose(self) -> None:
-        await self._whole.aclose()
-
-
-async def _bound_error_page(response: httpx2.Response) -> None:
-    """The SDK reads the whole body of an error, however long it is."""
-    if response.status_code >= 400 and isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _Beginning(response.stream)
 
 
 async def check_endpoint(config: EndpointConfig, address: str | None = None) -> EndpointStatus:

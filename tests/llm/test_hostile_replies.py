@@ -13,6 +13,7 @@ import pytest
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, OverBudget
+from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.completion import (
     LONGEST_NAME,
     OVERLONG,
@@ -23,9 +24,11 @@ from okralong.pipelines.llm.completion import (
     parse,
     read_completion,
 )
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import JournalRow, RunLog
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Budget
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import intent_body, reply_body
 from okralong.pipelines.llm.routing import FOREVER_S, retry_after
 from tests.fakes.openai_server import FakeOpenAI, Trouble
@@ -130,7 +133,6 @@ async def test_a_folder_that_an_impossible_usage_made_unreadable_opens_again(tmp
     log = RunLog.open(Folder.of(tmp_path))
     call = a_call(1, usd=0.25)
     outcome = paid(call, 1e25)
-    outcome = outcome.__class__(**{name: getattr(outcome, name) for name in outcome.__dataclass_fields__})
     body = json.loads(reply_body(outcome))
     body["call"]["prompt_tokens"] = 10**30
     log.append_step(JournalRow("q", "generate", "request", intent_body(call), 1, "h"))
@@ -204,6 +206,20 @@ async def test_reply_after_reply_over_its_limit_stops_the_run(tmp_path: Path) ->
             with pytest.raises(EndpointError, match=r"ignores the limit .* llm\.reasoning_tokens"):
                 await client.complete("q2", "generate", "generate", ask("What?"))
     assert [row["status"] for row in rows(tmp_path, "ledger")] == ["ok"] * 3
+
+
+async def test_replies_over_their_limits_are_counted_over_all_planners_of_a_run(tmp_path: Path) -> None:
+    with FakeOpenAI(rules=[(lambda _: True, "word " * 500)]) as server:
+        server.writes, server.streams = 1000.0, False
+        config = config_for(server, max_completion_tokens=LIMITS)
+        async with client_over(tmp_path, config) as (first, ledger):
+            second = LlmClient(config, Gateway(ledger, [LocalLimiter(config.limits)]))
+            await first.complete("q0", "generate", "generate", ask("What?"))
+            await second.complete("q1", "generate", "generate", ask("What?"))
+            with pytest.raises(EndpointError, match="ignores the limit"):
+                await first.complete("q2", "generate", "generate", ask("What?"))
+            await second.aclose()
+    assert len(server.received) == 3
 
 
 @pytest.mark.parametrize("times", [10, 40])
