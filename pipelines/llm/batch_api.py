@@ -22,7 +22,7 @@ from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.llm.completion import Bounds, Received, checked, name_of, read_completion, read_integer
 from okralong.pipelines.llm.config import EndpointConfig, LlmConfig
 from okralong.pipelines.llm.prices import WORST, Price
-from okralong.pipelines.llm.records import Call, Outcome
+from okralong.pipelines.llm.records import NAME_CHARS, Call, Outcome
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import (
@@ -170,8 +170,6 @@ MOST_PAGES: Final = 10_000
 """Pages of a list of batches, a million of them, after which it counts as endless. # project default"""
 LONG_LIST: Final = 5
 """Pages after which the user is told that the list is long. # project default"""
-LONGEST_ID: Final = 200
-"""Characters of an id of a batch or a file; OpenAI's have 40. # project default"""
 CLOCK_TOLERANCE_S: Final = 60.0
 """How far the clocks may be apart before the user is told. # project default"""
 RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)
@@ -442,7 +440,7 @@ def _error(told: Any) -> BatchError:
 
 def _id(told: object) -> str:
     """An id of the endpoint, which goes into the path of a URL."""
-    if not isinstance(told, str) or not 0 < len(told) <= LONGEST_ID or not told.isprintable() or "/" in told:
+    if not isinstance(told, str) or not 0 < len(told) <= NAME_CHARS or not told.isprintable() or "/" in told:
         raise ValueError(f"an id that is none: {str(told)[:40]!r}")
     return told
 

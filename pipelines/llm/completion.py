@@ -19,12 +19,11 @@ import openai
 
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import Message, Reply, Usage
+from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.llm.reply import RawReply
 
 LONGEST_BODY: Final = 64 * 1024 * 1024
 """Bytes of a response; a longer one is not read to its end. # project default"""
-LONGEST_NAME: Final = 200
-"""Characters of a model's name, an id, a tier or a reason. # project default"""
 CHARS_PER_TOKEN: Final = 16
 """Characters that a token may have on average: prose has 4 to 5, a run of blanks up to 128. # project default"""
 OVERLONG: Final = 1.5
@@ -275,8 +274,8 @@ def _count(text: str, chars: int, count: CountTokens) -> float:
 def name_of(value: object) -> str:
     """A name or an id from outside, bounded and on one line; "" for what is no text."""
     text = value if isinstance(value, str) else ""
-    if len(text) > LONGEST_NAME:
-        text = f"{text[: LONGEST_NAME - 1]}…"
+    if len(text) > NAME_CHARS:
+        text = f"{text[: NAME_CHARS - 1]}…"
     return " ".join(text.split())
 
 

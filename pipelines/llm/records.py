@@ -92,8 +92,8 @@ class Call:
 class Outcome:
     """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty; ``snapshot``,
     ``system_fingerprint`` and ``service_tier`` are what that reply names as its model, its server's make, and the tier
-    that answered. ``overlong``: the endpoint ignored the limit of the reply,
-    and ``unstoppable``, it did so in a reply that no stream let us abort.
+    that answered. ``overlong``: the endpoint ignored the limit of the reply; ``unstoppable``: it did so in one that
+    did not come as a stream, which could have been aborted.
 
     ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
     "cached": nothing was sent, ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
@@ -155,8 +155,8 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-NAME_CHARS: Final = 200  # project default
-"""Characters of a model's name that are kept of an answer."""
+NAME_CHARS: Final = 200
+"""Characters of a name or an id from outside (OpenAI's ids have 40). # project default"""
 MODELS_NAMED: Final = 4  # project default
 """Names of models that are kept of one answer."""
 

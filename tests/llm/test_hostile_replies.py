@@ -15,7 +15,6 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, OverBudget
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.completion import (
-    LONGEST_NAME,
     OVERLONG,
     SLACK,
     Bounds,
@@ -29,7 +28,7 @@ from okralong.pipelines.llm.journal import JournalRow, RunLog
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import Budget
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
-from okralong.pipelines.llm.records import intent_body, reply_body
+from okralong.pipelines.llm.records import NAME_CHARS, intent_body, reply_body
 from okralong.pipelines.llm.routing import FOREVER_S, retry_after
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import PRICE, a_call, all_bytes, ask, client_over, config_for, paid, rows
@@ -76,9 +75,9 @@ async def test_names_are_bounded_and_other_types_are_no_names(tmp_path: Path, st
         server.streams = streams
         async with client_over(tmp_path, config_for(server)) as (client, _):
             reply = await client.complete("q", "generate", "generate", ask("What?"))
-    assert len(reply.model) == LONGEST_NAME
+    assert len(reply.model) == NAME_CHARS
     (row,) = rows(tmp_path, "ledger")
-    assert len(row["snapshot"]) == LONGEST_NAME
+    assert len(row["snapshot"]) == NAME_CHARS
     assert (row["system_fingerprint"], row["service_tier"]) == ("", "")
 
 
