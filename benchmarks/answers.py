@@ -32,7 +32,7 @@ from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Message, Passage, QuestionError, Reading, Reply, ReplyError, Usage
-from okralong.pipelines.lab.training.rows.tables import RankingRow
+from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import merged_model
 from okralong.pipelines.models.weights import EMBEDDED, SMOLLM_WINDOW, available_cores, converted_model, settle

@@ -25,7 +25,7 @@ import torch
 from transformers import AutoConfig
 
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.lab.training.sara.examples import chunk_texts
+from okralong.lab.training.sara.examples import chunk_texts
 from okralong.pipelines.models.weights import EMBEDDED, available_cores
 from okralong.pipelines.samples.questions import generate
 from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig, generator_folder

@@ -45,17 +45,17 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "estimate.yaml": "okralong.pipelines.answering:Priors",
     },
     "config_lab.md": {
-        "sweeps/sample.yaml": "okralong.pipelines.lab.sweeps:Sweep",
-        "tune.yaml": "okralong.pipelines.lab.sweeps:Tune",
-        "evidence/test.yaml": "okralong.pipelines.lab.evidence:Sweep",
-        "datasets.yaml": "okralong.pipelines.lab.datasets:Catalog",
-        "training/rows.yaml": "okralong.pipelines.lab.training.rows:RowsConfig",
-        "training/heads.yaml": "okralong.pipelines.lab:Recipe",
-        "training/report.yaml": "okralong.pipelines.lab.training:ReportConfig",
-        "training/reading.yaml": "okralong.pipelines.lab.training.rows:ReadingConfig",
-        "training/reader_report.yaml": "okralong.pipelines.lab.training:ReaderReportConfig",
-        "training/keep.yaml": "okralong.pipelines.lab.training.rows:KeepConfig",
-        "training/sara.yaml": "okralong.pipelines.lab.training.sara:SaraConfig",
+        "sweeps/sample.yaml": "okralong.lab.sweeps:Sweep",
+        "tune.yaml": "okralong.lab.sweeps:Tune",
+        "evidence/test.yaml": "okralong.lab.evidence:Sweep",
+        "datasets.yaml": "okralong.lab.datasets:Catalog",
+        "training/rows.yaml": "okralong.lab.training.rows:RowsConfig",
+        "training/heads.yaml": "okralong.lab:Recipe",
+        "training/report.yaml": "okralong.lab.training:ReportConfig",
+        "training/reading.yaml": "okralong.lab.training.rows:ReadingConfig",
+        "training/reader_report.yaml": "okralong.lab.training:ReaderReportConfig",
+        "training/keep.yaml": "okralong.lab.training.rows:KeepConfig",
+        "training/sara.yaml": "okralong.lab.training.sara:SaraConfig",
     },
 }
 """By page: the files that a user writes, each named by a shipped one of its kind, and the package and class of the
@@ -182,9 +182,9 @@ def config_page(files: Mapping[str, str], lab: bool) -> str:
         "",
     ]
     for name, place in files.items():
-        shipped = Path(okralong.__file__).parent.parent / "configs" / name
+        shipped = Path(okralong.__file__).parent / "configs" / name
         lines += [f"## {name}", ""]
-        lines += [f"The shipped file: [configs/{name}](../../configs/{name}).", ""] if shipped.is_file() else []
+        lines += [f"The shipped file: [configs/{name}](../../okralong/configs/{name}).", ""] if shipped.is_file() else []
         if name == model_of(place).SHIPPED:
             lines += [
                 "A file of your own is laid over the shipped one: what neither says has the default here "

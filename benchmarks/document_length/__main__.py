@@ -25,14 +25,14 @@ from benchmarks.document_length.stages import Stopwatch, measure_stages
 from okralong.pipelines.answering.analyzers.analysis import Analyzer
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.bench import Bench, PolicyRun, Remembered, Row, run_plain, run_policy
-from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.evidence.sweep import scaled_policies
-from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
-from okralong.pipelines.lab.split import MANIFEST, Split
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.encoder import cached_encoder
+from okralong.lab.evidence.bench import Bench, PolicyRun, Remembered, Row, run_plain, run_policy
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.evidence.sweep import scaled_policies
+from okralong.lab.evidence.writers import GoldWriter, as_question
+from okralong.lab.split import MANIFEST, Split
 
 _POLICY = {name: scaled_policies(method)[1.0] for name, method in POLICIES.items()}
 

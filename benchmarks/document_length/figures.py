@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from okralong.pipelines.lab.evidence.bench import Row
+from okralong.lab.evidence.bench import Row
 from okralong.pipelines.reporting.statistics import (
     Estimate,
     Floats,

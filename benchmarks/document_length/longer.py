@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.pooling import JOINT, CellSpan, Pooled, PooledDocument, PooledQuestion, Span
+from okralong.lab.datasets.pooling import JOINT, CellSpan, Pooled, PooledDocument, PooledQuestion, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from typing import Any, Final
 
-from okralong.pipelines.lab.datasets.pooling import Pooled
-from okralong.pipelines.lab.evidence.config import PlainMethod, PolicyMethod, SetChoice
+from okralong.lab.datasets.pooling import Pooled
+from okralong.lab.evidence.config import PlainMethod, PolicyMethod, SetChoice
 
 SEED: Final = 7
 

@@ -18,9 +18,9 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import assembled_retrieval, primary_retrieval
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import LocalShard
-from okralong.pipelines.lab.datasets.pooling import PooledQuestion
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, Retrievals, analyzed_by
-from okralong.pipelines.lab.evidence.writers import GoldWriter
+from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.evidence.bench import Bench, BenchTools, Retrievals, analyzed_by
+from okralong.lab.evidence.writers import GoldWriter
 
 REPEATS: Final = 3
 """Times that a question is asked at a length, in turn with the other lengths; its best counts."""

@@ -15,8 +15,8 @@ from benchmarks.embedding.window_pooling import WindowEncoder
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.lab.encoder import CachedEncoder
-from okralong.pipelines.lab.evidence.bench import Bench, Retrievals
+from okralong.lab.encoder import CachedEncoder
+from okralong.lab.evidence.bench import Bench, Retrievals
 
 Vectors = NDArray[np.float32]
 

@@ -25,12 +25,12 @@ from benchmarks.embedding.variant_recall import PLAIN, SCALES, SEED, SETS, Recal
 from benchmarks.embedding.variants import Encoders
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.encoder import EACH, CachedEncoder
-from okralong.pipelines.lab.evidence.bench import Bench, Retrievals, Row
-from okralong.pipelines.lab.evidence.config import PlainMethod, PolicyMethod
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.split import MANIFEST, Split
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.encoder import EACH, CachedEncoder
+from okralong.lab.evidence.bench import Bench, Retrievals, Row
+from okralong.lab.evidence.config import PlainMethod, PolicyMethod
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.split import MANIFEST, Split
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 
 BEST: Final = "best of the overlapping"

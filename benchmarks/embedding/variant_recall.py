@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.lab.datasets.pooling import Pooled
-from okralong.pipelines.lab.evidence.bench import Bench, PolicyRun, Row, Shown, run_plain, run_policy
-from okralong.pipelines.lab.evidence.config import Method, PlainMethod, PolicyMethod, SetChoice, Sweep
-from okralong.pipelines.lab.evidence.report import over_sets, set_figures
-from okralong.pipelines.lab.evidence.sweep import scaled_policies
-from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
+from okralong.lab.datasets.pooling import Pooled
+from okralong.lab.evidence.bench import Bench, PolicyRun, Row, Shown, run_plain, run_policy
+from okralong.lab.evidence.config import Method, PlainMethod, PolicyMethod, SetChoice, Sweep
+from okralong.lab.evidence.report import over_sets, set_figures
+from okralong.lab.evidence.sweep import scaled_policies
+from okralong.lab.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.reporting.statistics import Estimate
 
 PLAIN: Final = "float32"

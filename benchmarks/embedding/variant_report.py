@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.embedding.variant_recall import PLAIN, SEED, Recall
-from okralong.pipelines.lab.evidence.bench import Bench
+from okralong.lab.evidence.bench import Bench
 from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import estimate_words
 

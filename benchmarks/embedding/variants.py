@@ -33,11 +33,11 @@ from okralong.pipelines.core.types import Chunk
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.encoder import EACH, LIMIT, CachedEncoder
-from okralong.pipelines.lab.evidence.bench import Bench, Row
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.split import MANIFEST, Split
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.encoder import EACH, LIMIT, CachedEncoder
+from okralong.lab.evidence.bench import Bench, Row
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.split import MANIFEST, Split
 from okralong.pipelines.models.weights import EMBEDDED, INT8, ResolvedModel, available_cores, resolve_embedding_model
 
 WINDOWS: Final = {

@@ -37,7 +37,7 @@ from okralong.pipelines.core.types import Usage
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
-from okralong.pipelines.lab.encoder import cached_encoder, index_encoder
+from okralong.lab.encoder import cached_encoder, index_encoder
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.reporting.tables import markdown_table

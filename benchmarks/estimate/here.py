@@ -17,7 +17,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, Reading, ReplyError
 from okralong.pipelines.indexing.job import Encode
-from okralong.pipelines.lab.evidence.bench import reader_of
+from okralong.lab.evidence.bench import reader_of
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway

@@ -28,16 +28,16 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Message, OkraError
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.datasets.pooling import PooledQuestion
-from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, given
-from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.evidence.writers import GoldWriter
-from okralong.pipelines.lab.gold import gold_analysis
-from okralong.pipelines.lab.split import Side, Split
-from okralong.pipelines.lab.training.rows.tables import READER_ROWS
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.encoder import cached_encoder
+from okralong.lab.evidence.bench import Bench, BenchTools, given
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.evidence.writers import GoldWriter
+from okralong.lab.gold import gold_analysis
+from okralong.lab.split import Side, Split
+from okralong.lab.training.rows.tables import READER_ROWS
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens

@@ -54,14 +54,14 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Message, Passage, QuestionError, Reply, TypedValue, Usage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.datasets.financial import LOONG
-from okralong.pipelines.lab.datasets.pooling import PooledQuestion, whole
-from okralong.pipelines.lab.encoder import EACH, cached_encoder
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
-from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.evidence.writers import GoldWriter
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.financial import LOONG
+from okralong.lab.datasets.pooling import PooledQuestion, whole
+from okralong.lab.encoder import EACH, cached_encoder
+from okralong.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import NO_KEY, open_client

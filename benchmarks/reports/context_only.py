@@ -37,8 +37,8 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Message, OkraError, Plan, Reply, Usage
-from okralong.pipelines.lab.evidence.bench import reader_of
-from okralong.pipelines.lab.gold import Gold
+from okralong.lab.evidence.bench import reader_of
+from okralong.lab.gold import Gold
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.reporting.tables import markdown_table

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from okralong.pipelines.core.types import InputError, Question
-from okralong.pipelines.lab.gold import Gold
+from okralong.lab.gold import Gold
 from okralong.pipelines.run.questions import question_row
 
 

@@ -28,8 +28,8 @@ from benchmarks.reports.tables import cost_table, mix_table, quality_table, stag
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OkraError
-from okralong.pipelines.lab.datasets.filings import read_reports
-from okralong.pipelines.lab.gold import Gold
+from okralong.lab.datasets.filings import read_reports
+from okralong.lab.gold import Gold
 
 
 def gold_questions(source: Path) -> list[Gold]:

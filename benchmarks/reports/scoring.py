@@ -9,7 +9,7 @@ from typing import Any
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.gold import Gold, answer_recall
+from okralong.lab.gold import Gold, answer_recall
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import best, exact_match, numeric_match, token_f1
 

@@ -57,7 +57,7 @@ def test_a_run_shows_calls_tokens_and_dollars_once(ray_cluster: None, tmp_path: 
 
 
 def test_the_dashboard_draws_every_metric_and_no_other() -> None:
-    code = "".join(file.read_text() for file in (CHECKOUT / "actors").glob("*.py"))
+    code = "".join(file.read_text() for file in (CHECKOUT / "okralong" / "actors").glob("*.py"))
     defined = set(re.findall(r'"(okralong_[a-z_]+)",', code))
     dashboard = json.loads((CHECKOUT / "deploy" / "grafana.json").read_text())
     drawn = {

@@ -26,7 +26,7 @@ from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.generate import answer_of_reply, calculate
 from okralong.pipelines.answering.prompt_text import Evidence
 from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, Reply, ReplyError, Usage
-from okralong.pipelines.lab import judge
+from okralong.lab import judge
 from okralong.pipelines.methods import (
     adaptive_rag,
     compact,

@@ -23,7 +23,7 @@ from tests.conftest import CHECKOUT
 
 KUBERNETES = "1.34"
 GROUP = "okralong.io/group"
-PRODUCT = ("actors", "configs", "jobs", "pipelines")
+PRODUCT = ("okralong",)
 FILES = ("cluster.yaml", "deploy/rayjob.yaml", "deploy/nightly.yaml", "deploy/Dockerfile", "deploy/crontab")
 
 
@@ -212,7 +212,7 @@ def test_the_builder_gets_the_package_and_no_key() -> None:
     needed = ["pyproject.toml", "requirements.lock", "README.md", "LICENSE", "okralong/__main__.py", "okralong/jobs"]
     assert [name for name in (*product, *needed) if not sent_to_the_builder(name)] == []
     kept = [".git/config", ".env", "keys.env", "server.pem", "id_rsa", ".venv/bin/python", "demo/run/run.json"]
-    kept += ["configs/.env", "configs/keys.env", "jobs/server.key", "pipelines/__pycache__/x.pyc", "build/lib/x.py"]
+    kept += ["okralong/configs/.env", "okralong/configs/keys.env", "okralong/jobs/server.key", "okralong/pipelines/__pycache__/x.pyc", "build/lib/x.py"]
     kept += ["tests/conftest.py", "docs/index.md", "shared/README.md", "runs/a/ledger/1.parquet", ".cache/okralong/x"]
     assert [name for name in kept if sent_to_the_builder(name)] == []
 

@@ -25,7 +25,7 @@ from okralong.jobs.submit import Submission
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import Catalog
+from okralong.lab.datasets.base import Catalog
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import Columns
 from okralong.pipelines.run.nightly import NightlyConfig
@@ -35,9 +35,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HISTORY = "CHANGELOG.md"
 """Tells of commands and keys as they once were."""
 PAGES = sorted(page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if page.name != HISTORY)
-Sweep = reference.model_of("okralong.pipelines.lab.sweeps:Sweep")
-Tune = reference.model_of("okralong.pipelines.lab.sweeps:Tune")
-EvidenceSweep = reference.model_of("okralong.pipelines.lab.evidence:Sweep")
+Sweep = reference.model_of("okralong.lab.sweeps:Sweep")
+Tune = reference.model_of("okralong.lab.sweeps:Tune")
+EvidenceSweep = reference.model_of("okralong.lab.evidence:Sweep")
 MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "index.yaml": (IndexConfig, None),
     "answer.yaml": (RunConfig, None),
@@ -276,7 +276,7 @@ def test_links_of_the_pages_at_the_top_lead_somewhere() -> None:
 
 def test_pages_that_the_code_names_are_there() -> None:
     wrong = []
-    for folder in ("pipelines", "actors", "jobs", "configs", "deploy", "benchmarks", "tests"):
+    for folder in ("okralong", "deploy", "benchmarks", "tests"):
         for file in (ROOT / folder).rglob("*"):
             if file.suffix in (".py", ".yaml", ".md"):
                 named = re.findall(r"docs/\w+\.md", file.read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from okralong.pipelines.core.schemas import ANSWERS, LEDGER
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.lab.gold import Gold
+from okralong.lab.gold import Gold
 from tests.archives.written import write_version
 
 TEXTS = {"alder": "Sales were $ 1,544 in 2019. The chair is Ida Moss.", "birch": "Costs were 1,241 and 303."}

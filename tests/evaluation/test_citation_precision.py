@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.lab.datasets.pooling import Span
-from okralong.pipelines.lab.metrics import citation_precision
+from okralong.lab.datasets.pooling import Span
+from okralong.lab.metrics import citation_precision
 
 TEXT = {"a": "Sales rose.  Costs fell.", "b": "Sales rose."}
 

@@ -19,7 +19,7 @@ from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Analysis, Answer, Question
-from okralong.pipelines.lab.gold import Gold
+from okralong.lab.gold import Gold
 from okralong.pipelines.methods.registry import load_strategy
 from tests.evaluation.data import write_data
 from tests.search.small_archive import GRANULARITY, Small, write_archive

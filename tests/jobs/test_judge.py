@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.jobs.lab.sweep import Judged, each_seed, judge_cells, judge_config, mark_cells
+from okralong.lab.commands.sweep import Judged, each_seed, judge_cells, judge_config, mark_cells
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
-from okralong.pipelines.lab.judge import (
+from okralong.lab.judge import (
     MARKS,
     MOST_CONTEXT,
     ToJudge,
@@ -23,8 +23,8 @@ from okralong.pipelines.lab.judge import (
     parse_marks,
     parse_verdict,
 )
-from okralong.pipelines.lab.sweeps.config import JudgeConfig
-from okralong.pipelines.lab.sweeps.run import SharedBudget, read_gold_questions
+from okralong.lab.sweeps.config import JudgeConfig
+from okralong.lab.sweeps.run import SharedBudget, read_gold_questions
 from okralong.pipelines.run.rows import purge_run
 from tests.conftest import NODE_KEY
 from tests.evaluation.sweeps.invented_run import QUESTIONS, TEXTS, answer, usual_run, write_questions, write_run

@@ -6,9 +6,9 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from okralong.jobs.cli import app
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.datasets.registry import read_dataset
-from okralong.pipelines.lab.split import Split
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.split import Split
 
 
 def meeting(number: int) -> str:

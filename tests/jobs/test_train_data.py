@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.training.learners.question_writer import _batches
-from okralong.pipelines.lab.training.rows.question_writer_rows import read_passages
-from okralong.pipelines.lab.training.rows.tables import ANALYZER_ROWS, RANKING
+from okralong.lab.training.learners.question_writer import _batches
+from okralong.lab.training.rows.question_writer_rows import read_passages
+from okralong.lab.training.rows.tables import ANALYZER_ROWS, RANKING
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 

@@ -14,8 +14,8 @@ from okralong.pipelines.answering.prompts import parse_answer, parse_split, pars
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
-from okralong.pipelines.lab.training.reader_report import mark, well_formed
-from okralong.pipelines.lab.training.rows.tables import READER_ROWS, ReadingRow
+from okralong.lab.training.reader_report import mark, well_formed
+from okralong.lab.training.rows.tables import READER_ROWS, ReadingRow
 from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.instructrag import rationale_prompt
 from tests.evaluation.evidence.town import write_town

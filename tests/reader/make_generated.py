@@ -17,15 +17,15 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.datasets.pooling import Span, whole
-from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.split import MANIFEST, Split
-from okralong.pipelines.lab.training.rows.reader_rows import Collector, ReadingConfig, chosen
-from okralong.pipelines.lab.training.rows.sources import SampleRows, sample_set
-from okralong.pipelines.lab.training.rows.tables import ReadingRow
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.pooling import Span, whole
+from okralong.lab.encoder import cached_encoder
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.split import MANIFEST, Split
+from okralong.lab.training.rows.reader_rows import Collector, ReadingConfig, chosen
+from okralong.lab.training.rows.sources import SampleRows, sample_set
+from okralong.lab.training.rows.tables import ReadingRow
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 3001

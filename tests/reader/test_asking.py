@@ -8,8 +8,8 @@ from pathlib import Path
 import openai
 
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.lab.evidence.writers import KeptReplies
-from okralong.pipelines.lab.training.reader_report import Asker
+from okralong.lab.evidence.writers import KeptReplies
+from okralong.lab.training.reader_report import Asker
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import config_for
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.lab.gold import program_expression
-from okralong.pipelines.lab.training.rows.reader_replies import formula
+from okralong.lab.gold import program_expression
+from okralong.lab.training.rows.reader_replies import formula
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.lab.training.sara.examples import MixedExample
-from okralong.pipelines.lab.training.sara.train import count_entities, from_plain_to_rich
+from okralong.lab.training.sara.examples import MixedExample
+from okralong.lab.training.sara.train import count_entities, from_plain_to_rich
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import torch
 
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.lab.training.rows.tables import MODEL_SIDES
-from okralong.pipelines.lab.training.sara.examples import (
+from okralong.lab.training.rows.tables import MODEL_SIDES
+from okralong.lab.training.sara.examples import (
     Asked,
     Embeddings,
     InstructionConfig,
@@ -24,8 +24,8 @@ from okralong.pipelines.lab.training.sara.examples import (
     novel,
     reconstruction_examples,
 )
-from okralong.pipelines.lab.training.sara.report import under
-from okralong.pipelines.lab.training.sara.train import stage_examples
+from okralong.lab.training.sara.report import under
+from okralong.lab.training.sara.train import stage_examples
 from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor
 

@@ -13,15 +13,15 @@ from typing import Final
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.lab.datasets.base import load_catalog
-from okralong.pipelines.lab.datasets.pooling import whole
-from okralong.pipelines.lab.encoder import cached_encoder
-from okralong.pipelines.lab.evidence.config import SetChoice
-from okralong.pipelines.lab.evidence.sets import DataSetStore
-from okralong.pipelines.lab.recipe import write_examples
-from okralong.pipelines.lab.split import MANIFEST, Split
-from okralong.pipelines.lab.training.rows.analyzer_rows import primary_granularities, rows_of
-from okralong.pipelines.lab.training.rows.sources import SampleRows, sample_set
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.pooling import whole
+from okralong.lab.encoder import cached_encoder
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.recipe import write_examples
+from okralong.lab.split import MANIFEST, Split
+from okralong.lab.training.rows.analyzer_rows import primary_granularities, rows_of
+from okralong.lab.training.rows.sources import SampleRows, sample_set
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 2001

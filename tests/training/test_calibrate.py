@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.lab.training.learners.calibration import at_temperature, best_temperature, calibration_error
+from okralong.lab.training.learners.calibration import at_temperature, best_temperature, calibration_error
 
 
 def overconfident(rows: int = 4000) -> tuple[np.ndarray, list[int]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.lab.recipe import Recipe
+from okralong.lab.recipe import Recipe
 
 
 def plain(name: str) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from pydantic import ValidationError
 from safetensors.numpy import load_file
 
 from okralong.pipelines.core.types import Chunk, ConfigError
-from okralong.pipelines.lab.datasets.pooling import Span
-from okralong.pipelines.lab.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
-from okralong.pipelines.lab.training.learners.cross_encoder import CrossEncoderLearner, calibrate
-from okralong.pipelines.lab.training.learners.fit import HISTORY, fit_recipe
-from okralong.pipelines.lab.training.learners.learner import evaluations_of
-from okralong.pipelines.lab.training.rows.cross_encoder_rows import _covering, _place, _share
-from okralong.pipelines.lab.training.rows.tables import RankingRow
+from okralong.lab.datasets.pooling import Span
+from okralong.lab.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
+from okralong.lab.training.learners.cross_encoder import CrossEncoderLearner, calibrate
+from okralong.lab.training.learners.fit import HISTORY, fit_recipe
+from okralong.lab.training.learners.learner import evaluations_of
+from okralong.lab.training.rows.cross_encoder_rows import _covering, _place, _share
+from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.models.cross_encoder import LONGEST_ANSWER, WEIGHTS, CrossEncoder, best_spans, read_shape
 from okralong.pipelines.models.weights import CROSS_ENCODER, ResolvedModel, resolve_embedding_model
 

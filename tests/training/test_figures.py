@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, make_analysis
-from okralong.pipelines.lab.recipe import UNKNOWN, Example, example
-from okralong.pipelines.lab.training.learners.calibration import (
+from okralong.lab.recipe import UNKNOWN, Example, example
+from okralong.lab.training.learners.calibration import (
     confusion_table,
     field_figures,
     figure_table,

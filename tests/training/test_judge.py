@@ -14,7 +14,7 @@ from benchmarks.confidence import area, calibration, fitted, in_all_ways, judged
 from benchmarks.confidence_features import answer_features, fit_judge
 from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.types import Answer, Citation, InputError, Passage, Reading
-from okralong.pipelines.lab.training.rows.tables import RankingRow
+from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.sara.generator import MixedGenerator
 from tests.fakes.tiny_llama import write_tiny_llama

@@ -12,11 +12,11 @@ import torch
 
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.lab.recipe import Recipe
-from okralong.pipelines.lab.training.learners import question_writer
-from okralong.pipelines.lab.training.learners.fit import train_session
-from okralong.pipelines.lab.training.learners.question_writer import QuestionWriterLearner, write_questions
-from okralong.pipelines.lab.training.rows.question_writer_rows import (
+from okralong.lab.recipe import Recipe
+from okralong.lab.training.learners import question_writer
+from okralong.lab.training.learners.fit import train_session
+from okralong.lab.training.learners.question_writer import QuestionWriterLearner, write_questions
+from okralong.lab.training.rows.question_writer_rows import (
     NOTHING,
     Passages,
     WrittenConfig,
@@ -28,7 +28,7 @@ from okralong.pipelines.lab.training.rows.question_writer_rows import (
     writer_examples,
     written_in,
 )
-from okralong.pipelines.lab.training.rows.tables import RankingRow
+from okralong.lab.training.rows.tables import RankingRow
 from tests.fakes.tiny_llama import write_tiny_llama
 
 PASSAGE = "The head office is in Alder, as it was in 1900. Its mill stands by the river."
@@ -187,7 +187,7 @@ def test_a_line_that_is_no_question_is_named(line: str, tmp_path: Path) -> None:
 
 def test_it_writes_where_neither_parquet_nor_ray_is(tmp_path: Path) -> None:
     blocked = "import sys; sys.modules.update(dict.fromkeys(['pyarrow', 'ray', 'bm25s', 'faiss']))"
-    module = "okralong.pipelines.lab.training.learners.question_writer"
+    module = "okralong.lab.training.learners.question_writer"
     done = subprocess.run(
         [sys.executable, "-c", f"{blocked}; from {module} import main; sys.exit(main(['one']))"],
         capture_output=True,

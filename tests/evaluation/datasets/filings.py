@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.lab.datasets.base import DataSet, Item
+from okralong.lab.datasets.base import DataSet, Item
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from okralong.pipelines.lab.datasets.base import DataSet, Item
+from okralong.lab.datasets.base import DataSet, Item
 
 
 def json_file(path: Path, content: object) -> Path:

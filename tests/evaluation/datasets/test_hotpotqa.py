@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
+from okralong.lab.datasets.wiki import read_hotpotqa
 from tests.evaluation.datasets.public_files import json_file, shown
 
 ALDER = ["Alder", ["Alder is a mill on the Wend.", ' "Old Tom" built it.', "It burned (twice).", "  "]]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.long_texts import (
+from okralong.lab.datasets.long_texts import (
     CHOICES,
     read_multihop_rag,
     read_narrativeqa,
@@ -21,7 +21,7 @@ from okralong.pipelines.lab.datasets.long_texts import (
     read_triviaqa,
     story,
 )
-from okralong.pipelines.lab.datasets.pooling import whole
+from okralong.lab.datasets.pooling import whole
 from tests.evaluation.datasets.public_files import json_file, jsonl_file, shown
 
 

@@ -14,7 +14,7 @@ from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
-from okralong.pipelines.lab.datasets.other import read_own
+from okralong.lab.datasets.other import read_own
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.archives.nights import encoder
 from tests.evaluation.datasets.filings import evidence_of

@@ -12,8 +12,8 @@ import pytest
 
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.base import DataSource, load_catalog
-from okralong.pipelines.lab.datasets.placed import (
+from okralong.lab.datasets.base import DataSource, load_catalog
+from okralong.lab.datasets.placed import (
     FILINGS_QUESTIONS,
     Kind,
     PlacedQuestion,
@@ -21,9 +21,9 @@ from okralong.pipelines.lab.datasets.placed import (
     read_placed,
     read_questions_file,
 )
-from okralong.pipelines.lab.datasets.registry import read_dataset
-from okralong.pipelines.lab.split import Split, question_hash
-from okralong.pipelines.lab.split_build import RULES, SplitRules
+from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.split import Split, question_hash
+from okralong.lab.split_build import RULES, SplitRules
 from tests.evaluation.datasets.public_files import jsonl_file, shown
 
 OAK = "Oak Ltd\n\n  Total current assets      300   280\n\n  Total current liabilities  200   210\n"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.papers import read_qasper, read_qasper_annotations
+from okralong.lab.datasets.papers import read_qasper, read_qasper_annotations
 from tests.evaluation.datasets.filings import evidence_of, write
 
 

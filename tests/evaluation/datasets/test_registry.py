@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub import constants
 
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.lab.datasets.base import DataSource, load_catalog
-from okralong.pipelines.lab.datasets.registry import FORMATS, read_dataset
+from okralong.lab.datasets.base import DataSource, load_catalog
+from okralong.lab.datasets.registry import FORMATS, read_dataset
 from tests.evaluation.datasets.filings import finqa_row, write
 
 

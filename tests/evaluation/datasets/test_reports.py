@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.reports.gold_file import read_gold, write_gold, write_questions
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.filings import read_reports, read_reports_set
-from okralong.pipelines.lab.gold import (
+from okralong.lab.datasets.filings import read_reports, read_reports_set
+from okralong.lab.gold import (
     derivation_operands,
     program_operands,
     read_operands,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.base import Hop
-from okralong.pipelines.lab.datasets.wiki import read_twowiki
+from okralong.lab.datasets.base import Hop
+from okralong.lab.datasets.wiki import read_twowiki
 from tests.evaluation.datasets.public_files import json_file, shown
 
 

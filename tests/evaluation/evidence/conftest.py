@@ -13,10 +13,10 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
-from okralong.pipelines.lab.datasets.pooling import pool
-from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
-from okralong.pipelines.lab.encoder import CachedEncoder
-from okralong.pipelines.lab.evidence.bench import Bench, Retrievals
+from okralong.lab.datasets.pooling import pool
+from okralong.lab.datasets.wiki import read_hotpotqa
+from okralong.lab.encoder import CachedEncoder
+from okralong.lab.evidence.bench import Bench, Retrievals
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.evaluation.evidence.town import rows
 

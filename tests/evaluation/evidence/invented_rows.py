@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from okralong.pipelines.core.config import parse_config
-from okralong.pipelines.lab.evidence.bench import Row, Shown
-from okralong.pipelines.lab.evidence.config import Sweep
+from okralong.lab.evidence.bench import Row, Shown
+from okralong.lab.evidence.config import Sweep
 
 SWEEP = """
 title: Invented

@@ -15,8 +15,8 @@ from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
-from okralong.pipelines.lab.datasets.pooling import PooledQuestion
-from okralong.pipelines.lab.evidence.bench import (
+from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.evidence.bench import (
     Bench,
     BenchTools,
     PolicyRun,
@@ -27,9 +27,9 @@ from okralong.pipelines.lab.evidence.bench import (
     run_plain,
     run_policy,
 )
-from okralong.pipelines.lab.evidence.config import PlainMethod, Retriever
-from okralong.pipelines.lab.evidence.writers import GoldWriter, as_question
-from okralong.pipelines.lab.gold import gold_analysis
+from okralong.lab.evidence.config import PlainMethod, Retriever
+from okralong.lab.evidence.writers import GoldWriter, as_question
+from okralong.lab.gold import gold_analysis
 from okralong.pipelines.methods.okralong import orchestrate
 from tests.fakes.tools import analysis, paper_policy
 

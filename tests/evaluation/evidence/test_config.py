@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.lab.evidence.config import PlainMethod, PolicyMethod
-from okralong.pipelines.lab.evidence.sweep import index_configs, scaled_policies
+from okralong.lab.evidence.config import PlainMethod, PolicyMethod
+from okralong.lab.evidence.sweep import index_configs, scaled_policies
 from tests.evaluation.evidence.invented_rows import SWEEP, sweep
 
 

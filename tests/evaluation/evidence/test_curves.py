@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.lab.evidence.report import (
+from okralong.lab.evidence.report import (
     Curve,
     Pair,
     Rates,

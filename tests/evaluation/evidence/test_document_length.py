@@ -15,11 +15,11 @@ from benchmarks.document_length.stages import REPEATS, STAGES, Stopwatch, measur
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError, Question
-from okralong.pipelines.lab.datasets.base import Item
-from okralong.pipelines.lab.datasets.pooling import CellSpan, Pooled, PooledDocument, PooledQuestion, Span
-from okralong.pipelines.lab.evidence.bench import Bench, Row
-from okralong.pipelines.lab.evidence.bench import Shown as Evidence
-from okralong.pipelines.lab.gold import Gold
+from okralong.lab.datasets.base import Item
+from okralong.lab.datasets.pooling import CellSpan, Pooled, PooledDocument, PooledQuestion, Span
+from okralong.lab.evidence.bench import Bench, Row
+from okralong.lab.evidence.bench import Shown as Evidence
+from okralong.lab.gold import Gold
 from okralong.pipelines.reporting.statistics import Estimate
 from tests.fakes.tools import paper_policy
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
-from okralong.pipelines.lab.encoder import LIMIT, cached_encoder, index_encoder, over_limit
+from okralong.lab.encoder import LIMIT, cached_encoder, index_encoder, over_limit
 from okralong.pipelines.models.weights import resolve_embedding_model
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ def test_precision_and_limit_are_those_of_the_loaded_model(tmp_path: Path) -> No
 
 
 def test_nothing_is_loaded_before_a_text_is_new() -> None:
-    said = "from okralong.jobs import cli; from okralong.pipelines.lab.evidence import sweep; import sys; "
+    said = "from okralong.jobs import cli; from okralong.lab.evidence import sweep; import sys; "
     said += "from pathlib import Path; sweep.cached_encoder(Path('nowhere')); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

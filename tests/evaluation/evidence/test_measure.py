@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.core.types import Passage, Question
-from okralong.pipelines.lab.datasets.base import Item
-from okralong.pipelines.lab.datasets.pooling import CellSpan, PooledQuestion, Span
-from okralong.pipelines.lab.evidence.bench import measure, ranges
-from okralong.pipelines.lab.gold import Gold, Parts
+from okralong.lab.datasets.base import Item
+from okralong.lab.datasets.pooling import CellSpan, PooledQuestion, Span
+from okralong.lab.evidence.bench import measure, ranges
+from okralong.lab.gold import Gold, Parts
 
 DOCUMENTS = {"a": "Year 2009 2010\nSales   12   15\nCosts 7 8\nSales rose by 3.", "b": "Nothing is here.\n\n"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, split_prompt
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Message
-from okralong.pipelines.lab.evidence.bench import Bench, BenchTools, PolicyRun, given, run_policy
-from okralong.pipelines.lab.evidence.writers import (
+from okralong.lab.evidence.bench import Bench, BenchTools, PolicyRun, given, run_policy
+from okralong.lab.evidence.writers import (
     NO_ANSWER,
     KeptReplies,
     KnownModel,

@@ -11,12 +11,12 @@ from okralong.pipelines.answering.organizer import fusion_weights, organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Pattern, Plan, QuestionType
-from okralong.pipelines.lab.evidence.config import PolicyMethod, Sweep
-from okralong.pipelines.lab.evidence.sweep import index_configs, scaled_policies
+from okralong.lab.evidence.config import PolicyMethod, Sweep
+from okralong.lab.evidence.sweep import index_configs, scaled_policies
 from tests.conftest import CHECKOUT
 from tests.fakes.tools import analysis
 
-SHIPPED = sorted(path.name for path in (CHECKOUT / "configs" / "evidence").glob("*.yaml"))
+SHIPPED = sorted(path.name for path in (CHECKOUT / "okralong" / "configs" / "evidence").glob("*.yaml"))
 
 
 def policies(name: str) -> dict[str, dict[float, Policy]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from okralong.pipelines.lab.evidence.report import Curve, measured, over_sets, set_figures
+from okralong.lab.evidence.report import Curve, measured, over_sets, set_figures
 from tests.evaluation.evidence.invented_rows import SWEEP, four_questions, row, sweep
 
 

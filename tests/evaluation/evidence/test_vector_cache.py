@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab import encoder as vector_cache
-from okralong.pipelines.lab.encoder import CachedEncoder
+from okralong.lab import encoder as vector_cache
+from okralong.lab.encoder import CachedEncoder
 from okralong.pipelines.models.weights import resolve_embedding_model
 
 Embed = Callable[[list[str]], npt.NDArray[np.float32]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from okralong.pipelines.core.types import Question
-from okralong.pipelines.lab.datasets.base import DataSet, Evidence, Item, make_text
-from okralong.pipelines.lab.gold import Gold
-from okralong.pipelines.lab.split import Side
-from okralong.pipelines.lab.split_build import Rule, SplitRules
+from okralong.lab.datasets.base import DataSet, Evidence, Item, make_text
+from okralong.lab.gold import Gold
+from okralong.lab.split import Side
+from okralong.lab.split_build import Rule, SplitRules
 
 Asked = tuple[str, Sequence[str], Sequence[str]]
 """A question, the documents whose texts hold its evidence, and those whose texts only stand beside them."""

@@ -9,9 +9,9 @@ import pytest
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.lab.datasets.pooling import Span, pool
-from okralong.pipelines.lab.datasets.wiki import read_hotpotqa
-from okralong.pipelines.lab.sweeps.run import read_gold_questions, write_gold_questions
+from okralong.lab.datasets.pooling import Span, pool
+from okralong.lab.datasets.wiki import read_hotpotqa
+from okralong.lab.sweeps.run import read_gold_questions, write_gold_questions
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.invented_run import write_questions
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.core.schemas import PAIRED, SUMMARY
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.lab.sweeps.results import kappa, r_of, read_scores, shown_number, write_results
+from okralong.lab.sweeps.results import kappa, r_of, read_scores, shown_number, write_results
 from tests.evaluation.sweeps.invented_scores import cell
 
 

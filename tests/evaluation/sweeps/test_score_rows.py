@@ -10,9 +10,9 @@ import pytest
 
 from okralong.pipelines.core.schemas import SCORES
 from okralong.pipelines.core.types import InputError, MetricError
-from okralong.pipelines.lab.judge import MARKS
-from okralong.pipelines.lab.metrics import METRICS
-from okralong.pipelines.lab.sweeps.run import indexing_row, read_gold_questions, score_rows
+from okralong.lab.judge import MARKS
+from okralong.lab.metrics import METRICS
+from okralong.lab.sweeps.run import indexing_row, read_gold_questions, score_rows
 from tests.evaluation.sweeps.invented_run import (
     NAMED,
     TEXTS,

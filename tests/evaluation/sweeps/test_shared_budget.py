@@ -10,7 +10,7 @@ import pytest
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
-from okralong.pipelines.lab.sweeps.run import SharedBudget, spent_before, spent_usd
+from okralong.lab.sweeps.run import SharedBudget, spent_before, spent_usd
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.records import Call, Outcome

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.config import parse_config, shipped_config
-from okralong.pipelines.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set
+from okralong.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set
 from okralong.pipelines.methods.registry import BUILT_IN
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.lab.sweeps.config import SweepFolder, Tune, expand
-from okralong.pipelines.lab.sweeps.results import Point, cells_of, choose, points_of, summary_rows
+from okralong.lab.sweeps.config import SweepFolder, Tune, expand
+from okralong.lab.sweeps.results import Point, cells_of, choose, points_of, summary_rows
 from tests.evaluation.sweeps.invented_scores import cell
 
 FILE = """

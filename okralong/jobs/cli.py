@@ -1,0 +1,417 @@
+"""The command line of okralong: parse, call the job, turn errors into one paragraph and an exit code.
+
+The product's commands stand here in the order in which they are used, and ``app`` and ``main`` at the end. What a
+command needs is imported when it is called, so that ``okralong --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from okralong.jobs import archive as archive_jobs
+from okralong.jobs import doctor, report, session, show
+from okralong.lab.commands import cli as lab
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.stopping import run_stoppable, saying, stop_came
+from okralong.pipelines.core.types import (
+    EXIT_BROKEN,
+    EXIT_OK,
+    EXIT_STOPPED,
+    ConfigError,
+    OkraError,
+)
+
+if TYPE_CHECKING:
+    from okralong.jobs.answer import Interrupt, Session
+    from okralong.pipelines.run.config import RunConfig
+    from okralong.pipelines.run.matrix import MatrixRows
+
+
+@dataclass(frozen=True)
+class AskOptions:
+    """What every command that asks questions of an archive takes: config, strategy, generator, cap."""
+
+    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml"
+    strategy: Annotated[
+        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
+    ] = None
+    analyzer: Annotated[
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+    ] = None
+    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None
+    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None
+    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None
+    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None
+    carry: Annotated[
+        list[str] | None, typer.Option(help="A column of the questions that goes along into the answers.")
+    ] = None
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None
+
+    def settings(self, **more: Any) -> RunConfig:
+        """The config of a run with what the command line says, ``more`` by key. Raises ConfigError."""
+        from okralong.pipelines.answering.analyzers.analyzer import analyzer_keys
+        from okralong.pipelines.core.config import load_config
+        from okralong.pipelines.run.config import RunConfig
+
+        given = more | {
+            "strategy": self.strategy,
+            "budget_usd": self.budget_usd,
+            "carry": self.carry or None,
+            "llm.model": self.model,
+            "llm.base_url": self.base_url,
+            "llm.window": self.window,
+            **(analyzer_keys(self.analyzer) if self.analyzer else {}),
+        }
+        said = {key: value for key, value in given.items() if value is not None}
+        settings = load_config(RunConfig, self.config, said)
+        return settings.model_copy(update={"tags": settings.tags | read_tags(self.tag or ())})
+
+
+@dataclass(frozen=True)
+class RunOptions(AskOptions):
+    """What ``answer`` and ``matrix`` take alike."""
+
+    replies_from: Annotated[
+        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
+    ] = None
+    retry: Annotated[
+        list[str] | None,
+        typer.Option(help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
+    ] = None
+    llm_mode: Annotated[
+        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
+    ] = None
+    deadline: Annotated[
+        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
+    ] = None
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")
+    ] = 20.0
+
+    def settings(self, **more: Any) -> RunConfig:
+        """See ``AskOptions``. Raises ConfigError also for a deadline that nothing waits for."""
+        told = {
+            "replies_from": self.replies_from or None,
+            "llm.mode": self.llm_mode,
+            "llm.batch.deadline": self.deadline,
+        }
+        settings = super().settings(**told, **more)
+        if self.deadline is not None and self.llm_mode is None and settings.llm.mode != "batch":
+            raise ConfigError(
+                "--deadline applies to batch mode only, and this run is in real time. Add --llm-mode batch, or leave "
+                "--deadline out. Nothing was run."
+            )
+        return settings
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer is to see it: in place of its parameter ``options``, a dataclass, the fields of that class
+    as options of their own."""
+    signature = inspect.signature(command, eval_str=True)
+    kind = signature.parameters["options"].annotation
+    options = inspect.signature(kind, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        command(**given | {"options": kind(**{name: given.pop(name) for name in options})})
+
+    own = [each for name, each in signature.parameters.items() if name != "options"]
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *options.values())]
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return called
+
+
+Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
+QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - is stdin."
+RunFolder = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
+
+
+def estimate(
+    archive: Indexed,
+    questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
+    options: AskOptions,
+    pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
+    run: Annotated[
+        str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same pilot and the same simulated runs.")] = 7,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
+) -> None:
+    """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
+    from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
+    from okralong.pipelines.core.codec import encode
+    from okralong.pipelines.core.storage import writing
+
+    settings, console = options.settings(), Console()
+    with saying("Stopped. What the pilot has answered is kept; run the same command again to go on."):
+        asking = Asking(pilot=pilot, run=run, seed=seed)
+        result = estimate_questions(archive, questions, settings, asking, address=options.address, console=console)
+    print_estimate(console, result)
+    if json_file is not None:
+        with writing(json_file):
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(f"{json.dumps(json.loads(encode(result)), indent=1)}\n", encoding="utf-8")
+    if result.exit_code != EXIT_OK:
+        raise typer.Exit(result.exit_code)
+
+
+def answer(
+    archive: Indexed,
+    questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
+    run: RunFolder,
+    options: RunOptions,
+    changed_since: Annotated[
+        int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
+    ] = None,
+) -> None:
+    """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
+    _answer(archive, questions, run, options, changed_since=changed_since)
+
+
+def matrix(
+    archive: Indexed,
+    questions: Annotated[
+        str, typer.Option(help="The columns: a YAML file of them, or any questions file; a path or URI.")
+    ],
+    run: RunFolder,
+    options: RunOptions,
+    documents: Annotated[
+        list[str] | None,
+        typer.Option(help="The rows: an id or a pattern such as '*_10K'; may be repeated; none: as the columns say."),
+    ] = None,
+    where: Annotated[
+        str, typer.Option(help="The rows, by a filter over the documents' columns: \"company = 'AMD'\".")
+    ] = "",
+) -> None:
+    """Ask every question of each document by itself: a table with a row a document and a column a question."""
+    from okralong.pipelines.run.matrix import MatrixRows
+
+    _answer(archive, questions, run, options, matrix=MatrixRows(tuple(documents or ()), where))
+
+
+def _answer(
+    archive: str,
+    questions: str,
+    run: str,
+    options: RunOptions,
+    *,
+    changed_since: int | None = None,
+    matrix: MatrixRows | None = None,
+) -> None:
+    """Answer, in the archive's session where there is one that fits, and print what came of it. Raises Exit with
+    another exit code than 0."""
+    rows = None if matrix is None else {"documents": matrix.documents, "where": matrix.where}
+    asked = {"archive": archive, "questions": questions, "run": run, "options": asdict(options)}
+    command = asked | {"changed_since": changed_since, "matrix": rows}
+    console = Console()
+    # Standard input and a named cluster cannot be handed to a session.
+    there = options.address is None and questions != "-"
+    code = session.hand_over(archive, command, console) if there else None
+    if code is None:
+        code = carry(command, console)
+    if code != EXIT_OK:
+        raise typer.Exit(code)
+
+
+def carry(
+    command: Mapping[str, Any],
+    console: Console,
+    interrupt: Interrupt | None = None,
+    warm: Session | None = None,
+) -> int:
+    """Carry an answer or matrix command, in this process or over Ray, and print what came of it; its exit code.
+    ``warm`` is what a session keeps: only what it has is used, and DoesNotFit is raised where that is not enough."""
+    from okralong.jobs.answer import Interrupt, answer_questions
+    from okralong.jobs.show import print_summary
+    from okralong.jobs.terminal import ray_lines
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.run.matrix import MatrixRows
+
+    options, run, rows = RunOptions(**command["options"]), command["run"], command["matrix"]
+    settings, interrupt = options.settings(), interrupt or Interrupt()
+    interrupt.grace_s = options.grace
+    with ray_lines(console, run) if warm is None else nullcontext():
+        result = answer_questions(
+            command["archive"],
+            command["questions"],
+            run,
+            settings,
+            address=options.address,
+            retry=frozenset(options.retry or ()),
+            changed_since=command["changed_since"],
+            matrix=None if rows is None else MatrixRows(tuple(rows["documents"]), rows["where"]),
+            console=console,
+            interrupt=interrupt,
+            session=warm,
+        )
+    if not result.statuses and command["changed_since"] is not None:
+        say_line(console, "Nothing was asked.")
+        return result.exit_code
+    print_summary(console, Folder.of(run), result.stopped, result.golds)
+    if rows is not None:
+        say_line(console, f"the table: okralong export {run} --to table.xlsx")
+    return result.exit_code
+
+
+def up(
+    archive: Indexed,
+    options: AskOptions,
+    idle: Annotated[float, typer.Option(min=0.01, help="Minutes without a run after which it ends.")] = 30.0,
+) -> None:
+    """Keep the models of an archive loaded: runs of few questions that follow begin at once."""
+    session.start(archive, asdict(options), idle * 60, Console())
+
+
+def down(
+    archive: Annotated[str | None, typer.Argument(help="The archive of the session; none: all sessions.")] = None,
+) -> None:
+    """End what okralong up has started."""
+    session.end(archive, Console())
+
+
+def read_tags(given: Sequence[str]) -> dict[str, str]:
+    """Values by name. Raises ConfigError for one that is not NAME=VALUE."""
+    tags: dict[str, str] = {}
+    for each in given:
+        name, sign, value = (part.strip() for part in each.partition("="))
+        if not (name and sign and value):
+            raise ConfigError(f"--tag takes NAME=VALUE, such as --tag team=research, not {each!r}.")
+        tags[name] = value
+    return tags
+
+
+def nightly(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A YAML config, a path or URI; see configs/nightly.yaml.")
+    ],
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Index what changed, answer what rests on it, and say what is another than the night before."""
+    from okralong.jobs.nightly import run_nightly
+
+    code = run_nightly(config, address=address, console=Console())
+    if code != EXIT_OK:
+        raise typer.Exit(code)
+
+
+def submit(
+    config: Annotated[Path, typer.Argument(help="A YAML that names the job; see configs/submit/answer.yaml.")],
+    address: Annotated[str, typer.Option(help="The cluster's job server, such as http://HEAD:8265.")],
+    follow: Annotated[bool, typer.Option(help="Show the job's log until it ends, and end with its exit code.")] = True,
+) -> None:
+    """Submit a job to a Ray cluster. Keys stay in the environment of its nodes and never travel with the job."""
+    from okralong.jobs.submit import Submission, SubmittedJob, job_request, job_server
+    from okralong.pipelines.core.config import load_config
+
+    submission = load_config(Submission, config)
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="okralong-submit-") as folder:
+        request = job_request(submission, config.resolve().parent, Path(folder), dict(os.environ))
+        client = job_server(address)
+        job = SubmittedJob.start(client, address, request)
+    say_line(console, f"submitted {job.job_id} to {address}")
+    if not follow:
+        return
+    with saying(f"{job.job_id} goes on. To stop it: ray job stop {job.job_id} --address {address}"):
+        code = job.follow()
+    if code != EXIT_OK:
+        raise typer.Exit(code)
+
+
+def sample(
+    folder: Annotated[Path, typer.Argument(help="Where the reports and questions.jsonl go.")],
+    reports: Annotated[int, typer.Option(min=1, help="How many annual reports.")] = 6,
+    questions: Annotated[int, typer.Option(min=0, help="How many questions.")] = 20,
+    words: Annotated[int, typer.Option(min=1_500, help="Words in a report, about.")] = 18_000,
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
+) -> None:
+    """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
+    from okralong.pipelines.core.storage import writing
+    from okralong.pipelines.samples.questions import generate, write_sample
+
+    sample = generate(reports=reports, questions=questions, seed=seed, words=words)
+    with writing(folder):
+        write_sample(sample, folder)
+    total = sum(len(document.text.split()) for document in sample.documents)
+    Console().print(
+        f"{folder}: {len(sample.documents)} reports ({total:,} words), {len(sample.questions)} questions "
+        f"in {folder / 'questions.jsonl'}"
+    )
+
+
+app = typer.Typer(
+    name="okralong",
+    help="Answer questions over archives of long documents, at the best accuracy per dollar.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("index")(archive_jobs.index)
+app.command("estimate")(with_options(estimate))
+app.command("answer")(with_options(answer))
+app.command("matrix")(with_options(matrix))
+app.command("up")(with_options(up))
+app.command("down")(down)
+app.command("nightly")(nightly)
+app.add_typer(archive_jobs.archive_app, name="archive")
+app.command("submit")(submit)
+app.command("show")(show.command)
+app.command("failures")(report.failures)
+app.command("report")(report.report)
+app.command("export")(report.export)
+app.command("diff")(report.diff)
+app.command("doctor")(doctor.command)
+app.command("sample")(sample)
+app.command("split")(lab.split)
+app.command("train-data")(lab.train_data)
+app.command("train")(lab.train)
+app.command("train-sara")(lab.train_sara)
+app.command("evidence")(lab.evidence)
+app.command("evaluate")(lab.evaluate)
+app.command("tune")(lab.tune)
+app.command("compare")(lab.compare)
+
+
+def main() -> None:
+    """``python -m okralong.jobs.cli``, which hears signals only when this module is loaded; see ``__main__.py``."""
+    run_stoppable(lambda: run_command)
+
+
+def run_command() -> None:
+    """Parse and run. Exit codes: see ``pipelines/core/types.py``."""
+    console = Console(stderr=True)
+    try:
+        app()
+    except OkraError as error:
+        say_line(console, f"okralong: {error}", style="red")
+        sys.exit(error.exit_code)
+    except Exception as error:
+        from okralong.pipelines.core.storage import storage_failure
+
+        if stop_came():  # Ctrl-C comes to all processes of a terminal: what they held is lost to this one
+            sys.exit(EXIT_STOPPED)
+        if (failure := storage_failure(error)) is not None:
+            say_line(console, f"okralong: {failure}", style="red")
+            sys.exit(failure.exit_code)
+        traceback.print_exc()
+        say_line(console, f"okralong: {type(error).__name__}; this is a bug. What was finished is kept.", style="red")
+        sys.exit(EXIT_BROKEN)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Questions on companies' reports: Financial-QA-10k, over excerpts, and Loong's finance part, over whole filings."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.core.types import InputError
+from okralong.lab.datasets.base import (
+    Builder,
+    DataSet,
+    Evidence,
+    Item,
+    Pieces,
+    Range,
+    Row,
+    Text,
+    grounded,
+    length_label,
+    one_part,
+    question_type,
+    rows_in,
+    table_rows,
+)
+
+FINANCIAL_QA: Final = "financial_qa_10k"
+LOONG: Final = "loong_finance"
+
+COLUMNS: Final = ("question", "answer", "context", "ticker", "filing")
+
+DOCUMENTS: Final = "documents"
+"""Loong's filings, a folder of text files beside the questions."""
+
+_IN_THOUSANDS: Final = re.compile(r"\s+in (?:thousand|million)s?$")
+
+logger = logging.getLogger(__name__)
+
+# --------
+# Financial-QA-10k: questions and answers that a language model wrote, each on one excerpt of an annual report.
+
+
+@dataclass
+class _Filing:
+    """The excerpts of a filing while its rows are read: their text, and the range of each by its words."""
+
+    pieces: Pieces = field(default_factory=Pieces)
+    places: dict[str, Range] = field(default_factory=dict)
+
+    def add(self, excerpt: str) -> None:
+        if excerpt and excerpt not in self.places:
+            self.places[excerpt] = self.pieces.add(excerpt)
+
+
+def read_financial_qa(path: Path, part: str) -> DataSet:
+    """``Financial-QA-10k.csv``: question, answer, context (an excerpt), ticker and filing ("2023_10K").
+
+    One text a filing: its distinct excerpts in the order of the file, blank lines between them; ``document`` is the
+    ticker and the year ("NVDA_2023"), as UDA names filings. Evidence is the question's excerpt. The file has no ids: a
+    question is called by its row, as a spreadsheet counts it, since some are asked twice. There are no kinds either:
+    the type goes by the length of the answer, a guess. Rows without a question, an answer or a context are left out
+    and counted in the log. Raises InputError naming file, row and field.
+    """
+    columns, rows = table_rows(path)
+    if columns != COLUMNS:
+        raise InputError(
+            f"{path}, row 1: the columns {', '.join(columns) or '(none)'} are not those of Financial-QA-10k, which has "
+            f"{', '.join(COLUMNS)}. Fetch the file again."
+        )
+    filings: dict[str, _Filing] = {}
+    for row in rows:
+        filings.setdefault(_document(row), _Filing()).add(row.get("context", str).strip())
+    made = Builder(FINANCIAL_QA, part)
+    whole = [row for row in rows if all(row.get(name, str).strip() for name in ("question", "answer", "context"))]
+    made.items += [_item(row, filings[_document(row)], made) for row in whole]
+    logger.info("%s: %d rows lack a question, an answer or a context, left out.", path, len(rows) - len(whole))
+    return made.built()
+
+
+def _document(row: Row) -> str:
+    return f"{row.text('ticker').strip()}_{row.text('filing').strip().removesuffix('_10K')}"
+
+
+def _item(row: Row, filing: _Filing, made: Builder) -> Item:
+    text = made.text(_document(row), filing.pieces.text)
+    excerpt, answer = row.text("context").strip(), row.text("answer").strip()
+    label = length_label([answer])
+    named = Row(row.file, row.place, {"row": row.place.removeprefix("row "), "question": row.text("question").strip()})
+    parts = grounded(one_part([answer]), [excerpt])
+    gold = made.gold(named, "row", [answer], question_type(FINANCIAL_QA, label), label, parts)
+    return Item(gold, (text.document,), (text.text_id,), (Evidence(text.text_id, *filing.places[excerpt]),))
+
+
+# --------
+# Loong, English finance: questions that need several of the filings they come with (Wang et al. 2024).
+
+
+def read_loong_finance(path: Path, part: str) -> DataSet:
+    """A ``questions.jsonl`` beside the folder ``documents``, or the folder that holds both.
+
+    A row has ``query_id``, ``kind`` (the label), ``question``, ``documents`` (``doc_id`` each, the text file's name
+    without its ending) and ``answer``. One text a filing, and an item's context are the filings that it names. A list
+    or an object as an answer is written as JSON. The set marks no evidence. What can be looked for is a short answer
+    to one figure or name; "in thousands" behind it may be missing, as tables say it above them. What the answer of a
+    clustering needs is no copy, so it has no parts. Raises InputError naming file, row and field.
+    """
+    questions = path / "questions.jsonl" if path.is_dir() else path
+    made = Builder(LOONG, part)
+    filings: dict[str, Text] = {}
+    made.items += [_loong_item(row, made, filings) for row in rows_in(questions)]
+    return made.built()
+
+
+def _loong_item(row: Row, made: Builder, filings: dict[str, Text]) -> Item:
+    label, answer = row.text("kind"), row.get("answer", object)
+    names = tuple(dict.fromkeys(document.text("doc_id") for document in row.rows("documents", "document")))
+    if not names:
+        row.bad("documents", "names no document")
+    for name in names:
+        if name not in filings:
+            filings[name] = made.text(name, _filing_text(row, name))
+    scalar = isinstance(answer, str | int | float) and label != "clustering"
+    written = str(answer).strip() if isinstance(answer, str | int | float) else json.dumps(answer, ensure_ascii=False)
+    if not written or answer is None:
+        row.bad("answer", "holds no answer")
+    wordings = dict.fromkeys([written, _IN_THOUSANDS.sub("", written)])
+    texts = [filings[name] for name in names]
+    parts = grounded(one_part(wordings), [text.text for text in texts]) if scalar else ()
+    gold = made.gold(row, "query_id", [written], row.type_of("kind", LOONG, label), label, parts)
+    return Item(gold, names, tuple(dict.fromkeys(text.text_id for text in texts)))
+
+
+def _filing_text(row: Row, name: str) -> str:
+    file = row.file.parent / DOCUMENTS / f"{name}.txt"
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        row.bad("documents", f"names {name!r}, and {file} cannot be read ({error})")
+    if not text:
+        row.bad("documents", f"names {name!r}, and {file} is empty")
+    return text

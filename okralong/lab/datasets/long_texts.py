@@ -1,0 +1,336 @@
+"""Sets over whole texts: NarrativeQA's stories, QuALITY's articles, TriviaQA's pages and MultiHop-RAG's news.
+
+SARA's tables have the first three, the fourth asks questions of a whole collection. None of them marks evidence but
+MultiHop-RAG.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.indexing.formats.text import page_of_html
+from okralong.lab.datasets.base import (
+    Builder,
+    DataSet,
+    Evidence,
+    Item,
+    Row,
+    Text,
+    grounded,
+    json_lines,
+    one_part,
+    question_type,
+    read_json,
+    row_of,
+    rows_in,
+    table_rows,
+)
+
+NARRATIVEQA: Final = "narrativeqa"
+QUALITY: Final = "quality"
+TRIVIAQA: Final = "triviaqa"
+MULTIHOP_RAG: Final = "multihop_rag"
+UNANSWERABLE: Final = "unanswerable"
+
+_MARKUP: Final = re.compile(r"<\s*(?:!doctype|html|head|body|pre|p|br|div)\b", re.IGNORECASE)
+
+logger = logging.getLogger(__name__)
+
+# --------
+# NarrativeQA: questions on books and film scripts, written by people who had read a summary (Kocisky et al. 2018).
+#
+# The authors publish a folder: ``documents.csv`` (document_id, set, story_start, story_end, wiki_title),
+# ``qaps.csv`` (document_id, set, question, answer1, answer2), ``third_party/wikipedia/summaries.csv`` (document_id,
+# summary), and ``tmp/DOCUMENT_ID.content``, which their ``download_stories.sh`` fetches. The hub has Parquet files, a
+# row a question: ``document`` (id, text, start, end, and summary with text and title), ``question`` and ``answers``
+# (text each).
+#
+# A story begins at the words that ``story_start`` gives and ends with those of ``story_end``, where they stand there:
+# what Project Gutenberg writes before and behind a book is no part of it. A film script that comes as a web page is
+# read as its text.
+
+SUMMARIES: Final = "_summaries"
+"""A part of this ending, such as test_summaries, has Wikipedia's summaries as texts in place of the stories."""
+
+
+def read_narrativeqa(path: Path, part: str) -> DataSet:
+    """The questions of the authors' ``set`` that ``part`` names (train, valid, test), or all of a file of the hub.
+
+    Both annotators' answers are wordings. There is no evidence. Raises InputError naming file, row and field, or the
+    story that was not fetched.
+    """
+    made = Builder(NARRATIVEQA, part)
+    if path.is_dir():
+        _narrative_folder(path, made, part.removesuffix(SUMMARIES), part.endswith(SUMMARIES))
+    else:
+        for number, row in enumerate(rows_in(path), start=1):
+            document = row.inner("document")
+            if part.endswith(SUMMARIES):
+                told = document.inner("summary").text("text")
+            else:
+                told = story(document.text("text"), document.get("start", str), document.get("end", str))
+            text = made.text(document.text("id"), told)
+            answers = [answer.text("text") for answer in row.rows("answers", "answer")]
+            _narrative_item(row, made, text, row.inner("question").text("text"), answers, number)
+    return made.built()
+
+
+def _narrative_folder(folder: Path, made: Builder, wanted: str, summaries: bool) -> None:
+    _, documents = table_rows(folder / "documents.csv")
+    summary_of: dict[str, str] = {}
+    if summaries:
+        _, told = table_rows(folder / "third_party" / "wikipedia" / "summaries.csv")
+        summary_of = {row.text("document_id"): row.text("summary") for row in told}
+    texts: dict[str, Text] = {}
+    for row in documents:
+        identity = row.text("document_id")
+        if row.text("set") != wanted:
+            continue
+        if summaries:
+            if identity not in summary_of:
+                row.bad("document_id", f"is {identity}, which summaries.csv does not have")
+            content = summary_of[identity]
+        else:
+            content = story(_content(folder, identity), row.get("story_start", str), row.get("story_end", str))
+        texts[identity] = made.text(identity, content)
+    _, asked = table_rows(folder / "qaps.csv")
+    for number, row in enumerate(asked, start=1):
+        if row.text("set") != wanted:
+            continue
+        identity = row.text("document_id")
+        if identity not in texts:
+            row.bad("document_id", f"is {identity}, which documents.csv does not have")
+        answers = [row.text("answer1"), row.text("answer2")]
+        _narrative_item(row, made, texts[identity], row.text("question"), answers, number)
+
+
+def _content(folder: Path, identity: str) -> str:
+    file = folder / "tmp" / f"{identity}.content"
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read: {error.strerror}. NarrativeQA's stories are not part of its repository: run its "
+            f"download_stories.sh in {folder}, or take a part that ends in {SUMMARIES}, which needs none."
+        ) from error
+
+
+def _narrative_item(row: Row, made: Builder, text: Text, asked: str, answers: Sequence[str], number: int) -> None:
+    label = "summary" if made.part.endswith(SUMMARIES) else "story"
+    named = Row(row.file, row.place, {"id": str(number), "question": asked.strip()})
+    wordings = list(dict.fromkeys(answer.strip() for answer in answers))
+    if not wordings:
+        row.bad("answers", "holds no answer")
+    parts = grounded(one_part(wordings), [text.text])
+    kind = question_type(NARRATIVEQA, label)
+    gold = made.gold(named, "id", wordings, kind, label, parts, prefix=f"{NARRATIVEQA}-{text.document}")
+    made.items.append(Item(gold, (text.document,), (text.text_id,)))
+
+
+def story(content: str, start: str, end: str) -> str:
+    """A story without what stands before its first and behind its last words; a web page as its text."""
+    if _MARKUP.search(content[:2000]):
+        content = page_of_html(content, "story.html")[1]
+    first, last = _words_at(content, start, 0), _words_at(content, end, len(content) // 2)
+    begin = first[0] if first else 0
+    close = last[1] if last and last[1] > begin else len(content)
+    return content[begin:close].strip()
+
+
+def _words_at(text: str, wanted: str, begin: int) -> tuple[int, int] | None:
+    """Where some words stand behind a place, whatever the blanks between them."""
+    words = wanted.split()
+    found = re.compile(r"\s+".join(map(re.escape, words))).search(text, begin) if words else None
+    return found.span() if found else None
+
+
+# --------
+# QuALITY: multiple-choice questions on stories and articles of 5,000 words (Pang et al. 2022).
+
+CHOICES: Final = "Answer with the words of one of these options:"
+"""Stands between a question and its options; ours."""
+
+
+def read_quality(path: Path, part: str) -> DataSet:
+    """A file such as ``QuALITY.v1.0.1.htmlstripped.dev``: an article a line, with ``article_id``, ``title``,
+    ``article`` and ``questions`` (``question``, ``options``, ``gold_label`` from 1, ``difficult``).
+
+    The question shows its options, a line each, and the gold answer is the right option's words. The label is "hard"
+    where most readers under time pressure were wrong, else "easy". An article stands in two lines, by two writers; a
+    question has its place in both as its id. The test file has no gold labels. Raises InputError naming file, row and
+    field.
+    """
+    made = Builder(QUALITY, part)
+    for number, value in json_lines(path):
+        row = row_of(path, f"row {number}", value)
+        article = row.text("article")
+        if _MARKUP.search(article):
+            article = page_of_html(article, "article.html")[1]
+        text = made.text(f"quality-{row.text('article_id')}", f"{row.text('title').strip()}\n\n{article.strip()}")
+        for place, asked in enumerate(row.rows("questions", "question"), start=1):
+            made.items.append(_choice_item(asked, made, text, f"{row.text('set_unique_id')}-{place}"))
+    return made.built()
+
+
+def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
+    options = [option.strip() for option in row.texts("options")]
+    gold_label = row.get("gold_label", int)
+    if not 1 <= gold_label <= len(options):
+        row.bad("gold_label", f"is {gold_label}, and there are {len(options)} options")
+    label = "hard" if row.get("difficult", int) else "easy"
+    listed = "\n".join([CHOICES, *(f"- {option}" for option in options)])
+    asked = Row(row.file, row.place, {"id": identity, "question": f"{row.text('question').strip()}\n{listed}"})
+    kind = row.type_of("difficult", QUALITY, label)
+    # The options are written in other words than the article's, so there is nothing to look for.
+    gold = made.gold(asked, "id", [options[gold_label - 1]], kind, label)
+    return Item(gold, (text.document,), (text.text_id,))
+
+
+# --------
+# TriviaQA: trivia questions with pages that hold the answer's words (Joshi et al. 2017).
+#
+# A file such as ``qa/wikipedia-dev.json`` is one object: ``Domain`` (Wikipedia or Web) and ``Data``, a list of
+# questions with ``QuestionId``, ``Question``, ``Answer`` (``Value``, ``Aliases``), ``EntityPages`` and, on the web,
+# ``SearchResults`` (``Filename``, ``Title``). The pages lie in ``evidence/wikipedia`` and ``evidence/web`` beside
+# ``qa``. The hub's Parquet files (rc) have the pages' texts in the row, in columns.
+
+
+def read_triviaqa(path: Path, part: str) -> DataSet:
+    """Each page of a question is a text under its title; the item's context is all of them. Aliases are wordings.
+
+    The pages were found by a search and nobody has read whether they answer the question, so there is no evidence.
+    Raises InputError naming file, row and field, or the page that is missing.
+    """
+    made = Builder(TRIVIAQA, part)
+    if path.suffix == ".parquet":
+        for row in rows_in(path):
+            made.items.append(_trivia_item(row, made, _hub_pages(row), _HUB))
+        return made.built()
+    content = row_of(path, "the file's content", read_json(path))
+    web = content.text("Domain").casefold() == "web"
+    for row in content.rows("Data", "question"):
+        pages = [_page(path, page, "wikipedia") for page in row.rows("EntityPages", "page")]
+        if web and "SearchResults" in row.values:
+            pages += [_page(path, page, "web") for page in row.rows("SearchResults", "result")]
+        made.items.append(_trivia_item(row, made, pages, _AUTHORS))
+    return made.built()
+
+
+_AUTHORS: Final = ("QuestionId", "Question", "Answer", "Value", "Aliases")
+_HUB: Final = ("question_id", "question", "answer", "value", "aliases")
+"""What the authors and the hub call the same fields: id, question, answer, and in that one its value and aliases."""
+
+
+def _trivia_item(
+    row: Row, made: Builder, pages: Sequence[tuple[str, str]], names: tuple[str, str, str, str, str]
+) -> Item:
+    identity, asked, answer, value, aliases = names
+    told = row.inner(answer)
+    wordings = [told.text(value), *told.texts(aliases)]
+    answers = [each for each in dict.fromkeys(map(str.strip, wordings)) if each]
+    texts = list(dict.fromkeys(made.titled(title, text) for title, text in pages if text.strip()))
+    if not texts:
+        row.bad(asked, "has no page with a text")
+    named = Row(row.file, row.place, {identity: row.text(identity), "question": row.text(asked).strip()})
+    parts = grounded(one_part(answers), [text.text for text in texts])
+    gold = made.gold(named, identity, answers, question_type(TRIVIAQA, "page"), "page", parts)
+    documents = tuple(dict.fromkeys(text.document for text in texts))
+    return Item(gold, documents, tuple(text.text_id for text in texts))
+
+
+def _page(questions: Path, page: Row, folder: str) -> tuple[str, str]:
+    file = questions.parent.parent / "evidence" / folder / page.text("Filename")
+    try:
+        return page.text("Title"), file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read: {error.strerror}. TriviaQA's pages lie in the folder evidence beside qa, as its "
+            "archive unpacks them: unpack triviaqa-rc.tar.gz whole."
+        ) from error
+
+
+def _hub_pages(row: Row) -> list[tuple[str, str]]:
+    """The pages of a row that keeps them as columns."""
+    pages: list[tuple[str, str]] = []
+    for field, column in (("entity_pages", "wiki_context"), ("search_results", "search_context")):
+        if field not in row.values:
+            continue
+        columns = row.inner(field)
+        titles, texts = columns.texts("title"), columns.texts(column)
+        if len(titles) != len(texts):
+            columns.bad(column, f"has {len(texts)} entries for {len(titles)} titles")
+        pages += zip(titles, texts, strict=True)
+    return pages
+
+
+# --------
+# MultiHop-RAG: questions over two to four of some hundred news articles (Tang and Yang 2024).
+
+_QUERIES: Final = "MultiHopRAG.json"
+_CORPUS: Final = "corpus.json"
+
+
+def read_multihop_rag(path: Path, part: str) -> DataSet:
+    """``MultiHopRAG.json`` beside ``corpus.json``, or the folder that holds both.
+
+    An article (``title``, ``source``, ``published_at``, ``url``, ``body``) is a text of its title, a line of source and
+    date, which the questions ask about, and the body. A query has ``query``, ``answer``, ``question_type`` and
+    ``evidence_list`` (``title``, ``url``, ``fact``); it is asked of the whole collection, so every item's context is
+    all of it. Evidence is the place of each fact in its article, whatever the blanks; an item with a fact that stands
+    nowhere has none, since what is needed could not be shown whole: these are counted in the log. A null query, which
+    nothing answers, has the gold answer "unanswerable". Raises InputError naming file, row and field.
+    """
+    folder = path if path.is_dir() else path.parent
+    made = Builder(MULTIHOP_RAG, part)
+    articles: dict[str, Text] = {}
+    for row in rows_in(folder / _CORPUS):
+        title = row.text("title").strip()
+        head = f"{title}\nSource: {row.text('source').strip()}, {row.text('published_at').strip()}"
+        articles[_article(row)] = made.text(title, f"{head}\n\n{row.text('body').strip()}")
+    everything = tuple(dict.fromkeys(text.text_id for text in articles.values()))
+    lost = 0
+    for number, row in enumerate(rows_in(folder / _QUERIES), start=1):
+        item, whole = _query_item(row, made, articles, everything, number)
+        made.items.append(item)
+        lost += not whole
+    logger.info("%s: %d queries have a fact that its article does not hold.", folder / _QUERIES, lost)
+    return made.built()
+
+
+def _article(row: Row) -> str:
+    """What an article is known by: its address, or where it has none its title."""
+    url = row.values.get("url")
+    return url.strip() if isinstance(url, str) and url.strip() else row.text("title").strip()
+
+
+def _query_item(
+    row: Row, made: Builder, articles: Mapping[str, Text], everything: tuple[str, ...], number: int
+) -> tuple[Item, bool]:
+    label = row.text("question_type").strip()
+    kind = row.type_of("question_type", MULTIHOP_RAG, label)
+    answers = [UNANSWERABLE if label == "null_query" else row.text("answer").strip()]
+    pieces: list[Evidence] = []
+    documents: list[str] = []
+    whole = True
+    for fact in row.rows("evidence_list", "fact"):
+        text = articles.get(_article(fact))
+        if text is None:
+            fact.bad("url", f"names {_article(fact)!r}, which {_CORPUS} does not have")
+        documents.append(text.document)
+        place = _words_at(text.text, fact.text("fact"), 0)
+        whole = whole and place is not None
+        pieces += [Evidence(text.text_id, *place)] if place is not None else []
+    asked = Row(row.file, row.place, {"id": str(number), "question": row.text("query").strip()})
+    shown = {piece.text_id for piece in pieces}
+    texts = [text.text for text in articles.values() if text.text_id in shown]
+    # "Yes" and "no" stand in any text; what can be looked for is looked for in the articles that the facts are from.
+    parts = grounded(one_part(answers), texts) if texts and label == "inference_query" else ()
+    gold = made.gold(asked, "id", answers, kind, label, parts)
+    evidence = tuple(dict.fromkeys(pieces)) if whole else ()
+    sources = tuple(dict.fromkeys(documents or (text.document for text in articles.values())))
+    return Item(gold, sources, everything, evidence), whole

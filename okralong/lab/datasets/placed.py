@@ -1,0 +1,210 @@
+"""Our own questions over filings whose text is not ours to ship: questions, answers, and places in the texts.
+
+``configs/filings_questions`` holds ``questions.jsonl`` and ``archives.yaml``; the filings stay in the data folder. A
+place is only worth something in the very text that it was measured in, so each document's SHA-256 is kept with it.
+
+Half of the questions are asked of one filing or of the few that are meant (scope ``documents``), half of all filings of
+their side (scope ``archive``), in which case the question itself names company and period. The sides are given and not
+drawn: of the large companies' filings those stand on test of which no model of ours has seen an annual report
+(``financial_qa_10k`` has excerpts of the others), and so do the filings of ``reports`` and of ``loong_finance`` that
+those sets ask about. On tune stand the other large companies, and small companies' filings that ``loong_finance``
+carries and never asks about: without them tune would have no filing with its statements, since the texts of ``filings``
+have lost their tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from pydantic import Field, ValidationError
+
+from okralong.pipelines.core.config import Settings, parse_config
+from okralong.pipelines.core.types import InputError
+from okralong.lab.datasets.base import (
+    Builder,
+    DataSet,
+    Evidence,
+    Item,
+    Row,
+    Text,
+    grounded,
+    one_part,
+    operand_parts,
+)
+
+FILINGS_QUESTIONS: Final = "filings_questions"
+
+QUESTIONS: Final = "questions.jsonl"
+ARCHIVES: Final = "archives.yaml"
+
+PlacedSide = Literal["tune", "test"]
+Scope = Literal["archive", "documents"]
+Kind = Literal["look_up", "prose", "derived", "periods", "companies", "segment", "yes_no", "unanswerable"]
+"""A figure of a statement; a reason or fact of the prose; a metric that stands nowhere, from line items that do; the
+same over two periods; over two companies; a segment or region; yes or no with the fact that decides; and questions
+that their scope does not answer."""
+
+
+class Place(Settings):
+    """The range ``[start_char, end_char)`` of a document, by its path below the data folder.
+
+    ``values`` are the figures in it that the answer needs, as they are written there. ``page`` counts from 1, for texts
+    that mark where their pages end.
+    """
+
+    document: str
+    start_char: int = Field(ge=0)
+    end_char: int = Field(ge=1)
+    values: tuple[str, ...] = Field(default=(), strict=False)
+    page: int | None = None
+
+
+class PlacedQuestion(Settings):
+    """A line of ``questions.jsonl``.
+
+    ``answers`` are wordings of one answer; none says that the scope does not hold it. ``documents`` are the filings
+    that are meant, by their paths below the data folder. ``calculation`` leads from the evidence's values to the
+    answer.
+    """
+
+    query_id: str = Field(min_length=1)
+    side: PlacedSide
+    scope: Scope
+    kind: Kind
+    question: str = Field(min_length=1)
+    answers: tuple[str, ...] = Field(strict=False)
+    documents: tuple[str, ...] = Field(default=(), strict=False)
+    calculation: str = ""
+    evidence: tuple[Place, ...] = Field(default=(), strict=False)
+
+    @property
+    def part(self) -> str:
+        """The part of the set that it belongs to: "tune_archive", "test_documents"."""
+        return f"{self.side}_{self.scope}"
+
+
+class Archives(Settings):
+    """By side the documents of its archive: path below the data folder, and the SHA-256 of the file."""
+
+    archives: dict[PlacedSide, dict[str, str]]
+
+
+def read_filings_questions(path: Path, part: str) -> DataSet:
+    """A part of the shipped questions ("tune_archive") over the data folder in which ``path``, ``filings``, stands.
+
+    Raises InputError as ``read_placed`` does.
+    """
+    return read_placed(resources.files("okralong.configs").joinpath(FILINGS_QUESTIONS), path.parent, part)
+
+
+def read_placed(folder: Traversable, data: Path, part: str) -> DataSet:
+    """The questions of ``folder`` that belong to ``part``, over documents below ``data``.
+
+    A text is a whole document, without blanks at its ends; its name is the file's without the ending. Parts of an
+    answer are the figures that the evidence names, or else the answer itself where it stands in the documents. Raises
+    InputError for a part that is none, a file that cannot be parsed, a document that is missing or is not the text that
+    was measured, and a place that does not hold what it should.
+    """
+    side, _, scope = part.partition("_")
+    if side not in get_args(PlacedSide) or scope not in get_args(Scope):
+        known = ", ".join(f"{one}_{other}" for one in get_args(PlacedSide) for other in get_args(Scope))
+        raise InputError(f"{folder / QUESTIONS} has no part {part!r}; its parts are {known}.")
+    made = Builder(FILINGS_QUESTIONS, part)
+    asked = [each for each in read_questions_file(folder) if each.part == part]
+    hashes = read_archives(folder).archives[asked[0].side] if asked else {}
+    wanted = list(hashes) if scope == "archive" else sorted({name for each in asked for name in each.documents})
+    texts: dict[str, Text] = {}
+    for name in wanted:
+        if name not in hashes:
+            raise InputError(
+                f"{folder / QUESTIONS} asks about {name}, which is none of the {side} documents of {ARCHIVES}. List it "
+                "there with its SHA-256, or correct the question's documents."
+            )
+        texts[name] = made.text(Path(name).stem, _document(data / name, hashes[name]))
+    for number, each in enumerate(asked, start=1):
+        row = Row(Path(str(folder / QUESTIONS)), f"question {number} of {part} ({each.query_id})", each.model_dump())
+        made.items.append(_item(made, row, each, texts))
+    return made.built()
+
+
+def read_questions_file(folder: Traversable) -> tuple[PlacedQuestion, ...]:
+    """The lines of ``questions.jsonl``. Raises InputError naming the line that is none, or whose id was taken."""
+    file = folder / QUESTIONS
+    found: dict[str, PlacedQuestion] = {}
+    for number, line in enumerate(_read(file).decode("utf-8").splitlines(), start=1):
+        try:
+            each = PlacedQuestion.model_validate_json(line)
+        except ValidationError as error:
+            what = error.errors()[0]
+            raise InputError(
+                f"{file}, line {number}: the field {'.'.join(map(str, what['loc'])) or '(line)'}: {what['msg']}. "
+                "Correct that line."
+            ) from error
+        if found.setdefault(each.query_id, each) is not each:
+            raise InputError(f"{file}, line {number}: query_id {each.query_id!r} is an earlier line's. Rename one.")
+    return tuple(found.values())
+
+
+def read_archives(folder: Traversable) -> Archives:
+    """The documents of each side. Raises ConfigError when the file is no such list, InputError when it is missing."""
+    return parse_config(Archives, _read(folder / ARCHIVES).decode("utf-8"), str(folder / ARCHIVES), {})
+
+
+def _item(made: Builder, row: Row, each: PlacedQuestion, texts: Mapping[str, Text]) -> Item:
+    meant = [texts[name] for name in each.documents if name in texts]
+    if len(meant) != len(each.documents):
+        unknown = sorted(set(each.documents) - set(texts))
+        row.bad("documents", f"names {unknown[0]!r}, no document of its side's archive")
+    scope = meant if each.scope == "documents" else list(texts.values())
+    evidence = tuple(_evidence(row, place, texts) for place in each.evidence)
+    values = dict.fromkeys(value for place in each.evidence for value in place.values)
+    parts = operand_parts(values) if values else grounded(one_part(each.answers), [text.text for text in meant])
+    kind = row.type_of("kind", FILINGS_QUESTIONS, each.kind)
+    gold = made.gold(row, "query_id", each.answers, kind, each.kind, parts)
+    return Item(
+        gold,
+        tuple(text.document for text in meant),
+        tuple(dict.fromkeys(text.text_id for text in scope)),
+        evidence,
+        calculation=each.calculation,
+    )
+
+
+def _evidence(row: Row, place: Place, texts: Mapping[str, Text]) -> Evidence:
+    if place.document not in texts:
+        row.bad("evidence", f"names {place.document!r}, no document of its side's archive")
+    text = texts[place.document]
+    shown = text.text[place.start_char : place.end_char]
+    if not place.start_char < place.end_char <= len(text.text) or not shown.strip():
+        row.bad("evidence", f"has the place {place.start_char}:{place.end_char}, which {place.document} does not have")
+    for value in place.values:
+        if value not in shown:
+            row.bad("evidence", f"names the value {value!r}, which does not stand at its place in {place.document}")
+    return Evidence(text.text_id, place.start_char, place.end_char)
+
+
+def _document(file: Path, sha256: str) -> str:
+    """The document's text. Raises InputError when it is missing or another than was measured."""
+    content = _read(file)
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise InputError(
+            f"{file} is not the text in which the evidence of {FILINGS_QUESTIONS} was placed (its SHA-256 begins with "
+            f"{found[:12]}, not with {sha256[:12]}), so every place in it could be wrong. Put the original file there."
+        )
+    return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def _read(file: Traversable) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{file} cannot be read ({type(error).__name__}), and {FILINGS_QUESTIONS} needs it. Give the data folder "
+            "that holds filings, reports and loong_finance as they were measured."
+        ) from error

@@ -1,0 +1,101 @@
+"""Which adapter reads which format; ``read_dataset`` is the one function by which a data set is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from okralong.pipelines.core.types import InputError
+from okralong.lab.datasets.base import DataSet, DataSource
+from okralong.lab.datasets.filings import read_finqa, read_reports_set, read_tatqa
+from okralong.lab.datasets.financial import read_financial_qa, read_loong_finance
+from okralong.lab.datasets.long_texts import (
+    read_multihop_rag,
+    read_narrativeqa,
+    read_quality,
+    read_triviaqa,
+)
+from okralong.lab.datasets.other import read_longbench, read_longbench_rows, read_own
+from okralong.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
+from okralong.lab.datasets.placed import read_filings_questions
+from okralong.lab.datasets.uda import read_uda_bench, read_uda_csv
+from okralong.lab.datasets.wiki import (
+    read_hotpotqa,
+    read_hotpotqa_pooled,
+    read_musique,
+    read_squad,
+    read_twowiki,
+)
+
+FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
+    "hotpotqa": read_hotpotqa,
+    "2wikimultihopqa": read_twowiki,
+    "musique": read_musique,
+    "hotpotqa_pooled": read_hotpotqa_pooled,
+    "squad": read_squad,
+    "qmsum": read_qmsum,
+    "longbench": read_longbench,
+    "longbench_rows": read_longbench_rows,
+    "narrativeqa": read_narrativeqa,
+    "quality": read_quality,
+    "triviaqa": read_triviaqa,
+    "multihop_rag": read_multihop_rag,
+    "tatqa": read_tatqa,
+    "finqa": read_finqa,
+    "uda_csv": read_uda_csv,
+    "uda_bench": read_uda_bench,
+    "qasper": read_qasper,
+    "qasper_annotations": read_qasper_annotations,
+    "pubmedqa": read_pubmedqa,
+    "financial_qa_10k": read_financial_qa,
+    "loong_finance": read_loong_finance,
+    "reports": read_reports_set,
+    "filings_questions": read_filings_questions,
+    "own": read_own,
+}
+"""By the ``format`` of a source: a path and the name of a part in, a data set out."""
+
+
+def read_dataset(source: DataSource, data: Path) -> DataSet:
+    """The data set of a source below the folder ``data``, or from its hub when the file is not there.
+
+    It has the source's ``name``. Raises InputError when the format is unknown, when neither the file nor the hub can
+    be had, and as the adapter does for a malformed file.
+    """
+    if source.format not in FORMATS:
+        raise InputError(
+            f"The source {source.name!r} ({source.part}) has the format {source.format!r}, which no adapter reads. "
+            f"There are: {', '.join(FORMATS)}."
+        )
+    return replace(FORMATS[source.format](_path(source, data), source.part), name=source.name)
+
+
+def _path(source: DataSource, data: Path) -> Path:
+    path = data / source.path
+    if path.exists():
+        return path
+    if source.hub is None:
+        raise InputError(
+            f"{path} does not exist, and the source {source.name!r} ({source.part}) names no hub to fetch it from. "
+            "Give the folder that holds the data sets, or put the file there."
+        )
+    return _fetched(source, source.hub, path)
+
+
+def _fetched(source: DataSource, hub: str, path: Path) -> Path:
+    owner, _, rest = hub.partition("/")
+    repository, _, file = rest.partition("/")
+    if not (owner and repository and file):
+        raise InputError(f"The source {source.name!r} has the hub {hub!r}; it must be owner/repository/file.")
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return Path(hf_hub_download(f"{owner}/{repository}", file, repo_type="dataset"))
+    except (OSError, HfHubHTTPError, ValueError) as error:
+        raise InputError(
+            f"{path} does not exist, and {hub} cannot be fetched from the hub ({type(error).__name__}: {error}). Put "
+            "the file in the data folder, or run again where the hub can be reached."
+        ) from error

@@ -1,0 +1,159 @@
+"""What a sweep file of the evidence bench may say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
+from okralong.pipelines.answering.rerank import RerankerConfig
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.indexing.chunking import Boundaries
+from okralong.lab.split import MANIFEST
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+
+Count = Annotated[int, Field(ge=1, le=200)]
+Scale = Annotated[float, Field(gt=0, le=20)]
+
+RULES: Final = "rules"
+GOLD: Final = "gold"
+"""Analyzers that every sweep knows: the keyword rules, and the gold labels."""
+
+NamedSet = Annotated[str, Field(pattern=r"^\S+ \S+$")]
+"""Name and part of a set, with a blank between."""
+
+Retriever = Literal["exact", "semantic", "reciprocal_rank"]
+"""BM25 alone, dense vectors alone, or both joined by reciprocal rank."""
+
+
+class SetChoice(Settings):
+    """A set of the sweep's catalog by name and part.
+
+    ``pool_tokens`` pools its short texts into documents of at least so many o200k tokens; null shows each text as the
+    document that it is. ``limit`` takes only so many questions, drawn by the sweep's seed. ``fill`` names further sets
+    ("finqa dev") whose texts of the same side fill up documents that would be too short.
+    """
+
+    name: str
+    part: str
+    pool_tokens: Annotated[int, Field(ge=1000, le=1_000_000)] | None = None
+    limit: Annotated[int, Field(ge=1)] | None = None
+    fill: list[NamedSet] = Field(default_factory=list)
+
+
+class PlainMethod(Settings):
+    """One retrieval of ``count`` chunks, shown as they are, best first. ``counts`` are the points of its curve.
+
+    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``. With ``rerank`` so many of the first chunks
+    are ordered anew by ``reranker``, one of the sweep's.
+    """
+
+    retriever: Retriever
+    query_prefix: str = ""
+    boundaries: Boundaries = "sentences"
+    granularity: Annotated[int, Field(ge=16, le=8192)]
+    count: Count
+    counts: list[Count] = Field(min_length=1)
+    rerank: Annotated[int, Field(ge=0, le=200)] = 0
+    reranker: str = SHIPPED
+
+    @model_validator(mode="after")
+    def _point_on_curve(self) -> Self:
+        if self.count not in self.counts:
+            raise ValueError(f"counts must hold count ({self.count})")
+        _each_once("counts", self.counts)
+        return self
+
+
+class PolicyMethod(Settings):
+    """The method under a policy. ``overrides`` are dotted keys of the policy file.
+
+    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``; ``writer`` says who writes sub-questions and next
+    queries: gold (those of the set), embedded (the embedded model as it is) or reader (with the shipped reader).
+    ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by a cross-encoder.
+    ``scales`` multiply every count and token budget of the policy: the points of its curve; 1 must be among them.
+    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
+    """
+
+    policy: str
+    query_prefix: str = ""
+    boundaries: Boundaries = "sentences"
+    analyzer: str = "rules"
+    writer: Literal["gold", "embedded", "reader"] = "gold"
+    reranker: str = SHIPPED
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    scales: list[Scale] = Field(default=[1.0], min_length=1)
+
+    @model_validator(mode="after")
+    def _point_on_curve(self) -> Self:
+        if 1.0 not in self.scales:
+            raise ValueError("scales must hold 1.0, the policy as it is")
+        _each_once("scales", self.scales)
+        return self
+
+
+def _kind(value: Any) -> str:
+    """Which of the two a method is, by the key that only one has: each is then told what is wrong with it alone."""
+    plain = "retriever" in value if isinstance(value, dict) else isinstance(value, PlainMethod)
+    return "retrieval" if plain else "policy"
+
+
+Method = Annotated[
+    Annotated[PlainMethod, Tag("retrieval")] | Annotated[PolicyMethod, Tag("policy")], Discriminator(_kind)
+]
+"""A method of a sweep: one with the key ``retriever`` is a plain retrieval, any other runs a policy."""
+
+
+class Sweep(Settings):
+    """A whole sweep: every method on every set, on one side of the split, or with ``side: all`` on whole sets of one's
+    own (format ``own``), on which nothing was trained.
+
+    ``against`` names the methods that each other one is compared with, on each set and over all; ``pictured`` are
+    drawn, and ``words`` stand above the figures. ``catalog`` says where the sets' files are, ``split`` is a manifest as
+    ``okralong split`` writes it; both may be files of one's own. ``scorer`` is the language model of policies with
+    ``selection.method: csi``: "embedded", a model folder or a hub name; ``compressor`` that of policies with
+    ``selection.space: compressor``: "shipped" or a folder that ``okralong train-sara`` wrote. ``analyzers`` are further
+    analyzers, and ``rerankers`` further cross-encoders beside "shipped", under the names that methods give them.
+    ``at_tokens`` adds what each method shows within so many context tokens.
+    """
+
+    title: str
+    side: Literal["validation", "tune", "test", "all"]
+    seed: int = 7
+    sets: list[SetChoice] = Field(min_length=1)
+    methods: dict[str, Method] = Field(min_length=1)
+    against: list[str] = Field(min_length=1)
+    pictured: list[str] = Field(default_factory=list)
+    words: str = ""
+    at_tokens: Annotated[int, Field(ge=1)] | None = None
+    catalog: str = "datasets.yaml"
+    split: str = MANIFEST
+    scorer: str = Field(default=EMBEDDED, min_length=1)
+    compressor: str = Field(default=SHIPPED, min_length=1)
+    analyzers: dict[str, AnalyzerConfig] = Field(default_factory=dict)
+    rerankers: dict[str, RerankerConfig] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known_names(self) -> Self:
+        for name in (*self.against, *self.pictured):
+            if name not in self.methods:
+                raise ValueError(f"{name!r} is none of the methods ({', '.join(self.methods)})")
+        known = {RULES, GOLD, *self.analyzers}
+        for name, method in self.methods.items():
+            if isinstance(method, PolicyMethod) and method.analyzer not in known:
+                raise ValueError(f"methods.{name}.analyzer = {method.analyzer!r} is none of {', '.join(sorted(known))}")
+        for name, method in self.methods.items():
+            if method.reranker not in {SHIPPED, *self.rerankers}:
+                raise ValueError(f"methods.{name}.reranker = {method.reranker!r} is none of the sweep's rerankers")
+        chosen = [(each.name, each.part) for each in self.sets]
+        _each_once("against", self.against)
+        _each_once("sets", [f"{name} {part}" for name, part in chosen])
+        return self
+
+
+def _each_once(key: str, values: Sequence[object]) -> None:
+    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    if twice:
+        raise ValueError(f"{key} holds {twice[0]} twice")

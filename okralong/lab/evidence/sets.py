@@ -1,0 +1,125 @@
+"""From the data folder to benches: read, split, draw, pool, index. What was made before is found again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from okralong.pipelines.answering.analyzers.analysis import TYPES
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import index_here
+from okralong.lab.datasets.base import Catalog, DataSet, Item, Text
+from okralong.lab.datasets.pooling import Pooled, pool, whole
+from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.encoder import CachedEncoder, index_encoder
+from okralong.lab.evidence.bench import Bench, Retrievals
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.split import Side, Split
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+from okralong.pipelines.sara.artifact import AUTO, NONE, compressor_folder, read_shape
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DataSetStore:
+    """Where sets come from and what is kept of them: ``data`` holds the files, ``work`` archives and vectors.
+
+    Without a ``split``, with the side "all", sets are taken whole: for questions that nothing was trained or tuned on.
+    """
+
+    catalog: Catalog
+    split: Split | None
+    data: Path
+    work: Path
+    side: Side | Literal["all"]
+    seed: int
+    encoder: CachedEncoder
+    say: Say
+
+    def read(self, name: str, part: str) -> DataSet:
+        """What of a set stands on this side of the split; all of it where there is none."""
+        dataset = read_dataset(self.catalog.source(name, part), self.data)
+        for note in dataset.notes:
+            self.say(note)
+        return dataset if self.split is None or self.side == "all" else self.split.filter(dataset, self.side)
+
+    def pooled(self, choice: SetChoice, every: bool = False) -> Pooled:
+        """The questions and documents of a set; ``every`` question, or those that can be measured.
+
+        Raises InputError when they cannot be had as the choice wants them.
+        """
+        dataset = self.read(choice.name, choice.part)
+        spare = [text for named in choice.fill for text in self.read(*named.split(" ", 1)).texts.values()]
+        return pooled_set(choice, dataset, spare, self.seed, every)
+
+    def bench(self, choice: SetChoice, pooled: Pooled, config: IndexConfig) -> Bench:
+        """One set, indexed and ready to be asked."""
+        raw = [RawDocument(document.doc_id, document.text, choice.name) for document in pooled.documents]
+        location = str(self.work / "archives" / self._archive_name(choice, config))
+        archive = index_here(location, raw, config, index_encoder(self.encoder))
+        texts = {document.doc_id: document.text for document in pooled.documents}
+        return Bench(f"{choice.name} {choice.part}", pooled, Retrievals(archive, self.encoder), texts)
+
+    def _archive_name(self, choice: SetChoice, config: IndexConfig) -> str:
+        pooling = "whole" if choice.pool_tokens is None else str(choice.pool_tokens)
+        sizes = "-".join(map(str, config.granularities))
+        limit = "all" if choice.limit is None else str(choice.limit)
+        by = "" if config.embedding.model == EMBEDDED else f"-{Path(config.embedding.model).name}"
+        # An archive has one table of compressed chunks, and beside those of ours cells may want another's.
+        table = "" if config.compressor in (NONE, AUTO, SHIPPED) else f"-{_fingerprint(config.compressor)}"
+        cut = f"{config.boundaries}-at-{sizes}{by}{table}"
+        return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}"
+
+
+def _fingerprint(compressor: str) -> str:
+    return read_shape(compressor_folder(compressor))[1]
+
+
+def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int, every: bool = False) -> Pooled:
+    """The questions of one side that can be measured, over documents. Raises InputError when there are none.
+
+    A question can be measured when its set gives a text for it, and marks evidence or parts of its answer; with
+    ``every`` a text is enough.
+    """
+    items = drawn(list(dataset.items) if every else measurable(dataset), choice.limit, f"{seed}:{choice.name}")
+    if choice.pool_tokens is None:
+        pooled = whole(replace(dataset, items=tuple(items)))
+    else:
+        others = [*dataset.texts.values(), *spare]
+        pooled = pool(items, dataset.texts, choice.pool_tokens, seed, others, f"{choice.name}-{choice.part}")
+    if not pooled.questions:
+        raise InputError(
+            f"{choice.name} {choice.part} has no question on this side of the split that can be measured: one with a "
+            "text, and with evidence or an answer to look for. Choose another set or side."
+        )
+    return pooled
+
+
+def measurable(dataset: DataSet) -> list[Item]:
+    """The items that mark evidence, or an answer to look for."""
+    return [item for item in dataset.items if item.evidence or item.gold.parts]
+
+
+def drawn(items: Sequence[Item], limit: int | None, seed: str) -> list[Item]:
+    """All items, or ``limit`` of them, drawn in a way that does not depend on their order."""
+    if limit is None or len(items) <= limit:
+        return list(items)
+    return random.Random(seed).sample(sorted(items, key=lambda item: item.gold.question.query_id), limit)
+
+
+def check_types(choice: SetChoice, pooled: Pooled) -> None:
+    """Raise InputError when a question has no type: gold labels cannot be had for it."""
+    for question in pooled.questions:
+        asked = question.item.gold.question
+        if asked.type not in TYPES:
+            raise InputError(
+                f"{choice.name} {choice.part}: the question {asked.query_id} has the type {asked.type!r}, and a method "
+                f"of the sweep analyzes by gold labels. Give each question one of {', '.join(TYPES)}, or set analyzer "
+                "to rules."
+            )

@@ -1,0 +1,222 @@
+"""A whole sweep: every method on every set, row by row. Reading, indexing and retrieval are real; nothing is paid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
+from okralong.pipelines.core.config import parse_config, read_config
+from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.indexing.chunking import Boundaries
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.other import OWN
+from okralong.lab.datasets.pooling import Pooled
+from okralong.lab.encoder import EACH, cached_encoder
+from okralong.lab.evidence.bench import (
+    Bench,
+    Likelihood,
+    PolicyRun,
+    Remembered,
+    RememberedReader,
+    Row,
+    run_plain,
+    run_policy,
+)
+from okralong.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, SetChoice, Sweep
+from okralong.lab.evidence.sets import DataSetStore, Say, check_types
+from okralong.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
+from okralong.lab.split import Split
+from okralong.pipelines.models.weights import SHIPPED
+from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
+
+SCALED: Final = ("contextual", "factoid", "split", "step")
+"""The parts of a policy whose counts and token budgets a scale multiplies."""
+
+
+def run_sweep(
+    sweep: Sweep, data: Path, work: Path, say: Say, models: Mapping[str, ModelWriter] | None = None
+) -> list[Row]:
+    """The rows of every method on every set, over archives kept below ``work``.
+
+    ``models`` are asked by methods whose writer is embedded or reader; ValueError is raised where it is missing. Raises
+    ConfigError or InputError before anything is embedded when a policy or a model cannot be used, a set is none of the
+    catalog, or none of the sets can be read; one of several that cannot is named and left out.
+    """
+    policies = {name: scaled_policies(m) for name, m in sweep.methods.items() if isinstance(m, PolicyMethod)}
+    writers: dict[str, Writer] = {"gold": GoldWriter(), **(models or {})}
+    wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
+    if not wanted <= writers.keys():
+        raise ValueError("A method of the sweep has a model write its queries that is not among those given.")
+    analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), _compressor(sweep, policies)
+    readers = {name: RememberedReader(name, partial(load_reranker, each)) for name, each in rerankers(sweep).items()}
+    runs = {
+        name: {
+            scale: PolicyRun(
+                policy,
+                analyzers[m.analyzer],
+                writers[m.writer],
+                likelihood,
+                m.query_prefix,
+                compressor,
+                readers[m.reranker] if policy.needs_reranker else None,
+            )
+            for scale, policy in policies[name].items()
+        }
+        for name, m in sweep.methods.items()
+        if isinstance(m, PolicyMethod)
+    }
+    catalog = load_catalog(sweep.catalog)
+    store = DataSetStore(
+        catalog=catalog,
+        split=None if sweep.side == "all" else Split.load(sweep.split),
+        data=data,
+        work=work,
+        side=sweep.side,
+        seed=sweep.seed,
+        encoder=cached_encoder(work),
+        say=say,
+    )
+    _check_side(sweep, store)
+    pooled = _readable(sweep, store)  # all of them first: a bad set must not cost an hour
+    if any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values()):
+        for choice, documents in pooled:
+            check_types(choice, documents)
+    indexes = index_configs(sweep, policies)
+    rows: list[Row] = []
+    for choice, documents in pooled:
+        say(f"{choice.name} {choice.part}: {len(documents.questions)} questions, {len(documents.documents)} documents")
+        benches = {at: store.bench(choice, documents, config) for at, config in indexes.items()}
+        rows += asyncio.run(_run_set(sweep, benches, runs, readers, say))
+    return rows
+
+
+def rerankers(sweep: Sweep) -> dict[str, RerankerConfig]:
+    """The cross-encoders that methods may name: the shipped one and the sweep's own."""
+    return {SHIPPED: RerankerConfig(), **sweep.rerankers}
+
+
+def _check_side(sweep: Sweep, store: DataSetStore) -> None:
+    """Every set must be one of the catalog, and of one's own where sets are taken whole."""
+    named = [(choice.name, choice.part) for choice in sweep.sets]
+    named += [(name, part) for choice in sweep.sets for name, part in (each.split(" ", 1) for each in choice.fill)]
+    public = [source for source in (store.catalog.source(*each) for each in named) if source.format != OWN]
+    if sweep.side == "all" and public:
+        raise ConfigError(
+            f"side: all takes sets whole, and {public[0].name} {public[0].part} is a public set, on parts of which the "
+            "shipped models and policies were chosen. Choose a side of the split, or sets of the format own alone."
+        )
+
+
+def _readable(sweep: Sweep, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
+    """The sets that can be had; of any other it is said why. Raises its InputError when there is none."""
+    found, errors = [], []
+    for choice in sweep.sets:
+        try:
+            found.append((choice, store.pooled(choice)))
+        except InputError as error:
+            errors.append(error)
+            store.say(f"{choice.name} {choice.part} is left out of the sweep: {error}")
+    if not found:
+        raise errors[0]
+    return found
+
+
+def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> Likelihood | None:
+    if any(policy.needs_scorer for by_scale in policies.values() for policy in by_scale.values()):
+        return load_scorer(ScorerConfig(model=sweep.scorer)).score
+    return None
+
+
+def _compressor(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> ArrayCompressor | None:
+    if any(policy.needs_compressor for by_scale in policies.values() for policy in by_scale.values()):
+        return ArrayCompressor.load(compressor_folder(sweep.compressor))
+    return None
+
+
+def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:
+    """Those that the sweep's methods name. What is corrupted is one analyzer, loaded and asked once."""
+    wanted = {method.analyzer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
+    loaded: dict[str, Remembered] = {}
+    found: dict[str, Analyzer | None] = {RULES: KeywordRules(), GOLD: None}
+    for name, each in sweep.analyzers.items():
+        if name not in wanted:
+            continue
+        plain = each.model_copy(update={"corrupt": None})
+        key = plain.model_dump_json()
+        if key not in loaded:
+            loaded[key] = Remembered(load_analyzer(plain))
+        spoiled = each.corrupt
+        found[name] = loaded[key] if spoiled is None else Corrupted(loaded[key], spoiled.share, spoiled.seed)
+    return found
+
+
+def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
+    """The policy at each scale. Raises ConfigError when an override is none of its keys."""
+    where, text = read_config(method.policy)
+    plain = parse_config(Policy, text, where, method.overrides)
+    return {scale: _scaled(plain, scale) for scale in method.scales}
+
+
+def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> dict[Boundaries, IndexConfig]:
+    """What each set is indexed as for all methods: an archive for each kind of chunk boundaries, at their sizes."""
+    sizes: dict[Boundaries, set[int]] = {}
+    for name, method in sweep.methods.items():
+        wanted = sizes.setdefault(method.boundaries, set())
+        if isinstance(method, PlainMethod):
+            wanted.add(method.granularity)
+        else:
+            wanted.update(size for policy in policies[name].values() for size in policy.granularities())
+    return {
+        at: IndexConfig(granularities=sorted(found), boundaries=at, embedding=EACH, compressor=NONE)
+        for at, found in sizes.items()
+    }
+
+
+async def _run_set(
+    sweep: Sweep,
+    benches: Mapping[Boundaries, Bench],
+    runs: Mapping[str, Mapping[float, PolicyRun]],
+    readers: Mapping[str, RememberedReader],
+    say: Say,
+) -> list[Row]:
+    rows: list[Row] = []
+    for bench in benches.values():
+        bench.retrievals.prepare(_known_queries(sweep, bench))
+    for name, method in sweep.methods.items():
+        bench = benches[method.boundaries]
+        if isinstance(method, PlainMethod):
+            rows += await run_plain(bench, name, method, readers[method.reranker])
+        else:
+            for scale, run in runs[name].items():
+                rows += await run_policy(bench, name, run, scale)
+        say(f"  {bench.name}: {name}")
+    return rows
+
+
+def _known_queries(sweep: Sweep, bench: Bench) -> list[str]:
+    """What will be looked up for sure: embedded in one go, it takes a fraction of the time."""
+    items = [question.item for question in bench.pooled.questions]
+    queries = [item.gold.question.question for item in items]
+    if any(isinstance(method, PolicyMethod) and method.writer == "gold" for method in sweep.methods.values()):
+        queries += [as_question(query) for item in items for query in item.gold_queries]
+    prefixes = {method.query_prefix for method in sweep.methods.values()}
+    return [prefix + query for prefix in sorted(prefixes) for query in dict.fromkeys(queries)]
+
+
+def _scaled(policy: Policy, scale: float) -> Policy:
+    changes: dict[str, Any] = {}
+    for part in SCALED:
+        scope = getattr(policy, part)
+        bounds = {"count": (scope.count, 1), "tokens": (getattr(scope, "tokens", None), 16)}
+        changed = {key: max(least, round(value * scale)) for key, (value, least) in bounds.items() if value is not None}
+        changes[part] = scope.model_copy(update=changed)
+    return policy.model_copy(update=changes)

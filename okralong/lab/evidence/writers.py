@@ -1,0 +1,233 @@
+"""Who writes sub-questions and next queries in the bench: the set itself, or a model.
+
+The bench runs the real strategies, so a writer speaks through the generator's own roles and in the prompts' own
+contracts. It writes no answers: a request for one gets "unanswerable".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from okralong.pipelines.answering.grammars import grammar
+from okralong.pipelines.answering.prompts import parse_split, parse_step
+from okralong.pipelines.core.tokens import CountTokens, count_tokens, token_counter
+from okralong.pipelines.core.types import Message
+from okralong.lab.evidence.config import PolicyMethod, Sweep
+from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.request import LlmRequest
+from okralong.pipelines.llm.routing import NO_KEY, open_client
+from okralong.pipelines.models.merged_model import find_reader
+from okralong.pipelines.models.serving import EmbeddedServer
+from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
+
+NO_ANSWER: Final = "Answer: unanswerable"
+
+WRITTEN: Final = ("split", "step")
+"""The roles in which queries are written."""
+
+WINDOW: Final = 128_000
+"""GPT-4o's window (paper section 4.2): wide enough that it cuts nothing, so the policy alone decides."""
+
+LONGEST: Final = 380
+"""Characters of a query that are asked; the parsers drop or cut what is longer than 400."""
+
+_STEP: Final = re.compile(r"(?:^|/)step/(\d+)/")
+
+Ask = Callable[[Sequence[Message], str], Awaitable[str]]
+"""Sends messages for a role to a model; returns the reply's text."""
+
+
+class Writer(Protocol):
+    """What stands in for the generator."""
+
+    @property
+    def name(self) -> str:
+        """What a reply says that it is from."""
+        ...
+
+    @property
+    def window(self) -> int:
+        """Tokens that a prompt and its reply may have together."""
+        ...
+
+    @property
+    def demonstrate(self) -> bool:
+        """Whether a worked example stands before each prompt."""
+        ...
+
+    def count(self, text: str) -> int:
+        """The writer's own tokens of a text."""
+        ...
+
+    async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
+        """The reply at a step of a question whose set knows these queries."""
+        ...
+
+
+class GoldWriter:
+    """Asks what the set says should be asked, one query a step. It never ends the steps before they are through; the
+    method itself does when a look-up brings nothing new, and at the policy's bound.
+    """
+
+    name = "gold"
+    window = WINDOW
+    demonstrate = False
+
+    def count(self, text: str) -> int:
+        """See ``Writer``: o200k tokens."""
+        return count_tokens(text)
+
+    async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
+        """See ``Writer``. A split reply holds all queries, a step's reply the one of its number."""
+        if role == "split":
+            return "\n".join(map(as_question, gold_queries))
+        step = _STEP.search(path)
+        if role == "step" and step is not None:
+            number = int(step[1])
+            query = as_question(gold_queries[number - 1]) if number <= len(gold_queries) else "none"
+            return f"Evidence: none\nQuery: {query}\nAnswer: none"
+        return NO_ANSWER
+
+
+@dataclass
+class ModelWriter:
+    """A small model writes; ``ask`` sends it the prompts that an answer run would send, worked example included."""
+
+    name: str
+    ask: Ask
+    window: int
+    count: CountTokens
+    demonstrate: bool = True
+
+    async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
+        """See ``Writer``."""
+        return await self.ask(messages, role) if role in WRITTEN else NO_ANSWER
+
+
+def as_question(query: str) -> str:
+    """A query as both parsers give it back: one line of more than one word that ends in its only question mark.
+
+    A title that they would take for a bullet ("B. Traven"), for nothing ("No More") or for a remark (one word) is asked
+    for in words.
+    """
+    line = " ".join(query.replace("?", " ").split())[:LONGEST].rstrip(".!: ") or " ".join(query.split())
+    plain = f"{line}?"
+    survives = parse_split(plain, "", 1) == [plain] and parse_step(f"Query: {plain}\nAnswer: none").query == plain
+    return plain if survives else f"What is {line}?"
+
+
+# --------
+# The embedded model as the bench's writer, as it is or with the shipped reader.
+#
+# It is started when a sweep needs it, and its replies are kept for the next run.
+
+COMPLETION_TOKENS: Final = {"split": 96, "step": 160}
+"""As in the shipped answer config, by role."""
+
+TIMEOUT_S: Final = 600.0
+"""As in the shipped answer config: two cores read a long prompt in half a minute."""
+
+SEED: Final = 7
+"""As in the shipped answer config; at temperature 0 it changes nothing."""
+
+
+@dataclass
+class KeptReplies:
+    """Replies by prompt, in a file with one JSON object a line: the model is asked each prompt once, ever.
+
+    One process at a time may keep replies in a file.
+    """
+
+    file: Path
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.file.is_file():
+            for line in self.file.read_text(encoding="utf-8").split("\n"):
+                # A line that a killed run left half-written is asked again.
+                with suppress(ValueError):
+                    row = json.loads(line)
+                    self._known[row["key"]] = row["reply"]
+
+    def get(self, key: str) -> str | None:
+        """The reply known for a key, or None."""
+        return self._known.get(key)
+
+    def keep(self, key: str, reply: str) -> None:
+        """Remember a reply, on disk at once."""
+        self._known[key] = reply
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a", encoding="utf-8") as out:
+            # The line break comes first: it ends a line that was left half-written.
+            out.write("\n" + json.dumps({"key": key, "reply": reply}))
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A served model as the writer asks it. ``identity`` stands for it among the kept replies, ``base_url`` does not:
+    a server of one's own is another address on every start. ``demonstrate`` puts a worked example before each prompt,
+    ``constrained`` sends each role's grammar.
+    """
+
+    base_url: str
+    model: str
+    identity: str
+    demonstrate: bool = True
+    constrained: bool = False
+
+
+@contextmanager
+def model_writers(sweep: Sweep, work: Path) -> Iterator[dict[str, ModelWriter]]:
+    """A writer for each model that methods of the sweep name: the embedded one as it is, and with the shipped reader.
+
+    Raises what starting the embedded server raises.
+    """
+    wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
+    with ExitStack() as servers:
+        writers: dict[str, ModelWriter] = {}
+        for name in sorted(wanted - {"gold"}):
+            reader = find_reader(SHIPPED, EMBEDDED, EMBEDDED) if name == "reader" else None
+            server = servers.enter_context(EmbeddedServer.start(reader=reader))
+            served = KnownModel(
+                server.base_url,
+                server.model,
+                server.identity,
+                demonstrate=reader is None,
+                constrained=reader is not None and server.engine == "llama.cpp",
+            )
+            count = token_counter(str(server.tokenizer))
+            writers[name] = asking_writer(served, work / "replies.jsonl", server.window, count)
+        yield writers
+
+
+def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTokens) -> ModelWriter:
+    """A writer that asks a served model each prompt once; its replies are kept in the file ``kept_in``.
+
+    ``window`` and ``count`` are in the model's own tokens. The writer raises what the ``openai`` client raises.
+    """
+    config = LlmConfig(model=served.model, timeout_s=TIMEOUT_S)
+    kept = KeptReplies(kept_in)
+
+    async def ask(messages: Sequence[Message], role: str) -> str:
+        limit = COMPLETION_TOKENS[role]
+        rules = grammar(role, messages) if served.constrained else None
+        request = LlmRequest(served.model, EMBEDDED, tuple(messages), max_tokens=limit, seed=SEED, grammar=rules)
+        prompt = [{"role": message.role, "content": message.content} for message in messages]
+        asked = [served.identity, limit, prompt, *([rules] if rules else [])]
+        key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        reply = kept.get(key)
+        if reply is None:
+            async with open_client(config, served.base_url, NO_KEY) as client:
+                found = await client.chat.completions.create(**request.parameters())
+            reply = found.choices[0].message.content or ""
+            kept.keep(key, reply)
+        return reply
+
+    return ModelWriter(served.model, ask, window, count, served.demonstrate)

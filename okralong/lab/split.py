@@ -1,0 +1,195 @@
+"""The split as training and evaluation use it: ``Split.load().filter(dataset, "test")``.
+
+Things are known by short hashes that follow from the words alone, so no text is committed. ``split_build`` makes a
+split from data sets and rules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from okralong.pipelines.core.schemas import SPLIT
+from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.lab.datasets.base import DataSet, Item, Text, text_id
+from okralong.pipelines.reporting.metrics import plain_words
+
+Side: TypeAlias = Literal["train", "validation", "tune", "test"]
+
+SIDES: Final[tuple[Side, ...]] = ("train", "validation", "tune", "test")
+"""From the freest to the strictest. Models are trained on train; validation chooses temperatures and thresholds, tune
+the policy's values; figures come from test."""
+
+KEY_DIGITS: Final = 10
+"""Hex digits of a key, 5 bytes: among 40,000 keys two are equal by chance once in 1,400 manifests."""
+
+
+MANIFEST: Final = "split/manifest.parquet"
+"""The shipped manifest, among the configs."""
+
+_PREFIX: Final = b"okralong.split."
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Sides by key, and what the manifest says of itself (``about``: seed, fingerprint of the rules, counts).
+
+    A thing has a side when all that is known of it agrees; what stands between two sides is left out, never shared.
+    ``texts`` has only those texts that their documents' sides do not settle.
+    """
+
+    questions: Mapping[str, Side]
+    documents: Mapping[str, Side]
+    texts: Mapping[str, Side] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, source: str | Path = MANIFEST) -> Split:
+        """The shipped split, or one that ``okralong split`` wrote. Raises ConfigError for no such file, or none of this
+        version.
+        """
+        path = Path(source)
+        shipped = resources.files("okralong.configs").joinpath(str(source))
+        if not path.is_file() and not shipped.is_file():
+            raise ConfigError(f"There is no split manifest {source}. Make one with `okralong split DATA --out DIR`.")
+        try:
+            table = pq.read_table(io.BytesIO(path.read_bytes() if path.is_file() else shipped.read_bytes()))
+        except pa.ArrowInvalid as error:
+            raise ConfigError(f"{source} is no Parquet file: {error}. Make it again with `okralong split`.") from error
+        metadata = table.schema.metadata or {}
+        if not table.schema.equals(SPLIT) or any(metadata.get(name) != value for name, value in SPLIT.metadata.items()):
+            raise ConfigError(f"{source} is no split manifest of this version. Make it again with `okralong split`.")
+        by_kind: dict[str, dict[str, Side]] = {"question": {}, "document": {}, "text": {}}
+        names = {name: name for name in get_args(Side)}
+        for kind, side, key in zip(*(table[column].to_pylist() for column in SPLIT.names), strict=True):
+            if by_kind[kind].setdefault(key.hex(), names[side]) != side:
+                raise ConfigError(f"{source}: the {kind} {key.hex()} stands on two sides. Make the manifest again.")
+        about = {k[len(_PREFIX) :].decode(): v.decode() for k, v in metadata.items() if k.startswith(_PREFIX)}
+        return cls(by_kind["question"], by_kind["document"], by_kind["text"], about)
+
+    def write(self, file: Path) -> None:
+        """Write the manifest: one Parquet row a key, 5 bytes each, and ``about`` in its metadata. The same values make
+        the same bytes.
+        """
+        kinds = {"question": self.questions, "document": self.documents, "text": self.texts}
+        rows = [(kind, side, key) for kind, by_key in kinds.items() for key, side in by_key.items()]
+        rows.sort(key=lambda row: (list(kinds).index(row[0]), SIDES.index(row[1]), row[2]))
+        columns = [[kind for kind, _, _ in rows], [side for _, side, _ in rows], [bytes.fromhex(k) for _, _, k in rows]]
+        said = {_PREFIX + name.encode(): value.encode() for name, value in self.about.items()}
+        table = pa.table(columns, schema=SPLIT.with_metadata({**SPLIT.metadata, **said}))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, file, compression="zstd", compression_level=19, use_dictionary=["kind", "side"])
+
+    def side_of(self, item: Item) -> Side | None:
+        """The item's side; None for a question that is unknown, or asked on a stricter side than its documents are."""
+        question = self.questions.get(question_hash(item.gold.question.question))
+        documents = (self.documents.get(document_hash(name)) for name in item.documents)
+        texts = (self.texts.get(text_hash(identity)) for identity in gold_texts(item))
+        known = {side for side in (question, *documents, *texts) if side}
+        return known.pop() if question and len(known) == 1 else None
+
+    def text_side(self, text_id: str) -> Side | None:
+        """The side of a text that several sides carry and its document does not settle; None for all others."""
+        return self.texts.get(text_hash(text_id))
+
+    def shows(self, text: Text, side: Side) -> bool:
+        """Whether an item of ``side`` that carries the text may show it."""
+        known = (self.documents.get(document_hash(text.document)), self.text_side(text.text_id))
+        return all(each in (None, side) for each in known)
+
+    def filter(self, dataset: DataSet, side: Side) -> DataSet:
+        """The items of ``side``, and of their texts those that no other side owns. May be empty.
+
+        Raises InputError when ``dataset`` has questions that the manifest does not know: nothing tells whether their
+        documents stand elsewhere on another side, so no side is guessed for them.
+        """
+        unknown = [item for item in dataset.items if question_hash(item.gold.question.question) not in self.questions]
+        if unknown:
+            raise InputError(
+                f"The split does not know {len(unknown)} of the {len(dataset.items)} questions of {dataset.name}/"
+                f"{dataset.part} (the first: {unknown[0].gold.question.query_id}). It was made from other files. Make "
+                "one from yours with `okralong split DATA --out DIR` and give its manifest.parquet; or, for questions "
+                "that nothing is trained or tuned on, use the whole set (side: all, in a sweep of `okralong evaluate`)."
+            )
+        items = [item for item in dataset.items if self.side_of(item) == side]
+        shown = {identity for identity, text in dataset.texts.items() if self.shows(text, side)}
+        kept = tuple(replace(item, text_ids=tuple(t for t in item.text_ids if t in shown)) for item in items)
+        return replace(dataset, items=kept, texts=_texts_of(dataset, kept, shown) if kept else {})
+
+
+def _texts_of(dataset: DataSet, kept: tuple[Item, ...], shown: set[str]) -> dict[str, Text]:
+    """The texts of the kept items, and those shown texts that belong to no item (a corpus)."""
+    named = {identity for item in dataset.items for identity in item.text_ids}
+    wanted = {identity for item in kept for identity in (*item.text_ids, *gold_texts(item))}
+    return {t: text for t, text in dataset.texts.items() if t in wanted or (t in shown and t not in named)}
+
+
+def question_hash(question: str) -> str:
+    """The key of a question's text: case, punctuation and spacing do not count."""
+    return text_id(question)[:KEY_DIGITS]
+
+
+def document_hash(document: str) -> str:
+    """The key of a document's name. A name without letters and digits counts as it is written."""
+    words = " ".join(plain_words(document)) or document
+    return hashlib.sha256(f"document {words}".encode()).hexdigest()[:KEY_DIGITS]
+
+
+def text_hash(identity: str) -> str:
+    """The key of a text by its ``text_id``."""
+    return identity[:KEY_DIGITS]
+
+
+def strictest(sides: Iterable[Side]) -> Side:
+    """The strictest of ``sides``, which must not be empty."""
+    return max(sides, key=SIDES.index)
+
+
+def gold_texts(item: Item) -> tuple[str, ...]:
+    """The text_ids that hold an item's evidence or its cells, each once."""
+    return tuple(dict.fromkeys([*(e.text_id for e in item.evidence), *(c.text_id for c in item.cells)]))
+
+
+def leaks(datasets: Iterable[DataSet], split: Split) -> list[str]:
+    """The check that a split keeps its word, by what its readers would be given and not by how it was made.
+
+    Returns what stands on two sides after ``split.filter``, one line each; empty for a sound split.
+
+    Looked at are question texts, documents (those asked about and those shown), every shown text, and whether an item
+    has lost a text that holds its evidence.
+    """
+    where: dict[tuple[str, str], dict[Side, str]] = defaultdict(dict)
+    found = []
+    for dataset in datasets:
+        for side in SIDES:
+            part = split.filter(dataset, side)
+            source = f"{part.name}/{part.part}"
+            for text in part.texts.values():
+                where["text", text.text_id][side] = source
+                where["document", _same(text.document)][side] = source
+            for item in part.items:
+                question = item.gold.question
+                where["question", question_hash(question.question)][side] = f"{source} {question.query_id}"
+                for document in item.documents:
+                    where["document", _same(document)][side] = f"{source} {question.query_id}"
+                lost = [t for t in gold_texts(item) if not split.shows(dataset.texts[t], side)]
+                found += [f"{source} {question.query_id} on {side} has lost its gold text {each}" for each in lost]
+    for (kind, key), places in where.items():
+        if len(places) > 1:
+            shown = key if kind != "text" else f"{key[:60]}..."
+            listed = ", ".join(f"{side} ({places[side]})" for side in SIDES if side in places)
+            found.append(f"the {kind} {shown!r} stands on {listed}")
+    return found
+
+
+def _same(words: str) -> str:
+    return " ".join(plain_words(words)) or words

@@ -1,0 +1,399 @@
+"""What a sweep or a tune file may say, and the cells that it comes to: one answer run each, with config and policy."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import Settings, parse_config, read_config
+from okralong.pipelines.core.types import ConfigError
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.metrics import METRICS
+from okralong.lab.split import MANIFEST as SPLIT_MANIFEST
+from okralong.lab.split import SIDES, Side
+from okralong.pipelines.methods.registry import StrategySpec, describe
+from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.sara.artifact import NONE
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+([ ._+-][A-Za-z0-9]+)*$", max_length=60)]
+"""Letters and digits with single signs between: names become parts of folder names, which join them by two lines."""
+
+DEFAULT = "default"
+"""The variant of a sweep that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellName:
+    """What the rows of a run are called in the tables."""
+
+    cell: str
+    method: str
+    set: str
+    variant: str
+    seed: int
+
+
+class SweepSet(SetChoice):
+    """A set of the catalog as for the evidence bench. ``label`` is its name in the tables (null: "name part")."""
+
+    label: Name | None = None
+
+    @property
+    def named(self) -> str:
+        """Its name in the tables."""
+        return self.label or f"{self.name} {self.part}"
+
+
+class SweepMethod(Settings):
+    """A strategy by its name (null: the method's own). ``variants`` are those that it is run under (null: all)."""
+
+    strategy: str | None = None
+    variants: list[Name] | None = None
+
+
+class Variant(Settings):
+    """How a method is run: another policy, or changes to it or to the answer config.
+
+    ``policy`` is a policy file (null: the answer config's), ``policy_overrides`` are dotted keys of it, ``overrides``
+    dotted keys of the answer config. ``analyzer: gold`` gives the set's own types and the labels that our retrievers
+    make of the marked evidence; ``corrupted`` makes that share of the analyzer's labels wrong, by the cell's seed.
+    ``methods`` are those that it is for (null: all).
+    """
+
+    policy: str | None = None
+    policy_overrides: dict[str, Any] = Field(default_factory=dict)
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    analyzer: Literal["gold"] | None = None
+    corrupted: Annotated[float, Field(ge=0, le=1)] | None = None
+    methods: list[Name] | None = None
+
+
+class JudgeConfig(Settings):
+    """A language model that judges answers, right or wrong: ``answer`` is an answer config whose ``llm`` is asked,
+    ``overrides`` are dotted keys of it. With ``marks`` it also gives each answer SARA's four marks, one call more. It
+    is asked with so many ``seeds``, each one call more: the config's ``llm.seed`` and those after it. Its dollars count
+    against the sweep's budget."""
+
+    answer: str = "answer.yaml"
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    marks: bool = False
+    seeds: Annotated[int, Field(ge=1, le=16)] = 1
+
+
+class CellSettings(Settings):
+    """What the files of a sweep and of a tune have alike.
+
+    ``seed`` draws questions, pools documents and draws the bootstrap, ``seeds`` are those of the generator and of
+    corrupted labels. ``answer`` is the answer config that all cells start from, with ``overrides`` (dotted keys).
+    ``every`` also asks questions that mark neither evidence nor an answer to look for. ``embedding`` is the archives'
+    encoder: "embedded" or a model folder. ``budget_usd`` caps the whole, ``parallel`` cells run at a time. ``catalog``
+    and ``split`` are as for the evidence bench.
+    """
+
+    title: str
+    seed: int = 7
+    seeds: list[int] = Field(default=[7], min_length=1)
+    answer: str = "answer.yaml"
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    sets: list[SweepSet] = Field(min_length=1)
+    every: bool = False
+    embedding: str = Field(default=EMBEDDED, min_length=1)
+    budget_usd: Annotated[float, Field(gt=0)] | None = None
+    parallel: Annotated[int, Field(ge=1, le=64)] = 2
+    catalog: str = "datasets.yaml"
+    split: str = SPLIT_MANIFEST
+
+
+class Sweep(CellSettings):
+    """Every method under every variant that is for it, on every set, with every seed: each is a *cell*.
+
+    ``side`` is that of the split; "all" takes sets whole, without a split, for questions that nothing was chosen on.
+    ``against`` names the systems, "method" or "method/variant", that all others are compared with. With
+    ``share_replies`` a request that another cell of the set has sent is not paid for again. ``words`` stand above the
+    tables.
+    """
+
+    words: str = ""
+    side: Side | Literal["all"]
+    methods: dict[Name, SweepMethod] = Field(min_length=1)
+    variants: dict[Name, Variant] = Field(default_factory=lambda: {DEFAULT: Variant()}, min_length=1)
+    against: list[str] = Field(default_factory=list)
+    judge: JudgeConfig | None = None
+    share_replies: bool = True
+
+    @model_validator(mode="after")
+    def _known_names(self) -> Self:
+        _are_known("variants of methods", {m: each.variants for m, each in self.methods.items()}, self.variants)
+        _are_known("methods of variants", {v: each.methods for v, each in self.variants.items()}, self.methods)
+        labels = [each.named for each in self.sets]
+        for key, values in (("sets", labels), ("seeds", self.seeds), ("against", self.against)):
+            twice = [value for number, value in enumerate(values) if value in values[:number]]
+            if twice:
+                raise ValueError(f"{key} holds {twice[0]!r} twice; give a set that is wanted twice a label")
+        known = self.systems()
+        if not known:
+            raise ValueError("no variant is for any of the methods, so there is nothing to run")
+        for name in self.against:
+            if as_system(name) not in known:
+                listed = ", ".join(m if v == DEFAULT else f"{m}/{v}" for m, v in known)
+                raise ValueError(f"against names {name!r}, which is none of {listed}")
+        return self
+
+    def systems(self) -> list[tuple[str, str]]:
+        """Each method with each variant that is for it."""
+        return [
+            (method, variant)
+            for method, chosen in self.methods.items()
+            for variant, how in self.variants.items()
+            if (chosen.variants is None or variant in chosen.variants)
+            and (how.methods is None or method in how.methods)
+        ]
+
+
+def as_system(name: str) -> tuple[str, str]:
+    """A name of ``against`` in two: "method/variant", or "method" under the default variant."""
+    method, _, variant = name.partition("/")
+    return method, variant or DEFAULT
+
+
+def _are_known(what: str, named: Mapping[str, list[str] | None], known: Mapping[str, object]) -> None:
+    for owner, names in named.items():
+        unknown = [name for name in names or () if name not in known]
+        if unknown:
+            raise ValueError(f"{what}: {owner} names {unknown[0]!r}, which is none of {', '.join(known)}")
+
+
+# --------
+# Choosing values of a policy on one side of the split, to be reported on another: never on the same.
+
+BASE = "base"
+CHOSEN = "chosen"
+"""The variants of the report: the policy as it was, and with the chosen values."""
+
+MOST_VARIANTS = 200
+"""Of one grid. Ours: more is a typing error, or more questions than a tune side has answers to tell them apart."""
+
+
+class Tune(CellSettings):
+    """Every combination of the ``grid``'s values (dotted keys of ``policy``) under ``method`` on the side ``search``.
+
+    The one with the best mean of ``metric`` over the sets is reported on the side ``report``, beside the policy itself.
+    ``most`` bounds the means of other metrics ({weighted_tokens: 1500}); of equals the one with fewer tokens is taken.
+    ``budget_usd`` caps both sides together.
+    """
+
+    method: str = "okralong"
+    policy: str = "policy/default.yaml"
+    grid: dict[str, list[Any]] = Field(min_length=1)
+    metric: str = "f1"
+    most: dict[str, float] = Field(default_factory=dict)
+    search: Side = "tune"
+    report: Side = "test"
+
+    @model_validator(mode="after")
+    def _honest(self) -> Self:
+        if self.search == self.report:
+            raise ValueError(
+                f"search and report are both {self.search}: values must be chosen and reported on different sides"
+            )
+        if SIDES.index(self.report) < SIDES.index(self.search):
+            raise ValueError(
+                f"search is {self.search} and report is {self.report}: choose values on a side before the reported one "
+                f"({', '.join(SIDES)}), or {self.search} could no longer be reported on"
+            )
+        for name in (self.metric, *self.most):
+            if name not in METRICS:
+                raise ValueError(f"{name!r} is none of the metrics ({', '.join(METRICS)})")
+        empty = [key for key, values in self.grid.items() if not values]
+        if empty:
+            raise ValueError(f"grid.{empty[0]} has no value")
+        count = len(self.points())
+        if count > MOST_VARIANTS:
+            raise ValueError(f"the grid has {count} combinations, more than {MOST_VARIANTS}; take fewer values")
+        return self
+
+    def points(self) -> dict[str, dict[str, Any]]:
+        """The combinations by the name of their variant, in the grid's order."""
+        combined = itertools.product(*self.grid.values())
+        return {f"point{at:03d}": dict(zip(self.grid, values, strict=True)) for at, values in enumerate(combined)}
+
+    def searching(self) -> Sweep:
+        """The sweep that finds the values."""
+        variants = {
+            name: Variant(policy=self.policy, policy_overrides=values) for name, values in self.points().items()
+        }
+        return self._sweep("search", self.search, variants, self.budget_usd, [])
+
+    def reporting(self, values: Mapping[str, Any], budget_usd: float | None) -> Sweep:
+        """The sweep that reports the chosen values, and the policy as it was, on questions that chose nothing."""
+        variants = {
+            BASE: Variant(policy=self.policy),
+            CHOSEN: Variant(policy=self.policy, policy_overrides=dict(values)),
+        }
+        return self._sweep("report", self.report, variants, budget_usd, [f"{self.method}/{BASE}"])
+
+    def _sweep(
+        self, what: str, side: Side, variants: dict[str, Variant], budget: float | None, against: list[str]
+    ) -> Sweep:
+        same = {key: getattr(self, key) for key in CellSettings.model_fields}
+        same |= {"title": f"{self.title}: {what}", "budget_usd": budget}
+        return Sweep(**same, side=side, methods={self.method: SweepMethod()}, variants=variants, against=against)
+
+
+# --------
+# From a sweep to its cells: one answer run each, with the config and the policy that it will have.
+
+CELLS = "cells"
+"""Below a sweep's folder: the run folders of its cells, by the cell's name."""
+BETWEEN = "__"
+"""Stands between the parts of a cell's name; no part holds it."""
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """Where the parts of a sweep lie below its folder, which is absolute: actors have working folders of their own."""
+
+    path: Path
+
+    def cell(self, cell: str) -> Path:
+        """The run folder of a cell."""
+        return self.path / CELLS / cell
+
+    def runs(self) -> list[Path]:
+        """The run folders of all cells that were ever begun here."""
+        return sorted(place for place in (self.path / CELLS).glob("*") if place.is_dir())
+
+    def questions(self, chosen: SweepSet) -> Path:
+        """The questions of a set."""
+        return self.path / "sets" / slug(chosen.named) / "questions.jsonl"
+
+    def labels(self, chosen: SweepSet) -> Path:
+        """The gold labels of a set's questions."""
+        return self.path / "sets" / slug(chosen.named) / "labels.jsonl"
+
+    def policy(self, variant: str) -> Path:
+        """The policy of a variant."""
+        return self.path / "policies" / f"{slug(variant)}.yaml"
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """A cell: its names, its set, and what its run is told. ``config.policy`` is where ``policy`` will lie."""
+
+    named: CellName
+    chosen: SweepSet
+    config: RunConfig
+    policy: Policy
+    strategy: StrategySpec
+
+    @property
+    def granularities(self) -> tuple[int, ...]:
+        """Chunk sizes, in tokens, that the set's archive must hold for it."""
+        return self.strategy.granularities
+
+
+def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
+    """All cells, set by set. Raises ConfigError for an unknown strategy, and where a config or policy cannot be used,
+    naming the method and the variant.
+    """
+    where, text = read_config(sweep.answer)
+    plans = []
+    policies = {name: policy_of(sweep, variant) for name, variant in sweep.variants.items()}
+    for chosen in sweep.sets:
+        for method, variant in sweep.systems():
+            strategy = sweep.methods[method].strategy or method
+            spec = describe(strategy, policies[variant])
+            for seed in sweep.seeds:
+                keys = {
+                    **sweep.overrides,
+                    **sweep.variants[variant].overrides,
+                    **_analyzer(sweep.variants[variant], folder.labels(chosen), seed),
+                    "strategy": strategy,
+                    "policy": str(folder.policy(variant)),
+                    "llm.seed": seed,
+                }
+                config = parse_config(RunConfig, text, f"{where} (method {method}, variant {variant})", keys)
+                named = CellName(cell_name(method, chosen, variant, seed), method, chosen.named, variant, seed)
+                plans.append(CellPlan(named, chosen, config, policies[variant], spec))
+    _check(plans)
+    return plans
+
+
+def policy_of(sweep: Sweep, variant: Variant) -> Policy:
+    """The policy of a variant. Raises ConfigError when an override is none of its keys."""
+    source = variant.policy
+    if source is None:
+        where, text = read_config(sweep.answer)
+        source = parse_config(RunConfig, text, where, {**sweep.overrides, **variant.overrides}).policy
+    where, text = read_config(source)
+    return parse_config(Policy, text, where, variant.policy_overrides)
+
+
+def cell_name(method: str, chosen: SweepSet, variant: str, seed: int) -> str:
+    """The name of a cell and of its folder."""
+    return BETWEEN.join((slug(method), slug(chosen.named), slug(variant), str(seed)))
+
+
+def slug(name: str) -> str:
+    """A name as a part of a folder's name."""
+    return re.sub(r"\s+", "-", name.strip())
+
+
+def sizes_by_set(plans: Sequence[CellPlan]) -> dict[str, list[int]]:
+    """By set: the chunk sizes of one archive for all cells of it, so that each set is indexed once."""
+    sizes: dict[str, set[int]] = {}
+    for plan in plans:
+        sizes.setdefault(plan.named.set, set()).update(plan.granularities)
+    return {name: sorted(found) for name, found in sizes.items()}
+
+
+CompressedBy = tuple[str, str]
+"""Of which compressor an archive has a table, and which generator makes memory slots; as an index config names them."""
+
+
+def tables_by_cell(plans: Sequence[CellPlan]) -> dict[str, CompressedBy]:
+    """By cell: the table that its archive has. An archive holds one: cells of a set that need others have archives of
+    their own, and a cell that reads no vectors shares that of the first that does.
+    """
+    own = {p.named.cell: (p.config.sara.compressor, p.config.llm.model) for p in plans if p.strategy.reads_vectors}
+    first: dict[str, CompressedBy] = {}
+    for plan in plans:
+        if plan.named.cell in own:
+            first.setdefault(plan.named.set, own[plan.named.cell])
+    return {p.named.cell: own.get(p.named.cell, first.get(p.named.set, (NONE, EMBEDDED))) for p in plans}
+
+
+def _analyzer(variant: Variant, labels: Path, seed: int) -> Mapping[str, Any]:
+    keys: dict[str, Any] = {}
+    if variant.analyzer == "gold":
+        keys |= {"analyzer": {"kind": "labels", "labels": str(labels)}}
+    if variant.corrupted is not None:
+        keys |= {"analyzer.corrupt": {"share": variant.corrupted, "seed": seed}}
+    return keys
+
+
+def _check(plans: Sequence[CellPlan]) -> None:
+    names = [plan.named.cell for plan in plans]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"Two cells of the sweep would share the folder {twice[0]}. Name methods and sets apart.")
+    for plan in plans:
+        for key in ("budget_usd", "replies_from"):
+            if getattr(plan.config, key):
+                raise ConfigError(
+                    f"The answer config of the sweep sets {key}, which the sweep deals out itself. Leave it out there, "
+                    "and set budget_usd or share_replies in the sweep."
+                )
+        if plan.strategy.needs_scorer and plan.config.scorer is None:
+            raise ConfigError(
+                f"The cell {plan.named.cell} needs a local language model that measures likelihoods, for its strategy "
+                "or its policy's selection of evidence. Add scorer: {model: embedded} to the sweep's overrides."
+            )

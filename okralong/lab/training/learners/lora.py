@@ -1,0 +1,166 @@
+"""Learning an adapter (LoRA) of a causal language model: how it begins, how rows are read, how it is kept.
+
+What the rows of a batch begin with is read once, with gradients: the loss of every row flows back through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from okralong.pipelines.answering.analyzers.label_scorer import Opening
+from okralong.pipelines.core.types import ConfigError
+from okralong.lab.recipe import Lora, Recipe
+from okralong.lab.training.learners.learner import Learner
+from okralong.pipelines.models.merged_model import FILES, READER
+from okralong.pipelines.models.weights import SHIPPED, shipped_adapter
+
+LEAST_SHARED: Final = 8
+"""Tokens that the rows of a batch must share to be worth a pass of their own; ours."""
+
+Row = tuple[list[int], list[float]]
+"""The tokens of a prompt with its reply, and a mark for each that is a target; 0: it is none."""
+
+
+class CausalLearner(Learner):
+    """A ``Learner`` of an adapter; what a batch is, and its loss, are the subclass's.
+
+    ``model`` is a folder or hub name. The base stays in ``dtype``, the adapter is in float32: a new one, or with the
+    weights of ``recipe.start``. Raises ValueError for a recipe without an adapter, ConfigError for a start that is none
+    of its shape.
+    """
+
+    def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        if recipe.lora is None:
+            raise ValueError(f"A {recipe.kind} learns an adapter: give lora.")
+        base: Any = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, use_safetensors=True)
+        self.model = with_adapter(base.to(device), recipe.lora, task="CAUSAL_LM")
+        if (start := start_folder(recipe)) is not None:
+            begin_with(self.model, start)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self._base = recipe.model
+
+    def family(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """Rows that are read together.
+
+        ``shared`` (tokens,) is what all of them begin with, taken off them; ``input_ids``, ``attention_mask`` and
+        ``marks`` are (rows, length), padded on the right.
+        """
+        # A target is predicted at the token before it, which must stay in its row.
+        first = [next((at for at, mark in enumerate(marks) if mark), len(marks)) for _, marks in rows]
+        size = shared_size([ids for ids, _ in rows], min(first) - 1)
+        rest = [(ids[size:], marks[size:]) for ids, marks in rows]
+        width = max(len(ids) for ids, _ in rest)
+        pad = int(self.tokenizer.eos_token_id)
+        return {
+            "shared": torch.tensor(rows[0][0][:size], dtype=torch.long),
+            "input_ids": torch.tensor([ids + [pad] * (width - len(ids)) for ids, _ in rest]),
+            "attention_mask": torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rest]),
+            "marks": torch.tensor([marks + [0.0] * (width - len(marks)) for _, marks in rest]),
+        }
+
+    def target_losses(
+        self, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, marks: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each target of a family: its negative log-likelihood, whether it was the likeliest token, row and mark.
+
+        The vocabulary is read at the targets' places only.
+        """
+        causal: Any = self.model.get_base_model()
+        cache = None
+        if len(shared):
+            cache = Opening.read(causal, shared.tolist()).cache_for(len(input_ids))
+            attention_mask = torch.cat([attention_mask.new_ones((len(input_ids), len(shared))), attention_mask], dim=1)
+        read = causal.model(
+            input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=cache is not None
+        )
+        row, at = marks[:, 1:].nonzero(as_tuple=True)
+        # A contiguous 2-D tensor: sliced states would make the head copy its whole matrix.
+        logits = causal.lm_head(read.last_hidden_state[row, at].contiguous()).float()
+        wanted = input_ids[row, at + 1]
+        losses = nn.functional.cross_entropy(logits, wanted, reduction="none")
+        return losses, logits.argmax(dim=1) == wanted, row, marks[row, at + 1]
+
+    def save(self, folder: Path) -> None:
+        """See ``Learner``."""
+        save_adapter(self.model, self._base, folder)
+
+
+def shared_size(rows: Sequence[Sequence[int]], most: int) -> int:
+    """With how many tokens all rows begin, at most ``most``; 0 where that is not worth a pass, or is one row's."""
+    size = next((at for at in range(most) if len({ids[at] for ids in rows}) > 1), most)
+    return size if size >= LEAST_SHARED and len(rows) > 1 else 0
+
+
+def reply_counts(hits: Tensor, row: Tensor, rows: int) -> Tensor:
+    """(rows, 2): of each reply the tokens foretold, and all of them; ``hits`` and ``row`` are of single tokens."""
+    counts = torch.zeros((rows, 2), dtype=torch.long, device=row.device)
+    counts[:, 0].index_add_(0, row, hits.long())
+    counts[:, 1].index_add_(0, row, torch.ones_like(row))
+    return counts
+
+
+def with_adapter(model: Any, lora: Lora, task: str | None = None) -> Any:
+    """``model`` with a new adapter to learn and everything else frozen. Raises ConfigError where no block is left."""
+    blocks = int(model.config.num_hidden_layers)
+    if lora.first_block >= blocks:
+        raise ConfigError(
+            f"lora.first_block is {lora.first_block}, but the model has {blocks} blocks, counted from 0: nothing would "
+            "learn. Give a lower one."
+        )
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=lora.targets,
+        layers_to_transform=list(range(lora.first_block, blocks)) if lora.first_block else None,
+        task_type=task,
+    )
+    return get_peft_model(model, config)
+
+
+def start_folder(recipe: Recipe) -> Path | None:
+    """The adapter that ``recipe`` goes on from; None for a new one. Raises ConfigError where none is there."""
+    if recipe.start is None:
+        return None
+    own = READER if recipe.kind == "reader" else f"analyzer/{recipe.kind}"
+    folder = shipped_adapter(own) if recipe.start == SHIPPED else Path(recipe.start)
+    if not all((folder / file).is_file() for file in FILES):
+        raise ConfigError(
+            f"start is {recipe.start}, and {folder} does not hold {' and '.join(FILES)}. Give the folder that "
+            "`okralong train` wrote, or shipped."
+        )
+    return folder
+
+
+def begin_with(model: Any, folder: Path) -> None:
+    """Give the adapter of a PEFT ``model`` the weights of another. Raises ConfigError where the shapes are others."""
+    own = {name: tuple(value.shape) for name, value in get_peft_model_state_dict(model).items()}
+    try:
+        weights = load_file(folder / FILES[1])
+    except SafetensorError as error:
+        raise ConfigError(f"{folder / FILES[1]} cannot be read: {error}. Train that adapter again.") from error
+    if own != {name: tuple(value.shape) for name, value in weights.items()}:
+        raise ConfigError(
+            f"start is {folder}, an adapter of another shape than lora says. Give lora the targets, the rank and the "
+            "first_block that it was trained with; adapter_config.json beside it holds them."
+        )
+    set_peft_model_state_dict(model, weights)
+
+
+def save_adapter(model: Any, base: str, folder: Path) -> None:
+    """Write the adapter of a PEFT ``model`` as safetensors. ``base`` is what the config calls the model below it."""
+    for config in model.peft_config.values():
+        config.base_model_name_or_path = base  # else a path of this machine
+    # No adapter here changes the vocabulary; "auto" would ask the hub for the base to find that out.
+    model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)  # PEFT's template of a card, with nothing filled in

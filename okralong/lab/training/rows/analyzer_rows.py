@@ -1,0 +1,175 @@
+"""Training rows of the analyzer: our own primary retrieval over the sets' documents, and the labels that follow.
+
+Types come from the sets' annotation, patterns and evidence from what our retrievers find; a generator may label what a
+set leaves open (``labels.label_rows``). Nothing else is paid for; what was embedded before is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import Field
+
+from okralong.pipelines.answering.analyzers.analysis import TYPES
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import primary_retrieval
+from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.types import Question, QuestionType
+from okralong.lab.datasets.base import Item, load_catalog
+from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.evidence.bench import Bench, Lookup, gold_labels
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore, Say, drawn, measurable
+from okralong.lab.split import MANIFEST, SIDES, Side, Split, question_hash
+from okralong.lab.split_build import SplitRules, build_split
+from okralong.lab.training.rows.sources import Limit, SampleRows, SetPart, indexed, sample_of, stores
+from okralong.lab.training.rows.tables import LEARNED, TrainingRow
+
+
+class RowsConfig(Settings):
+    """What ``configs/training/rows.yaml`` may say: of which sets the analyzer's rows are made.
+
+    ``policy`` is the one whose primary retrieval finds the passages. ``questions_only`` are sets that give no
+    documents, or whose documents are left aside: only the type is learned. ``per_type`` caps the rows of a type on the
+    train side, taken from its sources in turn, so that no type and no set outnumbers the others. ``limit`` of a set
+    counts for each side. With ``every`` questions of which neither evidence nor answer is known have a row, too: they
+    teach the type. ``split`` is a manifest as `okralong split` writes it, or the rules by which the ``sets`` are split
+    here.
+    """
+
+    seed: int = 7
+    policy: str = "policy/default.yaml"
+    sets: list[SetChoice] = Field(min_length=1)
+    questions_only: list[SetPart] = Field(default_factory=list)
+    sample: SampleRows | None = None
+    per_type: Limit
+    every: bool = False
+    catalog: str = "datasets.yaml"
+    split: str | SplitRules = MANIFEST
+
+
+LabelRows = Callable[[list[TrainingRow]], list[TrainingRow]]
+
+
+def build_rows(
+    config: RowsConfig, data: Path, work: Path, say: Say, label: LabelRows | None = None
+) -> dict[Side, list[TrainingRow]]:
+    """The rows of every side; those of train balanced by type. Archives and vectors are kept below ``work``.
+
+    ``label`` may say more of the rows that models learn from; then questions without evidence or answer have a row,
+    too. Rows whose type nobody knows are left out. Raises ConfigError or InputError naming what cannot be read.
+    """
+    policy = load_config(Policy, config.policy)
+    rows: dict[Side, list[TrainingRow]] = {}
+    for side, store in stores(config.catalog, _split(config, data), data, work, config.seed, say, SIDES):
+        asked = label if side in LEARNED else None
+        found = _rows_of_side(store, config, policy, side, every=config.every or asked is not None)
+        rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
+        # The first so many rows of a side are a fair sample of it.
+        random.Random(config.seed).shuffle(rows[side])
+        if side == "train":
+            rows[side] = balanced(rows[side], config.per_type, config.seed)
+    return rows
+
+
+def _split(config: RowsConfig, data: Path) -> Split:
+    if isinstance(config.split, str):
+        return Split.load(config.split)
+    named = [(each.name, each.part) for each in config.sets]
+    named += [(each.name, each.part) for each in config.questions_only]
+    sources = [each for each in load_catalog(config.catalog).sources if (each.name, each.part) in named]
+    split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
+    return split
+
+
+def _rows_of_side(
+    store: DataSetStore, config: RowsConfig, policy: Policy, side: Side, every: bool
+) -> list[TrainingRow]:
+    sizes = primary_granularities(policy)
+    sets = [(choice, store.read(choice.name, choice.part)) for choice in config.sets]
+    pooled = [(choice, store.pooled(choice, every)) for choice, s in sets if (s.items if every else measurable(s))]
+    found: list[TrainingRow] = []
+    for choice, questions in pooled:
+        found += asyncio.run(rows_of(indexed(store, choice, questions, sizes), policy))
+    for each in config.questions_only:
+        items = drawn(store.read(each.name, each.part).items, each.limit, f"{config.seed}:{each.name}")
+        found += questions_only(f"{each.name} {each.part}", items)
+    if config.sample and side in LEARNED:
+        found += asyncio.run(rows_of(indexed(store, *sample_of(config.sample, side), sizes), policy))
+    # A wording counts once for each document: of a question that two sets ask, the first set's row stays.
+    kept: dict[tuple[str, tuple[str, ...]], TrainingRow] = {}
+    for row in found:
+        kept.setdefault((question_hash(row.question), row.documents), row)
+    return list(kept.values())
+
+
+def primary_granularities(policy: Policy) -> list[int]:
+    """The chunk sizes, in tokens, that primary retrieval asks for."""
+    around = policy.fusion.surroundings
+    return sorted({policy.primary.granularity} | ({around.granularity} if around else set()))
+
+
+async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
+    """A row for each question of a set that is indexed at the policy's chunk sizes."""
+    return [await _row(bench, policy, question) for question in bench.pooled.questions]
+
+
+async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> TrainingRow:
+    asked = question.item.gold.question
+    tools = Lookup(bench.retrievals, policy, question.doc_ids)
+    chunks, scores = await primary_retrieval(tools, "primary/retrieve", asked.question)
+    labels = await gold_labels(bench.retrievals, bench.texts, question, policy.primary.granularity, chunks)
+    pattern, evidence = labels or (None, None)
+    return replace(
+        _question_alone(bench.name, question.item),
+        documents=question.item.documents or question.doc_ids,
+        passages=tuple(hit.chunk.text for hit in chunks),
+        exact_scores=scores.exact,
+        semantic_scores=scores.semantic,
+        semantic_ranks=scores.semantic_ranks,
+        pattern=pattern,
+        evidence=evidence,
+    )
+
+
+def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
+    """Rows of questions whose set gives no document: the type is all that can be learned of them."""
+    return [_question_alone(source, item) for item in items]
+
+
+def _question_alone(source: str, item: Item) -> TrainingRow:
+    asked: Question = item.gold.question
+    known: QuestionType | None = asked.type if asked.type in TYPES else None
+    return TrainingRow(asked.query_id, source, item.documents, asked.question, (), (), (), (), known, None, None)
+
+
+def balanced(rows: Iterable[TrainingRow], per_type: int, seed: int) -> list[TrainingRow]:
+    """At most ``per_type`` rows of each type, in a seeded order that does not depend on the order given.
+
+    Rows without a type are left out. They are taken from the sources in turn: a source that has fewer rows of a type
+    than its turn would give leaves its place to the others. Within a source, rows with passages go first: they teach
+    all three labels.
+    """
+    ordered = sorted(rows, key=lambda row: (row.source, row.query_id))
+    random.Random(seed).shuffle(ordered)
+    ordered.sort(key=lambda row: not row.passages)
+    hands: dict[tuple[str | None, str], deque[TrainingRow]] = {}
+    for row in ordered:
+        hands.setdefault((row.type, row.source), deque()).append(row)
+    kept = [row for kind in TYPES for row in _dealt([hand for (t, _), hand in hands.items() if t == kind], per_type)]
+    random.Random(seed + 1).shuffle(kept)
+    return kept
+
+
+def _dealt(hands: list[deque[TrainingRow]], limit: int) -> list[TrainingRow]:
+    kept: list[TrainingRow] = []
+    while hands and len(kept) < limit:
+        kept += [hand.popleft() for hand in hands[: limit - len(kept)]]
+        hands = [hand for hand in hands if hand]
+    return kept

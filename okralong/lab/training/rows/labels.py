@@ -1,0 +1,162 @@
+"""What a generator says of training rows: the labels that a set leaves open, and InstructRAG's rationales.
+
+Calls are made through the ledger's client, so they are counted, capped and never paid for twice. A rationale (Wei et
+al. 2025, section 3.2) explains an answer that the generator was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.analyzer import labels_by_generator
+from okralong.pipelines.answering.citations import Ask, ask_and_read
+from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
+from okralong.pipelines.core.types import (
+    CallFailed,
+    EndpointError,
+    Message,
+    OverBudget,
+    QuestionError,
+    Reply,
+    ReplyError,
+)
+from okralong.lab.training.rows.tables import RATIONALE, ReadingRow, TrainingRow
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.config import ANALYZE
+from okralong.pipelines.methods.instructrag import ROLE, Example, rationale_prompt, read_rationale, synthesis_prompt
+
+R = TypeVar("R")
+S = TypeVar("S")
+
+LABEL_STEP: Final = "train-data/analyze"
+RATIONALE_STEP: Final = "train-data/rationale"
+"""The steps under which labels and rationales stand in journal and ledger; a rationale's ends with a hash of the prompt
+that it is for."""
+
+NOT_HELD: Final = f"{UNANSWERABLE}, since none of the passages holds it"
+"""The answer that the generator is told where the evidence was held back. Ours: the authors' questions all have one."""
+
+
+@dataclass(frozen=True)
+class Labelled(Generic[R]):
+    """Rows as the generator completed them; ``counts`` of "labelled" or "explained", "over_budget", "failed"."""
+
+    rows: list[R]
+    counts: dict[str, int]
+
+
+def is_unlabelled(row: TrainingRow) -> bool:
+    """Whether a generator could say more of a row than its set does; without passages only the type can be said."""
+    return row.type is None or bool(row.passages and (row.pattern is None or row.evidence is None))
+
+
+async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: int) -> Labelled[TrainingRow]:
+    """The rows in their order; the generator is asked for what is missing, ``at_once`` rows at a time. What a set says
+    itself is never overwritten.
+
+    A reply of no use, a call that failed and a cap that is reached leave a row as it is. Raises EndpointError when the
+    endpoint is gone.
+    """
+
+    async def labelled(row: TrainingRow) -> TrainingRow:
+        ask = partial(_ask, client, f"{row.source}/{row.query_id}", ANALYZE)
+        said = await labels_by_generator(ask, LABEL_STEP, AnalysisInput(row.question, row.passages))
+        typed = replace(row, type=row.type or said.type)
+        if not row.passages:
+            return typed
+        held = said.evidence if row.evidence is None else row.evidence
+        return replace(typed, pattern=row.pattern or said.pattern, evidence=held)
+
+    found, counts = await _ask_each([row for row in rows if is_unlabelled(row)], labelled, at_once, "labelled")
+    said = iter(found)
+    return Labelled([next(said) or row if is_unlabelled(row) else row for row in rows], counts)
+
+
+async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: int) -> Labelled[ReadingRow]:
+    """The answer rows of ``rows`` as InstructRAG's, each with a rationale, ``at_once`` asked at a time; other rows are
+    left out.
+
+    A row's prompt is the method's own without examples, its reply the rationale and then the contract's lines. Who
+    learned them needs no examples: `llm.reader` with the strategy ``instructrag`` and ``instructrag.examples: 0``.
+
+    Left out is also a row whose rationale could not be had: the reply was of no use, also when it was asked for once
+    more, or would be read as another answer, the call failed, or the cap is reached. Raises EndpointError when the
+    endpoint is gone.
+    """
+
+    async def explained(row: ReadingRow) -> ReadingRow:
+        said = await _rationale(row, client)
+        system, user = rationale_prompt(row.question, (), row.passages)
+        reply = f"{said}\n{row.reply}"
+        return replace(row, role=RATIONALE, system=system.content, user=user.content, reply=reply)
+
+    # A formula is no part of the method's contract.
+    asked = [row for row in rows if row.role == "generate" and not row.calculator]
+    found, counts = await _ask_each(asked, explained, at_once, "explained")
+    return Labelled([row for row in found if row is not None], counts)
+
+
+async def _rationale(row: ReadingRow, client: LlmClient) -> str:
+    told = row.answers[0] if row.answerable else NOT_HELD
+    example = Example(row.question, tuple(passage.text for passage in row.passages), 1, "", told)
+    step = f"{RATIONALE_STEP}/{hashlib.sha256(row.user.encode()).hexdigest()[:16]}"
+    ask: Ask = partial(_ask, client, f"{row.source}/{row.query_id}", ROLE)
+    said, _ = await ask_and_read(ask, step, synthesis_prompt(example), partial(_read, row))
+    return said
+
+
+def _read(row: ReadingRow, reply: str) -> str:
+    said = read_rationale(reply)
+    behind = parse_answer(f"{said}\n{row.reply}", row.question)
+    if behind != parse_answer(row.reply, row.question):
+        raise ReplyError("The explanation holds lines of the answer's own form. Sentences alone were asked for.", reply)
+    return said
+
+
+async def _ask_each(
+    rows: Sequence[R], ask: Callable[[R], Awaitable[S]], at_once: int, done: str
+) -> tuple[list[S | None], dict[str, int]]:
+    """What ``ask`` returns for each row, in their order, ``at_once`` asked at a time; and how many rows are counted
+    under ``done``, "over_budget" and "failed". None stands for a row that could not be had: the reply was of no use,
+    the call failed, or the cap is reached.
+
+    Raises EndpointError when the endpoint is gone, once the calls in flight have ended; what was replied until then is
+    in the journal, and costs nothing the next time.
+    """
+    counts: Counter[str] = Counter()
+    places = asyncio.Semaphore(at_once)
+    gone: list[EndpointError] = []
+
+    async def one(row: R) -> S | None:
+        async with places:
+            if gone:
+                return None
+            try:
+                found = await ask(row)
+            except EndpointError as error:
+                gone.append(error)
+                return None
+            except OverBudget:
+                counts["over_budget"] += 1
+                return None
+            except (ReplyError, CallFailed, QuestionError):
+                counts["failed"] += 1
+                return None
+        counts[done] += 1
+        return found
+
+    found = await asyncio.gather(*map(one, rows))
+    if gone:
+        raise gone[0]
+    return list(found), dict(counts)
+
+
+async def _ask(client: LlmClient, query_id: str, role: str, step: str, messages: Sequence[Message]) -> Reply:
+    return await client.complete(query_id, step, role, messages)

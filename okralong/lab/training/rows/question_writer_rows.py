@@ -1,0 +1,189 @@
+"""The question writer: what it learns from people's questions, what it is asked, and how its replies are read.
+
+A small model learns from the sets' own questions what is asked about a passage, and writes several about each passage
+of the train side's documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The cross-encoder
+learns from them before it learns from people's (``cross_encoder_rows``).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+from pydantic import Field, model_validator
+
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import InputError
+from okralong.lab.recipe import Count, ReadingExample
+
+if TYPE_CHECKING:
+    from okralong.lab.training.rows.tables import RankingRow
+
+SYSTEM: Final = (
+    "Write a question that the passage answers. First its answer in words of the passage, or none where no short span "
+    "of it is the answer."
+)
+"""What a writer is told; ``written_in`` reads its replies."""
+
+NOTHING: Final = "none"
+"""The answer of a question that no short span answers."""
+
+LONGEST_ANSWER: Final = 120
+"""Characters of an answer that is a span; ours."""
+
+LEAST_WORDS, MOST_CHARS = 4, 300
+"""Words that a question has at least, and characters at most; ours."""
+
+RELEVANT: Final = 0.5
+"""Share of a piece of evidence that a passage must hold for its question to be learned; ours."""
+
+_REPLY: Final = re.compile(r"Answer: (.*)\nQuestion: (\S.*)$")
+
+
+class Kind(Settings):
+    """One kind of question: what the ``sets`` (names) ask is learned as this kind.
+
+    About each passage of these sets' documents ``ask`` questions are written, by kind. At most ``most`` rows of
+    questions of this kind are learned.
+    """
+
+    sets: list[str] = Field(min_length=1)
+    ask: dict[str, Count] = Field(min_length=1)
+    most: Count | None = None
+
+
+class WrittenConfig(Settings):
+    """What ``configs/training/written.yaml`` may say; ``kinds`` are by name.
+
+    Of all questions that the kinds ask for about ``questions`` are written, drawn (None: all). One is learned when its
+    passage is among the first ``found`` of its document for BM25 and vectors together; it has ``negatives`` others that
+    they find.
+    """
+
+    kinds: dict[str, Kind] = Field(min_length=1)
+    questions: Count | None = None
+    found: Annotated[int, Field(ge=1, le=20)] = 5
+    negatives: Count = 11
+
+    @model_validator(mode="after")
+    def _asks_for_kinds(self) -> Self:
+        unknown = sorted({kind for each in self.kinds.values() for kind in each.ask} - self.kinds.keys())
+        if unknown:
+            raise ValueError(f"kinds ask for {', '.join(unknown)}, which nothing teaches: there is no such kind")
+        return self
+
+    def kind_of(self, name: str) -> str | None:
+        """The kind of a set's questions; None where nothing is learned from them."""
+        return next((kind for kind, each in self.kinds.items() if name in each.sets), None)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenQuestion:
+    """A question of a ``kind`` about ``passage``; ``answer`` stands in it as whole words, "" where none does."""
+
+    kind: str
+    passage: str
+    answer: str
+    question: str
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The characters of the passage where the answer stands."""
+        pattern = rf"(?<!\w){re.escape(self.answer)}(?!\w)"
+        return [match.span() for match in re.finditer(pattern, self.passage)] if self.answer else []
+
+
+def prompt(kind: str, passage: str) -> str:
+    """What a writer is asked."""
+    return f"Kind: {kind}\n\nPassage:\n{passage}"
+
+
+def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
+    """The question of a writer's reply; None where it is none, or its answer does not stand in the passage. A yes or a
+    no stands nowhere.
+    """
+    match = _REPLY.match(reply.strip())
+    if match is None:
+        return None
+    answer, question = match[1].strip(), match[2].strip()
+    if len(question.split()) < LEAST_WORDS or len(question) > MOST_CHARS:
+        return None
+    if answer.lower() in (NOTHING, "yes", "no"):
+        return WrittenQuestion(kind, passage, "", question)
+    found = WrittenQuestion(kind, passage, answer, question)
+    return found if found.places else None
+
+
+def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[ReadingExample]:
+    """What a writer learns: of each row the passage that holds most, rather one with its answer's place."""
+    examples = []
+    for row in rows:
+        kind = config.kind_of(row.source.split(" ")[0])
+        places = zip(row.passages, row.relevance, row.starts, row.ends, strict=True)
+        holding = [(start >= 0, held, text, start, end) for text, held, start, end in places if held >= RELEVANT]
+        if kind is None or not holding:
+            continue
+        placed, _, passage, start, end = max(holding, key=lambda each: each[:2])
+        answer = passage[start:end] if placed and end - start <= LONGEST_ANSWER else NOTHING
+        answer = answer if "\n" not in answer else NOTHING
+        reply = f"Answer: {answer}\nQuestion: {row.question}"
+        examples.append(ReadingExample(SYSTEM, prompt(kind, passage), reply))
+    return examples
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """What is asked about: how many questions of each passage by kind, and about how many in all (None: all)."""
+
+    passages: Mapping[str, Mapping[str, int]]
+    questions: int | None
+
+
+def write_passages(path: Path, asked: Passages) -> None:
+    """As one JSON object, for a machine without Parquet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(asked)), encoding="utf-8")
+
+
+def read_passages(path: Path) -> Passages:
+    """What ``write_passages`` wrote. Raises InputError for a file that cannot be read, or is only a part of that."""
+    try:
+        return Passages(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path} is not what `okralong train-data --for cross_encoder --writer WRITER --export` writes ({error}). "
+            "Was it copied in full? Copy it again."
+        ) from error
+
+
+def written_line(question: WrittenQuestion) -> str:
+    """A question as ``read_written`` reads it."""
+    return json.dumps(asdict(question)) + "\n"
+
+
+def read_written(path: Path) -> list[WrittenQuestion]:
+    """What a writer wrote, each wording of a question about a passage once. Raises InputError naming a line that is no
+    question.
+    """
+    found: dict[tuple[str, str], WrittenQuestion] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            said: dict[str, Any] = json.loads(line)
+            if "batch" in said:  # where the writer goes on
+                continue
+            one = WrittenQuestion(**said)
+            if not all(isinstance(value, str) for value in said.values()):
+                raise TypeError("a value is no text")
+            if one.answer and not one.places:
+                raise ValueError("its answer does not stand in its passage")
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"{path}, line {number}: is no written question ({error}). A line is a JSON object with kind, passage, "
+                "answer and question, all of them texts; take the line out, or delete the file to have it written anew."
+            ) from error
+        found.setdefault((one.passage, one.question.lower()), one)
+    return list(found.values())

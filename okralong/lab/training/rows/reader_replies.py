@@ -1,0 +1,160 @@
+"""Replies as a perfect reader would write them: answers, quotations and formulas that follow from a set's annotation.
+
+Each is the other side of the parser that reads it (``answering/prompts.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.prompts import UNANSWERABLE
+from okralong.pipelines.core.sentences import boundaries
+from okralong.pipelines.core.types import Passage
+from okralong.lab.datasets.pooling import Span
+from okralong.lab.gold import words
+from okralong.pipelines.reporting.metrics import numeric_match
+
+Quote = tuple[int, str]
+"""The number of a passage, from 1, and words of it."""
+
+MOST_WORDS: Final = 20
+"""Of a quotation; ours. A citation must lead to its place, and each word of it is paid for."""
+
+LEAST_WORDS: Final = 6
+"""Of a quotation where its sentence or row has more; ours. A bare figure would be found in too many places."""
+
+MOST_QUOTES: Final = 3
+"""Of a reply; ours."""
+
+NO_REPLY: Final = "none"
+
+_WORD: Final = re.compile(r"\S+")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
+_SCALE: Final = re.compile(r"\b(thousand|million|billion)\b")
+_UNIT: Final = re.compile(r"[%a-z]\s*$")
+
+
+def answer_reply(answer: str, evidence: Sequence[Quote]) -> str:
+    """The reply to an answer prompt: a line for each quotation, then the answer."""
+    return "\n".join([*map(_evidence_line, evidence), f"Answer: {answer}"])
+
+
+def held_back_reply() -> str:
+    """The reply where the passages do not hold the answer."""
+    return f"Answer: {UNANSWERABLE}"
+
+
+def step_reply(evidence: Sequence[Quote], query: str, answer: str) -> str:
+    """The reply to a step prompt: quotations, next query, answer; an empty query or answer is said to be none."""
+    found = [*map(_evidence_line, evidence)] or [f"Evidence: {NO_REPLY}"]
+    return "\n".join([*found, f"Query: {query or NO_REPLY}", f"Answer: {answer or NO_REPLY}"])
+
+
+def split_reply(queries: Sequence[str]) -> str:
+    """The reply to a split prompt: a sub-question a line."""
+    return "\n".join(queries)
+
+
+def _evidence_line(quote: Quote) -> str:
+    number, words = quote
+    return f'Evidence: [{number}] "{words}"'
+
+
+def spoken_answer(answers: Sequence[str], most_words: int) -> str | None:
+    """On one line; a text that is too long ends with its last whole sentence. None where nothing is left."""
+    for answer in answers:
+        plain = " ".join(answer.split())
+        if plain and len(plain.split()) <= most_words:
+            return plain
+    for answer in answers:
+        kept: list[str] = []
+        for sentence in _SENTENCE_END.split(" ".join(answer.split())):
+            if len(" ".join([*kept, sentence]).split()) > most_words:
+                break
+            kept.append(sentence)
+        if kept:
+            return " ".join(kept)
+    return None
+
+
+def formula(calculation: str, answers: Sequence[str]) -> str | None:
+    """The answer as an expression with its unit ("=(12 - 10) / 10 * 100 %"), or None where it misses the gold.
+
+    Sets leave the last step to the reader: a share is to be written in percent, an amount has the table's scale.
+    """
+    plain = " ".join(calculation.strip().lstrip("=").split())
+    if not plain:
+        return None
+    for candidate in _candidates(plain, answers):
+        result = calculate(candidate)
+        if result != candidate.removeprefix("=").strip() and numeric_match(result, answers):
+            return candidate
+    return None
+
+
+def _candidates(plain: str, answers: Sequence[str]) -> list[str]:
+    if _UNIT.search(plain):
+        return [f"={plain}"]
+    bracketed = plain if re.fullmatch(r"[\d.,]+ ?[/*] ?[\d.,]+", plain) else f"({plain})"
+    bracketed = plain if plain.endswith(")") or re.search(r"\)\s*/\s*[\d.,]+$", plain) else bracketed
+    scale = next((match.group() for answer in answers if (match := _SCALE.search(answer.lower()))), None)
+    if any("%" in answer for answer in answers):
+        return [f"={bracketed} * 100 %", f"={plain} %"]
+    return [f"={plain} {scale}", f"={plain}"] if scale else [f"={plain}"]
+
+
+def quotes(passages: Sequence[Passage], evidence: Sequence[Span], answer: str = "") -> list[Quote]:
+    """A quotation for each piece of ``evidence`` that the passages show, at most ``MOST_QUOTES``, each once.
+
+    Of a long piece the ``MOST_WORDS`` words around ``answer`` are kept, or its first ones; a piece of a word or two is
+    quoted with its sentence or row.
+    """
+    found: dict[Quote, None] = {}
+    for piece in evidence:
+        for number, passage in enumerate(passages, start=1):
+            start = max(piece.start_char, passage.start_char)
+            end = min(piece.end_char, passage.end_char)
+            if piece.doc_id != passage.doc_id or start >= end:
+                continue
+            words_of_it = quotable(_enough(passage, start, end), answer)
+            if words_of_it:
+                found.setdefault((number, words_of_it))
+            break
+    return list(found)[:MOST_QUOTES]
+
+
+def _enough(passage: Passage, start: int, end: int) -> str:
+    """The text of a range of the document, or where it is too short of the units of the passage that hold it."""
+    first, last = start - passage.start_char, end - passage.start_char
+    piece = passage.text[first:last]
+    if len(piece.split()) >= LEAST_WORDS:
+        return piece
+    ends = list(boundaries(passage.text, ()))
+    return passage.text[
+        max((each for each in ends if each <= first), default=0) : min(each for each in ends if each >= last)
+    ]
+
+
+def quotable(text: str, answer: str) -> str:
+    """Words of ``text`` that stand on one line between quote marks and are found again; empty where there are none."""
+    stretches = [stretch for stretch in text.split('"') if any(char.isalnum() for char in stretch)]
+    if not stretches:
+        return ""
+    told = " ".join(words(answer))
+    holding = [stretch for stretch in stretches if told and told in " ".join(words(stretch))]
+    chosen = holding[0] if holding else max(stretches, key=len)
+    found = [match.group() for match in _WORD.finditer(chosen)]
+    first = _place(found, words(answer)) if holding else 0
+    start = max(0, min(first - MOST_WORDS // 3, len(found) - MOST_WORDS))
+    return " ".join(found[start : start + MOST_WORDS]).strip(" |")
+
+
+def _place(found: Sequence[str], wanted: Sequence[str]) -> int:
+    """Where among the words the answer begins."""
+    for at, word in enumerate(found):
+        if wanted and wanted[0] in words(word):
+            return at
+    return 0

@@ -1,0 +1,126 @@
+"""Where rows come from: the sets of the catalog on each side of the split, indexed, and the sample archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import Chunk, Question
+from okralong.pipelines.indexing.chunking import chunk_document
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.lab.datasets.base import (
+    DataSet,
+    Evidence,
+    Item,
+    Text,
+    grounded,
+    load_catalog,
+    make_text,
+    one_part,
+)
+from okralong.lab.datasets.pooling import Pooled, whole
+from okralong.lab.encoder import EACH, cached_encoder
+from okralong.lab.evidence.bench import Bench
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore, Say
+from okralong.lab.gold import Gold
+from okralong.lab.split import Side, Split
+from okralong.lab.training.rows.tables import LEARNED, MODEL_SIDES
+from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
+from okralong.pipelines.sara.artifact import NONE
+
+Limit = Annotated[int, Field(ge=1)]
+
+
+class SetPart(Settings):
+    """A set of the catalog by name and part; at most ``limit`` of its questions on each side."""
+
+    name: str
+    part: str
+    limit: Limit | None = None
+
+
+class SampleRows(Settings):
+    """Rows from the sample archive, for types of which the sets hold few; for train and validation alone.
+
+    ``look_ups`` are the single questions that multi-bridge ones consist of, beside ``questions``. Validation has the
+    share ``validation`` of each number, so that it does not consist of made-up reports.
+    """
+
+    reports: Annotated[int, Field(ge=2)]
+    questions: Limit
+    look_ups: Annotated[int, Field(ge=0)] = 0
+    words: Annotated[int, Field(ge=MINIMUM_WORDS)]
+    seed: int = 1000
+    validation: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+
+    def on(self, side: Side) -> SampleRows:
+        """How many of each a side has."""
+        share = self.validation if side == "validation" else 1.0
+        return self.model_copy(
+            update={
+                "reports": max(2, round(share * self.reports)),
+                "questions": max(1, round(share * self.questions)),
+                "look_ups": round(share * self.look_ups),
+            }
+        )
+
+
+def stores(
+    catalog: str, split: Split, data: Path, work: Path, seed: int, say: Say, sides: Sequence[Side] = MODEL_SIDES
+) -> Iterator[tuple[Side, DataSetStore]]:
+    """Each side with its part of the catalog's sets; archives and vectors are kept below ``work``."""
+    sources, encoder = load_catalog(catalog), cached_encoder(work)
+    for side in sides:
+        say(f"{side}:")
+        yield side, DataSetStore(sources, split, data, work, side, seed, encoder, say)
+
+
+def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
+    """A set's documents indexed at chunks of these sizes in tokens, and its questions embedded."""
+    store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
+    bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), embedding=EACH, compressor=NONE))
+    bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
+    return bench
+
+
+def chunks_of(document: str, text: str, granularity: int) -> Sequence[Chunk]:
+    """The chunks of a text, as an archive has them, at ``granularity`` o200k tokens."""
+    return chunk_document(make_document(RawDocument(document, text, document)), granularity)
+
+
+def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
+    """The sample archive of one of the ``LEARNED`` sides, as a set that can be indexed."""
+    seed = config.seed + LEARNED.index(side)
+    return SetChoice(name="sample", part=str(seed)), whole(sample_set(config.on(side), seed))
+
+
+def sample_set(config: SampleRows, seed: int) -> DataSet:
+    """Fictional reports and their answerable questions. Raises InputError when so many cannot be had."""
+    sample = generate(config.reports, config.questions, seed, config.words, config.look_ups)
+    texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
+    items = tuple(
+        _item(question, draft.calculation, texts, seed)
+        for question, draft in zip(sample.questions, sample.drafts, strict=True)
+        if not question.query_id.endswith(UNANSWERABLE)
+    )
+    return DataSet("sample", str(seed), {text.text_id: text for text in texts.values()}, items)
+
+
+def _item(question: Question, calculation: str, texts: dict[str, Text], seed: int) -> Item:
+    evidence = []
+    for place in question.evidence:
+        doc_id, start, end = place.rsplit(":", 2)
+        evidence.append(Evidence(texts[doc_id].text_id, int(start), int(end)))
+    context = [texts[doc_id].text for doc_id in question.doc_ids]
+    named = Question(
+        f"sample-{seed}-{question.query_id}", question.question, answers=question.answers, type=question.type
+    )
+    gold = Gold(named, "sample", question.type, grounded(one_part(question.answers), context))
+    own = tuple(texts[doc_id].text_id for doc_id in question.doc_ids)
+    return Item(gold, question.doc_ids, own, tuple(evidence), calculation=calculation)

@@ -1,0 +1,125 @@
+"""Training rows of the token classifier: which words of a passage people's questions and answers on it name.
+
+The authors of LLMLingua-2 have GPT-4 compress each passage and label the words that it keeps (Pan et al. 2024, section
+3). Here nothing is paid for: a word is to be kept where it stands in the gold evidence of a question and the question
+or its answer has it. The classifier sees no question, so it learns what is asked about in passages of that kind.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from okralong.pipelines.core.config import Settings
+from okralong.lab.datasets.base import DataSet, Item, load_catalog
+from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.evidence.sets import Say
+from okralong.lab.gold import COMMON, findable, words
+from okralong.lab.recipe import ANSWERED, ASKED, LEFT
+from okralong.lab.split import MANIFEST, Side, Split
+from okralong.lab.training.rows.sources import Limit, SetPart, chunks_of
+from okralong.lab.training.rows.tables import MODEL_SIDES, KeepRow
+from okralong.pipelines.models.token_classifier import words_in
+
+
+class KeepConfig(Settings):
+    """What ``configs/training/keep.yaml`` may say: of which sets the token classifier's rows are made.
+
+    Texts are cut into chunks of ``granularity`` o200k tokens; those that hold evidence are rows, of each set at most
+    its ``limit`` on a side, and those with fewer than ``least_words`` words are none.
+    """
+
+    seed: int = 7
+    sets: list[SetPart] = Field(min_length=1)
+    granularity: Annotated[int, Field(ge=16, le=1024)] = 256
+    least_words: Limit = 20
+    catalog: str = "datasets.yaml"
+    split: str = MANIFEST
+
+
+def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[KeepRow]]:
+    """The rows of every side but tune, in a drawn order.
+
+    Raises ConfigError or InputError naming what cannot be read.
+    """
+    split, catalog = Split.load(config.split), load_catalog(config.catalog)
+    rows: dict[Side, list[KeepRow]] = {side: [] for side in MODEL_SIDES}
+    seen: set[str] = set()
+    for each in config.sets:
+        dataset = read_dataset(catalog.source(each.name, each.part), data)
+        for side in rows:
+            found = rows_of(split.filter(dataset, side), config, seen)
+            random.Random(f"{config.seed}:{each.name}").shuffle(found)
+            rows[side] += found[: each.limit]
+        counted = ", ".join(f"{side} {len(found):,} rows so far" for side, found in rows.items())
+        say(f"  {each.name} {each.part}: {counted}")
+    for found in rows.values():
+        # The first so many rows of a side are a fair sample of it.
+        random.Random(config.seed).shuffle(found)
+    return rows
+
+
+def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRow]:
+    """The rows of a set, whose texts are noted in ``seen``: a text that several sets have counts once."""
+    wanted: dict[str, list[Wanted]] = {}
+    for item in dataset.items:
+        for piece in item.evidence:
+            wanted.setdefault(piece.text_id, []).append(Wanted.of(item, piece.start_char, piece.end_char))
+    rows: list[KeepRow] = []
+    for identity in sorted(wanted.keys() - seen):
+        seen.add(identity)
+        text = dataset.texts[identity]
+        for chunk in chunks_of(text.document, text.text, config.granularity):
+            labels = labels_of(chunk.text, chunk.start_char, wanted[identity])
+            if any(labels) and len(labels) >= config.least_words:
+                rows.append(KeepRow(f"{dataset.name} {dataset.part}", (text.document,), chunk.text, tuple(labels)))
+    return rows
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one question names within its evidence ``[start, end)`` of a text: its own words, those of its answers that
+    it does not have, and the answers that can be looked for as they stand.
+    """
+
+    start: int
+    end: int
+    asked: frozenset[str]
+    answered: frozenset[str]
+    wordings: tuple[re.Pattern[str], ...] = field(default=())
+
+    @classmethod
+    def of(cls, item: Item, start: int, end: int) -> Wanted:
+        """Of one piece of an item's evidence."""
+        question = item.gold.question
+        asked = frozenset(words(question.question)) - COMMON
+        answered = frozenset(word for answer in question.answers for word in words(answer)) - COMMON - asked
+        patterns = (r"\s+".join(map(re.escape, answer.split())) for answer in findable(question.answers))
+        found = tuple(re.compile(rf"(?<!\w){each}(?!\w)", re.IGNORECASE) for each in patterns)
+        return cls(start, end, asked, answered, found)
+
+
+def labels_of(text: str, offset: int, wanted: Sequence[Wanted]) -> list[int]:
+    """The label of each word of ``text``, a chunk that begins at ``offset`` of the text that the evidence is of."""
+    places = words_in(text)
+    labels = [LEFT] * len(places)
+    for each in wanted:
+        start, end = max(0, each.start - offset), min(len(text), each.end - offset)
+        if start >= end:
+            continue
+        answers = [match.span() for wording in each.wordings for match in wording.finditer(text, start, end)]
+        for number, (first, last) in enumerate(places):
+            if first < start or last > end:
+                continue
+            said = set(words(text[first:last]))
+            if said & each.answered or any(first < stop and begin < last and said for begin, stop in answers):
+                labels[number] = ANSWERED
+            elif said & each.asked:
+                labels[number] = max(labels[number], ASKED)
+    return labels

@@ -1,0 +1,521 @@
+"""What SARA's three stages learn from: the config, and the texts and questions of one side of the split.
+
+Everything is held out by document: the split keeps all texts of a document on one side, across all sets.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+import bm25s
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, model_validator
+from torch import Tensor
+
+from okralong.pipelines.answering.select_evidence import closeness
+from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import InputError, Passage
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
+from okralong.lab.datasets.base import DataSet, Item, load_catalog
+from okralong.lab.datasets.pooling import pool
+from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.evidence.sets import drawn
+from okralong.lab.recipe import Count, Epochs, Lora, Rate, Recipe, Share
+from okralong.lab.split import MANIFEST, Side, Split
+from okralong.lab.training.rows.sources import SampleRows, SetPart, chunks_of, sample_set
+from okralong.lab.training.rows.tables import MODEL_SIDES
+from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.reporting.metrics import plain_words
+from okralong.pipelines.reporting.statistics import joined_by_documents
+from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.prompts import (
+    MixedMessage,
+    Vectors,
+    alignment_prompt,
+    answer_prompt,
+    continuation_prompt,
+    reconstruction_prompt,
+)
+
+Stage = Literal["alignment", "reconstruction", "instruction"]
+"""Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
+
+Task = Literal["alignment", "continuation", "reconstruction", "instruction"]
+"""What a single example asks for. Continuation: the chunk that follows, in ICAE's alignment."""
+
+
+def _numbered(value: Any) -> Any:
+    """Digits as keys are numbers: JSON, in which a training is kept beside what it made, has no other keys."""
+    if not isinstance(value, dict):
+        return value
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
+
+
+Turn = Annotated[
+    dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=1000)]],
+    BeforeValidator(_numbered),
+    Field(min_length=1),
+]
+"""How often in turn each count of chunks is used; the limit is ours, to catch slips."""
+
+
+class StageConfig(Settings):
+    """One stage: at most ``examples`` are learned from, ``epochs`` times, ``validation`` of the held-out ones measured.
+
+    Of a reply the first ``reply_tokens`` are learned. The state of the least loss on validation, which is measured and
+    saved ``evaluations`` times an epoch, is kept. All values are ours: the paper gives none.
+    """
+
+    examples: Count
+    validation: Count = 64
+    epochs: Epochs = 1
+    batch_size: Count = 8
+    accumulation: Count = 1
+    learning_rate: Rate
+    warmup: Share = 0.05
+    evaluations: Count = 4
+    reply_tokens: Count
+
+
+class AlignmentConfig(StageConfig):
+    """Stage 1. Of ``continued`` of the chunks not the chunk's own text is asked for but the one that follows: ICAE
+    (section 2.2) learns both in one pretraining, each with a weight of about a half.
+    """
+
+    continued: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class ReconstructionConfig(StageConfig):
+    """Stage 2: a document is ``chunks`` successive chunks, fewer where it ends."""
+
+    chunks: Annotated[int, Field(ge=2)] = 4
+
+
+class InstructionConfig(StageConfig):
+    """Stage 3: ``retrieved`` chunks a question, by BM25, of which ``as_text`` stand as text.
+
+    The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is used: with
+    ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. Where there are fewer questions
+    than ``examples``, each is asked again, further on in the turn, at most as often as there are counts. Questions are
+    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With
+    ``lora`` null the compressor learns in its place, below a generator that stays as it is, as xRAG's projector does.
+    Where it is not ``learned``, the questions are only for the figures.
+    """
+
+    learned: bool = True
+    retrieved: Count = 10
+    as_text: Turn = Field(default={5: 1})
+    pool_tokens: Count = 4000
+    lora: Lora | None = Lora(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
+
+    @model_validator(mode="after")
+    def _retrieved(self) -> Self:
+        if max(self.as_text) > self.retrieved:
+            raise ValueError(f"as_text shows {max(self.as_text)} chunks, but {self.retrieved} are retrieved")
+        if self.lora is None and min(self.as_text) >= self.retrieved:
+            raise ValueError("without lora the compressor learns, and as_text leaves it nothing to compress")
+        return self
+
+
+class TextConfig(Settings):
+    """From which sets texts and questions are taken, side by side of the split; ``sample`` is made up and needs no
+    data folder."""
+
+    sets: list[SetPart] = Field(default_factory=list)
+    sample: SampleRows | None = None
+    catalog: str = "datasets.yaml"
+    split: str = MANIFEST
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.sets and self.sample is None:
+            raise ValueError("there is nothing to learn from: give sets, or sample")
+        return self
+
+
+class FiguresConfig(Settings):
+    """What is measured on the side test: reconstruction of so many ``examples``, answers to so many ``questions``.
+
+    ``as_text`` are the counts of chunks that stand as text, of those retrieved. Without any, a prompt is short: a row
+    of its own measures ``questions_without_text``, where those are more. To the first ``replies`` questions the reply
+    is also written out, for its F1.
+    """
+
+    examples: Count = 200
+    questions: Count = 60
+    questions_without_text: Count = 60
+    replies: Annotated[int, Field(ge=0)] = 40
+    as_text: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 1, 2, 5, 10], min_length=1)
+    batch_size: Count = 8
+
+
+class MemoryConfig(Settings):
+    """ICAE's encoder: the generator with a low-rank adapter on the matrices ``targets`` of every block, no dropout.
+
+    The paper's (section 3.1) has rank 128 on a model of 7 billion parameters, and 128 slots for 512 tokens.
+    """
+
+    targets: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
+    rank: Count = 16
+    alpha: Count = 32
+
+
+class SaraConfig(Settings):
+    """A whole training. ``width`` and ``vectors_per_chunk`` are of the compressor, see ``Shape``. With ``memory`` the
+    compressor is ICAE's, which learns in every stage; encoder and ``width`` are then not looked at.
+
+    The paper's ablations (section 3.7) are values: ``compression`` false is SARA-C, ``reconstruction`` null SARA-P,
+    ``reranking`` false SARA-R, ``curriculum`` false SARA-L, ``instruction.learned`` false SARA-I.
+    """
+
+    model: str = Field(default=EMBEDDED, min_length=1)
+    encoder: str = Field(default=EMBEDDED, min_length=1)
+    seed: int = 7
+    width: Count = 2048
+    vectors_per_chunk: Count = 1
+    memory: MemoryConfig | None = None
+    chunk_tokens: Annotated[int, Field(ge=MIN_GRANULARITY)] = 256
+    texts: TextConfig
+    compression: bool = True
+    reranking: bool = True
+    curriculum: bool = True
+    alignment: AlignmentConfig
+    reconstruction: ReconstructionConfig | None = None
+    instruction: InstructionConfig | None = None
+    figures: FiguresConfig = FiguresConfig()
+
+    @model_validator(mode="after")
+    def _learns_something(self) -> Self:
+        if not self.compression and not (self.instruction and self.instruction.learned and self.instruction.lora):
+            raise ValueError(
+                "without compression only the instruction stage's adapter learns: give instruction, with lora"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _memory_slots_alone(self) -> Self:
+        if self.memory is None:
+            return self
+        if self.reranking or not self.compression:
+            raise ValueError("memory slots are of one chunk's text and no space to choose in: set reranking: false")
+        if self.instruction and self.instruction.lora is not None:
+            raise ValueError("with memory the compressor learns and not the generator: set instruction.lora: null")
+        return self
+
+    def stages(self) -> list[tuple[Stage, StageConfig]]:
+        """The stages that are trained, in order."""
+        both: list[tuple[Stage, StageConfig | None]] = [
+            ("alignment", self.alignment if self.compression else None),
+            ("reconstruction", self.reconstruction if self.compression else None),
+            ("instruction", self.instruction if self.instruction and self.instruction.learned else None),
+        ]
+        return [(name, stage) for name, stage in both if stage is not None]
+
+    def recipe(self, stage: StageConfig) -> Recipe:
+        """The stage as the trainer takes it."""
+        shared = stage.model_dump(include=set(Recipe.model_fields) - {"lora"})
+        lora = stage.lora if isinstance(stage, InstructionConfig) else None
+        # No early stopping: the number of steps is the config's.
+        return Recipe(kind="sara", model=self.model, lora=lora, patience=1_000_000, seed=self.seed, **shared)
+
+
+Embeddings = NDArray[np.float32]
+
+SHOWN_AS: Final = "document"
+"""What passages are said to be of. An example's own document is named by those that hold the answer: it would tell."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedExample:
+    """``embeddings`` (compressed, inputs) are the sentence embeddings of the texts ``compressed``.
+
+    ``document`` is what the bootstrap draws: the source of a text, or those that a question asks about. ``passages``
+    and ``question`` are of the instruction stage alone; in the others the reply is what the compressed texts say.
+    """
+
+    stage: Task
+    document: str
+    compressed: tuple[str, ...]
+    reply: str
+    embeddings: Embeddings = field(repr=False)
+    question: str = ""
+    passages: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Characters that a model reads and writes of it."""
+        return len(self.question) + len(self.reply) + sum(map(len, self.passages))
+
+    @property
+    def instructions(self) -> str:
+        """What prompts share that may stand in one batch."""
+        return self.stage
+
+    @property
+    def context(self) -> str:
+        """What prompts share beyond that: nothing."""
+        return ""
+
+
+def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMessage]:
+    """The prompt with ``vectors``, one tensor (vectors_per_chunk, hidden) for each compressed text."""
+    pieces = [Vectors(each) for each in vectors]
+    if example.stage == "alignment":
+        return alignment_prompt(*pieces)
+    if example.stage == "continuation":
+        return continuation_prompt(*pieces)
+    if example.stage == "reconstruction":
+        return reconstruction_prompt(pieces)
+    shown = [Passage(SHOWN_AS, 0, len(text), text, 0, 0.0) for text in example.passages]
+    return answer_prompt(example.question, shown, pieces)
+
+
+T = TypeVar("T")
+
+Encode = Callable[[list[str]], Embeddings]
+"""The sentence encoder: texts in, unit vectors of shape (n, inputs) out."""
+
+Documents = dict[str, list[list[str]]]
+"""The successive chunks of each text, by the document that the texts are parts of."""
+
+LEAST_CHARS: Final = 40
+"""Chunks below that many characters (headings, page numbers) are left out. Ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with the chunks that BM25 finds for it, best first, and the wordings of its answer."""
+
+    document: str
+    question: str
+    answers: tuple[str, ...]
+    chunks: tuple[str, ...]
+
+
+@dataclass
+class Material:
+    """The data sets of one side."""
+
+    config: SaraConfig
+    sets: list[DataSet]
+
+    @classmethod
+    def read(cls, config: SaraConfig, data: Path | None, side: Side) -> Material:
+        """What of the config's sets stands on ``side``. Raises InputError where sets are named and ``data`` is None."""
+        texts = config.texts
+        found: list[DataSet] = []
+        if texts.sets:
+            if data is None:
+                raise InputError("The config names data sets: give the folder that holds them with --data.")
+            split, catalog = Split.load(texts.split), load_catalog(texts.catalog)
+            sources = [catalog.source(each.name, each.part) for each in texts.sets]
+            found += [split.filter(read_dataset(source, data), side) for source in sources]
+        if texts.sample is not None:
+            found.append(sample_set(texts.sample.on(side), texts.sample.seed + MODEL_SIDES.index(side)))
+        return cls(config, found)
+
+    @cached_property
+    def documents(self) -> Documents:
+        """The texts' chunks; a text of several sets counts once. Raises InputError where there is no text."""
+        seen: set[str] = set()
+        found: Documents = {}
+        for dataset in self.sets:
+            for identity in sorted(dataset.texts.keys() - seen):
+                text = dataset.texts[identity]
+                if chunks := chunk_texts(text.document, text.text, self.config.chunk_tokens):
+                    found.setdefault(text.document, []).append(chunks)
+            seen |= dataset.texts.keys()
+        if not found:
+            raise InputError("The config's sets hold no text on a side of the split. Name more sets, or another split.")
+        return found
+
+    def asked(self) -> list[Asked]:
+        """Questions over pooled documents whose answer stands in the chunks that BM25 finds, or is yes or no.
+
+        The others could only be guessed. The sets take turns, so that the first so many are a fair sample of all.
+        """
+        config, stage = self.config, self.config.instruction
+        assert stage is not None
+        found: list[list[Asked]] = []
+        limits = {(each.name, each.part): each.limit for each in config.texts.sets}
+        for dataset in self.sets:
+            items = [item for item in dataset.items if item.gold.question.answers]
+            items = drawn(items, limits.get((dataset.name, dataset.part)), f"{config.seed}:{dataset.name}")
+            if items:
+                found.append(_asked_of(dataset, items, stage, config))
+        dealt = [each[place] for place in range(max(map(len, found), default=0)) for each in found if place < len(each)]
+        # Questions that a chain of shared documents joins rise and fall together.
+        names = joined_by_documents([tuple(each.document.split("\n")) for each in dealt])
+        return [replace(each, document=name) for each, name in zip(dealt, names, strict=True)]
+
+
+def _asked_of(dataset: DataSet, items: Sequence[Item], stage: InstructionConfig, config: SaraConfig) -> list[Asked]:
+    total = sum(len(text.text) for text in dataset.texts.values()) // 6  # a cautious guess of tokens
+    spare = sorted(dataset.texts.values(), key=lambda text: text.text_id)
+    pooled = pool(items, dataset.texts, min(stage.pool_tokens, max(1, total)), config.seed, spare, dataset.name)
+    indexes = {each.doc_id: _Index(each.doc_id, each.text, config.chunk_tokens) for each in pooled.documents}
+    asked: list[Asked] = []
+    for question in pooled.questions:
+        gold = question.item.gold.question
+        chunks = indexes[question.doc_ids[0]].best(gold.question, stage.retrieved)
+        name = "\n".join(question.item.documents or question.doc_ids)
+        if _answered(gold.answers, chunks):
+            asked.append(Asked(name, gold.question, gold.answers, tuple(chunks)))
+    random.Random(f"{config.seed}:{dataset.name}").shuffle(asked)
+    return asked
+
+
+def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
+    """The chunks of a text at sentences, as an archive has them, without blanks around them."""
+    chunks = (chunk.text.strip() for chunk in chunks_of(document, text, chunk_tokens))
+    return [chunk for chunk in chunks if len(chunk) >= LEAST_CHARS]
+
+
+def alignment_examples(
+    documents: Documents, encode: Encode, count: int, seed: int, continued: float = 0.0
+) -> list[MixedExample]:
+    """At most ``count`` single chunks in a drawn order; every so many of them, as ``continued`` says, with the reply of
+    the chunk that follows, of those that have one."""
+    some = _single_chunks(documents, encode, count - round(count * continued), seed)
+    if not continued:
+        return some
+    pairs = sorted(
+        {(name, *pair) for name, texts in documents.items() for chunks in texts for pair in pairwise(chunks)}
+    )
+    drawn = _drawn(pairs, round(count * continued), seed)
+    vectors = encode([chunk for _, chunk, _ in drawn]) if drawn else ()
+    some += [
+        MixedExample("continuation", name, (chunk,), following, vector[None])
+        for (name, chunk, following), vector in zip(drawn, vectors, strict=True)
+    ]
+    return _drawn(some, count, seed)
+
+
+def _single_chunks(documents: Documents, encode: Encode, count: int, seed: int) -> list[MixedExample]:
+    single = sorted({(name, chunk) for name, texts in documents.items() for chunks in texts for chunk in chunks})
+    some = _drawn(single, count, seed)
+    vectors = encode([chunk for _, chunk in some]) if some else ()
+    return [
+        MixedExample("alignment", name, (chunk,), chunk, vector[None])
+        for (name, chunk), vector in zip(some, vectors, strict=True)
+    ]
+
+
+def reconstruction_examples(
+    documents: Documents, encode: Encode, count: int, most: int, seed: int
+) -> list[MixedExample]:
+    """At most ``count`` runs of 2 to ``most`` successive chunks of one text, in a drawn order."""
+    runs = sorted(
+        {
+            (name, tuple(chunks[start : start + most]))
+            for name, texts in documents.items()
+            for chunks in texts
+            for start in range(0, len(chunks) - 1, most)
+        }
+    )
+    some = [(name, run) for name, run in _drawn(runs, count, seed) if len(run) > 1]
+    vectors = iter(encode([chunk for _, run in some for chunk in run]) if some else ())
+    return [
+        MixedExample("reconstruction", name, run, "\n".join(run), np.stack([next(vectors) for _ in run]))
+        for name, run in some
+    ]
+
+
+def _drawn(items: Sequence[T], count: int, seed: int) -> list[T]:
+    some = list(items)
+    random.Random(seed).shuffle(some)
+    return some[:count]
+
+
+def _answered(answers: Sequence[str], chunks: Sequence[str]) -> bool:
+    said = f" {' '.join(plain_words(' '.join(chunks)))} "
+    wordings = [" ".join(plain_words(answer)) for answer in answers]
+    return any(wording in ("yes", "no") or (wording and f" {wording} " in said) for wording in wordings)
+
+
+class _Index:
+    """BM25 over the chunks of one document."""
+
+    def __init__(self, doc_id: str, text: str, chunk_tokens: int) -> None:
+        self.chunks = chunk_texts(doc_id, text, chunk_tokens)
+        self._index = bm25s.BM25()
+        self._index.index([analyze_query(chunk) or ["-"] for chunk in self.chunks], show_progress=False)
+
+    def best(self, question: str, count: int) -> list[str]:
+        """The first ``count`` chunks, best first; ties in the order of the text."""
+        scores = self._index.get_scores(analyze_query(question))
+        order = sorted(range(len(self.chunks)), key=lambda number: (-float(scores[number]), number))
+        return [self.chunks[number] for number in order[:count]]
+
+
+def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
+    """What at most ``examples`` examples ask, and how many chunks each shows as text: ``InstructionConfig.as_text``.
+
+    A question is asked at most as often as ``shares`` has counts. Asked again, it is further on in the turn, by a step
+    that shares no factor with the turn's length: after as many rounds as that it has met every place of it.
+    """
+    if not asked:
+        return [], []
+    turn = [count for count, share in shares.items() for _ in range(share)]
+    step = next(step for step in range(len(asked) + 1, len(asked) + 1 + len(turn)) if math.gcd(step, len(turn)) == 1)
+    rounds = [divmod(number, len(asked)) for number in range(min(examples, len(asked) * len(shares)))]
+    return (
+        [asked[place] for _, place in rounds],
+        [turn[(place + round_ * step) % len(turn)] for round_, place in rounds],
+    )
+
+
+def instruction_examples(
+    asked: Sequence[Asked],
+    encode: Encode,
+    as_text: Sequence[int],
+    compressor: Compressor | None,
+    compression: bool = True,
+) -> list[MixedExample]:
+    """One example a question, with as many chunks as text as ``as_text`` (one number a question) says.
+
+    With a ``compressor`` the chunks that stand as text are chosen by embedding novelty in its space, without one they
+    are the first ones. Without ``compression`` the others are left out.
+    """
+    found = []
+    for each, count in zip(asked, as_text, strict=True):
+        vectors = encode([each.question, *each.chunks])
+        if compressor is None:
+            chosen = list(range(min(count, len(each.chunks))))
+        else:
+            chosen = novel(compressor, vectors[0], vectors[1:], count)
+        rest = [place for place in range(len(each.chunks)) if place not in chosen] if compression else []
+        found.append(
+            MixedExample(
+                "instruction",
+                each.document,
+                tuple(each.chunks[place] for place in rest),
+                each.answers[0],
+                vectors[1:][rest],
+                each.question,
+                tuple(each.chunks[place] for place in chosen),
+            )
+        )
+    return found
+
+
+def novel(compressor: Compressor, question: Embeddings, chunks: Embeddings, count: int) -> list[int]:
+    """The places of ``count`` of ``chunks`` (n, inputs; best first) in the order of choice: SARA algorithm 1."""
+    device = next(compressor.parameters()).device
+    space = compressor.pooled(torch.from_numpy(np.vstack([question[None], chunks])).to(device)).cpu().numpy()
+    target = (space[0] + space[1]) / 2 if len(chunks) else space[0]
+    chosen, rest = [0][:count], list(range(1, len(chunks)))
+    while rest and len(chosen) < count:
+        gains = closeness(target, space[1:][chosen], space[1:][rest])
+        chosen.append(rest.pop(gains.index(max(gains))))
+    return [place for place in chosen if place < len(chunks)]

@@ -1,0 +1,327 @@
+"""The figures of a trained SARA on the side test: how likely replies are with true vectors, with others' and without.
+
+Reconstruction by stage, then gold answers by chunks shown as text; means with intervals by document.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from okralong.pipelines.core.types import ConfigError
+from okralong.lab.training.learners.fit import Say, quiet
+from okralong.lab.training.sara.examples import (
+    Asked,
+    Encode,
+    InstructionConfig,
+    Material,
+    MixedExample,
+    SaraConfig,
+    StageConfig,
+    alignment_examples,
+    instruction_examples,
+    reconstruction_examples,
+)
+from okralong.lab.training.sara.train import (
+    DONE,
+    TRAINED,
+    Generator,
+    SaraLearner,
+    choosing,
+    encode_for,
+    is_trained_by,
+)
+from okralong.pipelines.reporting.metrics import best, token_f1
+from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
+from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
+from okralong.pipelines.sara.artifact import LORA
+from okralong.pipelines.sara.compressor import AnyCompressor, load_compressor
+
+Floats = NDArray[np.float64]
+
+Condition = Literal["true", "shuffled", "none"]
+CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
+"""Examples with their own vectors, with as many of other documents', or without any."""
+
+UNTRAINED = "untrained"
+"""The name of the compressor before its first stage, in figures."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """Of each example the mean negative log-likelihood of its reply's tokens (nats) and the share foretold, (n,)."""
+
+    nll: Floats
+    accuracy: Floats
+    documents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Means over examples. The differences are paired, true minus the other: below 0, true vectors are likelier.
+
+    ``less_before`` is that of true vectors minus those of the compressor as it was a stage earlier, where there is one;
+    ``f1`` that of replies which were written from true vectors, to the first ``replies`` examples.
+    """
+
+    examples: int
+    documents: int
+    nll: dict[Condition, Estimate]
+    accuracy: dict[Condition, Estimate]
+    less_shuffled: Estimate
+    less_none: Estimate
+    less_before: Estimate | None = None
+    replies: int = 0
+    f1: Estimate | None = None
+
+
+def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> list[Path]:
+    """Measure what ``train_sara`` wrote to ``out`` on the side test, and write the figures there.
+
+    Raises ConfigError where a stage of the config has not been trained.
+    """
+    missing = [name for name, _ in config.stages() if not (out / name / DONE).is_file()]
+    if missing:
+        raise ConfigError(f"{out} holds no finished stage {missing[0]}. Train it first: the same command, no --report.")
+    if not is_trained_by(out, config):
+        raise ConfigError(
+            f"{out} was trained by another config than this one (its {TRAINED} has it), and only figures may differ. "
+            "Give that one, or train by this one first: the same command, no --report."
+        )
+    encode, test = encode_for(config, work), Material.read(config, data, "test")
+    generator = Generator.load(config.model)
+    parts: dict[str, dict[str, Compared]] = {}
+    if config.compression:
+        inputs = int(encode(["size"]).shape[1])
+        compressors = {UNTRAINED: generator.new_compressor(config, inputs)}
+        for name, trained in config.stages():
+            if not isinstance(trained, InstructionConfig) or trained.lora is None:
+                compressors[name] = load_compressor(out / name, config.model).to(generator.device)
+        seed, count = config.seed, config.figures.examples
+        tasks: list[tuple[StageConfig, str, list[MixedExample]]] = [
+            (config.alignment, "alignment", alignment_examples(test.documents, encode, count, seed))
+        ]
+        if (stage := config.reconstruction) is not None:
+            runs = reconstruction_examples(test.documents, encode, count // 2, stage.chunks, seed)
+            tasks.append((stage, "reconstruction", runs))
+        for of, task, examples in tasks:
+            if examples:
+                learners = {name: generator.learner(each, of.reply_tokens) for name, each in compressors.items()}
+                parts[f"The text of {task}, by what was learned"] = _by_stage(task, learners, examples, config, say)
+    parts |= _answers(config, generator, test, encode, out, say)
+    tables = [section for title, rows in parts.items() for section in (f"## {title}", table(rows))]
+    about = _about(config)
+    return write_markdown_report(
+        out, "figures", ["# Figures of a trained SARA", about, *tables], {"about": about, **parts}
+    )
+
+
+def _answers(
+    config: SaraConfig, generator: Generator, test: Material, encode: Encode, out: Path, say: Say
+) -> dict[str, dict[str, Compared]]:
+    stage = config.instruction
+    if stage is None:
+        return {}
+    # One that knows nothing where nothing is compressed.
+    compressor = load_compressor(out, config.model).to(generator.device)
+    asked = test.asked()
+    if not asked:
+        return {}
+    rows: dict[str, Compared] = {}
+    for tuned in (False, True) if stage.learned and config.compression else (stage.learned,):
+        before = stage.learned and not tuned
+        if stage.lora is None:  # the compressor is what was tuned
+            earlier = [name for name, each in config.stages() if not isinstance(each, InstructionConfig)]
+            folder = out / earlier[-1] if before else out
+            compressor = load_compressor(folder, config.model).to(generator.device)
+        # In this order: the adapter changes the model itself.
+        asks = generator.adapted(stage, config, out / LORA) if tuned else generator
+        found = answer_figures(
+            asks.learner(compressor, stage.reply_tokens), asked, encode, config, compressor, say, alone=before
+        )
+        rows |= {f"{name}{', before tuning' if before else ''}": each for name, each in found.items()}
+    return {f"The gold answer, by how many of {stage.retrieved} retrieved chunks stand as text": rows}
+
+
+@torch.inference_mode()
+def measured(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int) -> Measured:
+    """Every example in batches of like length."""
+    learner.eval()
+    nll, accuracy = np.zeros(len(examples)), np.zeros(len(examples))
+    for batch in _batches(examples, batch_size):
+        losses, right, row = learner.token_losses([examples[number] for number in batch])
+        counts = torch.bincount(row, minlength=len(batch)).double().cpu()
+        for values, found in ((losses.double(), nll), (right.double(), accuracy)):
+            sums = torch.zeros(len(batch), dtype=torch.float64).index_add_(0, row.cpu(), values.cpu())
+            found[batch] = (sums / counts).numpy()
+    return Measured(nll, accuracy, tuple(each.document for each in examples))
+
+
+def _batches(examples: Sequence[MixedExample], size: int) -> list[list[int]]:
+    """The numbers of the examples in batches of like length."""
+    order = sorted(range(len(examples)), key=lambda number: examples[number].length)
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def compared(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int) -> Compared:
+    """The examples under all three conditions."""
+    return comparison(measured_under_all(learner, examples, batch_size, seed))
+
+
+def measured_under_all(
+    learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int
+) -> dict[Condition, Measured]:
+    """The examples under all three conditions, which are one where nothing is compressed."""
+    if not any(len(each.embeddings) for each in examples):
+        return dict.fromkeys(CONDITIONS, measured(learner, examples, batch_size))
+    return {each: measured(learner, under(each, examples, seed), batch_size) for each in CONDITIONS}
+
+
+def reply_f1(
+    learner: SaraLearner, examples: Sequence[MixedExample], answers: Sequence[Sequence[str]], batch_size: int
+) -> Estimate:
+    """The mean token F1 of replies that are written out, each against the nearest of its answers' wordings."""
+    learner.eval()
+    found = np.zeros(len(examples))
+    for batch in _batches(examples, batch_size):
+        for number, reply in zip(batch, learner.write([examples[number] for number in batch]), strict=True):
+            found[number] = best(token_f1, reply, answers[number])
+    drawn = resample([each.document for each in examples])
+    return estimate(float(found.mean()), None if drawn is None else drawn.means(found))
+
+
+def comparison(found: dict[Condition, Measured], before: Measured | None = None) -> Compared:
+    """The means and paired differences of what was measured on the same examples; ``before``: a stage earlier."""
+    documents = found["true"].documents
+    drawn = resample(documents)
+
+    def mean(values: Floats) -> Estimate:
+        return estimate(float(values.mean()), None if drawn is None else drawn.means(values))
+
+    return Compared(
+        len(documents),
+        len(set(documents)),
+        {name: mean(each.nll) for name, each in found.items()},
+        {name: mean(each.accuracy) for name, each in found.items()},
+        mean(found["true"].nll - found["shuffled"].nll),
+        mean(found["true"].nll - found["none"].nll),
+        None if before is None else mean(found["true"].nll - before.nll),
+    )
+
+
+def _by_stage(
+    task: str, learners: Mapping[str, SaraLearner], examples: Sequence[MixedExample], config: SaraConfig, say: Say
+) -> dict[str, Compared]:
+    """The same examples by what was learned so far, in that order."""
+    found: dict[str, Compared] = {}
+    before: Measured | None = None
+    for name, learner in learners.items():
+        seen = measured_under_all(learner, examples, config.figures.batch_size, config.seed)
+        found[name] = comparison(seen, before)
+        before = seen["true"]
+        say(f"{name}, {task}: true less shuffled {shown(found[name].less_shuffled)}")
+    return found
+
+
+def answer_figures(
+    learner: SaraLearner,
+    asked: Sequence[Asked],
+    encode: Encode,
+    config: SaraConfig,
+    compressor: AnyCompressor,
+    say: Say,
+    alone: bool = False,
+) -> dict[str, Compared]:
+    """The likelihood of gold answers by the number of chunks that stand as text; ``asked`` are cut to what is wanted.
+
+    All rows are of the same first questions, but for a second row of vectors alone, which is of more of them. With
+    ``alone`` only vectors alone are measured, and no reply is written: enough to see what they tell a generator that
+    never learned to read them. Of a question's wordings of the answer the first counts.
+    """
+    sizes, found = config.figures, {}
+    chosen_by = choosing(compressor, config)
+    for count in sizes.as_text:
+        if count and alone:
+            continue
+        more = [] if count or sizes.questions_without_text <= sizes.questions else [sizes.questions_without_text]
+        for number in (sizes.questions, *more):
+            wanted = asked[:number]
+            name = f"{count} as text" if number == sizes.questions else f"{count} as text, {len(wanted)} questions"
+            examples = instruction_examples(wanted, encode, [count] * len(wanted), chosen_by, config.compression)
+            row = compared(learner, examples, sizes.batch_size, config.seed)
+            if not alone and sizes.replies and number == sizes.questions:
+                answers = [each.answers for each in wanted[: sizes.replies]]
+                f1 = reply_f1(learner, examples[: sizes.replies], answers, sizes.batch_size)
+                row = replace(row, replies=len(answers), f1=f1)
+            say(f"{name}: true less shuffled {shown(row.less_shuffled)}")
+            found[name] = row
+    return found
+
+
+def table(rows: Mapping[str, Compared]) -> str:
+    """A line for each row: nats a token, 95 % intervals over documents, differences paired."""
+    staged = any(each.less_before is not None for each in rows.values())
+    answered = any(each.f1 is not None for each in rows.values())
+    head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none"]
+    head += ["true - a stage earlier"] if staged else []
+    head += ["foretold: true", "shuffled", "none"]
+    head += ["F1 (replies)"] if answered else []
+    lines = []
+    for name, each in rows.items():
+        line = [name, f"{each.examples:,} ({each.documents:,})"]
+        line += [NONE if mean.value is None else f"{mean.value:.3f}" for mean in each.nll.values()]
+        line += [shown(each.less_shuffled), shown(each.less_none), *([shown(each.less_before)] if staged else [])]
+        line += [NONE if mean.value is None else f"{mean.value:.1%}" for mean in each.accuracy.values()]
+        line += [f"{estimate_words(each.f1)} ({each.replies})" if each.f1 else NONE] if answered else []
+        lines.append(line)
+    return markdown_table(head, lines)
+
+
+def shown(each: Estimate | None) -> str:
+    """A difference with its interval."""
+    return estimate_words(each, "+.3f") if each and each.low is not None and each.high is not None else NONE
+
+
+def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
+    """The examples with their own vectors, with as many of other documents', or without any.
+
+    The same seed gives the same other examples. Raises ValueError where all examples are of one document.
+    """
+    if condition == "true":
+        return list(examples)
+    if condition == "none":
+        return [replace(each, compressed=(), embeddings=each.embeddings[:0]) for each in examples]
+    pool = [(each.document, pair) for each in examples for pair in zip(each.compressed, each.embeddings, strict=True)]
+    random_ = random.Random(seed)
+    found = []
+    for each in examples:
+        others = [pair for document, pair in pool if document != each.document]
+        if each.compressed and not others:
+            raise ValueError("Vectors can be shuffled over documents only where there are two documents.")
+        drawn = [random_.choice(others) for _ in each.compressed]
+        vectors = np.stack([vector for _, vector in drawn]) if drawn else each.embeddings
+        found.append(replace(each, compressed=tuple(text for text, _ in drawn), embeddings=vectors))
+    return found
+
+
+def _about(config: SaraConfig) -> str:
+    sets = ", ".join(f"{each.name} {each.part}" for each in config.texts.sets) or "made-up reports"
+    return (
+        f"Made by `okralong train-sara CONFIG --report` on the side test of {sets}. Mean negative log-likelihood of a "
+        f"reply's tokens in nats, over examples; {_cuts(config)}. Shuffled: the vectors of other documents' chunks. "
+        "None: the same prompt without vectors, a form that the generator was not trained on, so what vectors tell is "
+        "true less shuffled. Differences are paired; 95 % intervals, drawn by document. Questions are those whose "
+        "answer stands in the chunks that BM25 finds, or is yes or no."
+    )
+
+
+def _cuts(config: SaraConfig) -> str:
+    said = ", ".join(f"{stage.reply_tokens} in {name}" for name, stage in config.stages())
+    return f"of a reply at most its first tokens count: {said}"

@@ -1,0 +1,496 @@
+"""SARA's training, stage after stage: the compressor below a frozen language model, then an adapter above it.
+
+xRAG's (Cheng et al. 2024) is the same without the adapter: its projector learns in both of its stages, paraphrase
+pretraining, which is the alignment here, and context-aware instruction tuning. ICAE's (Ge et al. 2024) is that with
+another compressor, memory slots: it is pretrained to have a chunk's text and the text after it written, then tuned.
+
+A training that was killed goes on: finished stages stand, an unfinished one goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from okralong.pipelines.answering.analyzers.label_scorer import Opening
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.lab.encoder import cached_encoder
+from okralong.lab.training.learners.fit import CHECKPOINTS, HISTORY, Say, digest_of, fit, quiet, write_card
+from okralong.lab.training.learners.learner import Learner, Log, evaluations_of
+from okralong.lab.training.learners.lora import (
+    begin_with,
+    reply_counts,
+    save_adapter,
+    shared_size,
+    with_adapter,
+)
+from okralong.lab.training.sara.examples import (
+    Encode,
+    InstructionConfig,
+    Material,
+    MixedExample,
+    ReconstructionConfig,
+    SaraConfig,
+    StageConfig,
+    alignment_examples,
+    dealt,
+    instruction_examples,
+    prompt_of,
+    reconstruction_examples,
+)
+from okralong.pipelines.models.weights import (
+    EMBEDDED,
+    available_cores,
+    causal_model,
+    resolve_embedding_model,
+    settle,
+    text_ids,
+)
+from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, AnyShape, MemoryShape, Shape, read_shape
+from okralong.pipelines.sara.compressor import AnyCompressor, Compressor, MemoryCompressor, load_compressor, token_scale
+from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
+
+DONE: Final = "stage.json"
+"""Written last into a stage's folder: it is complete, from what it was made, and of how many examples."""
+
+TRAINED: Final = "training.json"
+"""In the result's folder: the config that it is of, but for its figures."""
+
+BEGINS_AS: Final = "\nIn short, the text above is about the"
+"""What memory tokens begin as, over and over: words behind which a model says what it has read, so that the slots of an
+untrained encoder tell something of their text. Ours."""
+PLAIN: Final = (
+    "The company reported revenue of 4.2 million dollars for the year, an increase of 12 percent over 2017.",
+    "He was born in Vienna in 1884 and studied law before he turned to painting, for which he is known today.",
+    "We train the model on pairs of sentences and measure the accuracy on a held-out set of 2,000 examples.",
+    "The committee agreed that schools in rural districts need more teachers, and asked for a report in March.",
+    "The film, directed by Anna Lund, tells the story of two brothers who leave their island after a storm.",
+    "Cells were kept at low temperature for six days, after which the growth of the culture was measured again.",
+)
+"""Texts of several kinds, by which the norm of memory slots begins; ours."""
+
+
+def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> None:
+    """Train all stages of ``config`` and write the result to ``out``; embeddings are kept below ``work``.
+
+    ``out`` then holds the compressor, the adapter below ``lora``, card, history and curves, and a folder for each
+    stage. Raises ConfigError when a model cannot be found, InputError when there is nothing to learn from.
+    """
+    encode = encode_for(config, work)
+    train, held = Material.read(config, data, "train"), Material.read(config, data, "validation")
+    generator = Generator.load(config.model)
+    compressor = generator.new_compressor(config, int(encode(["size"]).shape[1])).to(generator.device)
+    for name, stage in config.stages():
+        learned, watched = (
+            stage_examples(stage, material, encode, compressor, count)
+            for material, count in ((train, stage.examples), (held, stage.validation))
+        )
+        say(f"{name}: {len(learned):,} examples, {len(watched):,} held out")
+        learner = generator.learner(compressor, stage.reply_tokens, name == "alignment" and config.curriculum)
+        _fit_once(generator, learner, config, stage, learned, watched, out / name, say)
+        losses = [entry["eval_loss"] for entry in evaluations_of(_history(out / name))]
+        said = f"loss on validation {losses[0]:.3f} first, {min(losses):.3f} at best" if losses else "no evaluation"
+        say(f"{name}: {said}")
+        # From the files, as an interrupted training does: float16 rounds.
+        compressor = load_compressor(out / name, config.model).to(generator.device)
+    _gather(out, config)
+
+
+def encode_for(config: SaraConfig, work: Path) -> Encode:
+    """The sentence encoder of a training, whose vectors are kept below ``work``; for memory slots, which are made of
+    texts, one that gives vectors of no numbers.
+    """
+    if config.memory is not None:
+        return lambda texts: np.zeros((len(texts), 0), dtype=np.float32)
+    return cached_encoder(work, config.encoder).encode
+
+
+def _fit_once(
+    generator: Generator,
+    learner: SaraLearner,
+    config: SaraConfig,
+    stage: StageConfig,
+    train: Sequence[MixedExample],
+    held: Sequence[MixedExample],
+    folder: Path,
+    say: Say,
+) -> None:
+    """Train a stage, unless its folder is complete and was made from the same."""
+    recipe = config.recipe(stage)
+    made_from = digest_of(learner, recipe, train, held)
+    if _said(folder).get("made_from") == made_from:
+        return
+    (folder / DONE).unlink(missing_ok=True)
+    if isinstance(stage, InstructionConfig):
+        learner = generator.adapted(stage, config).learner(learner.compressor, stage.reply_tokens)
+    fit(learner.to(generator.device), recipe, train, held, folder, generator.device, say)
+    counts = {"train": len(train), "documents": len({each.document for each in train}), "validation": len(held)}
+    (folder / DONE).write_text(json.dumps({"made_from": made_from, **counts}) + "\n", encoding="utf-8")
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+
+
+def _said(folder: Path) -> dict[str, Any]:
+    """What a complete stage says of itself; nothing where it is not complete."""
+    try:
+        said: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return said
+
+
+def _history(folder: Path) -> Log:
+    history: Log = json.loads((folder / HISTORY).read_text(encoding="utf-8"))["history"]
+    return history
+
+
+def _gather(out: Path, config: SaraConfig) -> None:
+    """The result of the last stage at the top of ``out``, with history, curves, card and the config of it all."""
+    last, stage = config.stages()[-1]
+    for file in (WEIGHTS, DESCRIPTION):
+        shutil.copyfile(out / last / file, out / file)
+    shutil.rmtree(out / LORA, ignore_errors=True)
+    if isinstance(stage, InstructionConfig) and stage.lora is not None:
+        shutil.copytree(out / last / LORA, out / LORA)
+    (out / TRAINED).write_text(_as_trained(config), encoding="utf-8")
+    logs = {str(name): _history(out / name) for name, _ in config.stages()}
+    (out / HISTORY).write_text(json.dumps(logs, indent=1) + "\n", encoding="utf-8")
+    write_card(out, _card(out, config, logs), logs)
+
+
+def is_trained_by(out: Path, config: SaraConfig) -> bool:
+    """Whether ``out`` holds the result of this config, whatever figures either asks for. What the kept config does not
+    say yet counts as its default.
+    """
+    try:
+        kept = SaraConfig.model_validate_json((out / TRAINED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return _as_trained(kept) == _as_trained(config)
+
+
+def _as_trained(config: SaraConfig) -> str:
+    # The name alone: a folder's path says more of a machine than of a training.
+    named = config.model_copy(update={"model": Path(config.model).name, "encoder": Path(config.encoder).name})
+    return named.model_dump_json(indent=1, exclude={"figures"}) + "\n"
+
+
+def stage_examples(
+    stage: StageConfig, material: Material, encode: Encode, compressor: AnyCompressor, count: int
+) -> list[MixedExample]:
+    """At most ``count`` examples of a stage, in the order in which they are learned."""
+    config = material.config
+    if isinstance(stage, InstructionConfig):
+        chosen_by = choosing(compressor, config)
+        asked, as_text = dealt(material.asked(), stage.as_text, count)
+        return instruction_examples(asked, encode, as_text, chosen_by, config.compression)
+    if isinstance(stage, ReconstructionConfig):
+        return reconstruction_examples(material.documents, encode, count, stage.chunks, config.seed)
+    found = alignment_examples(material.documents, encode, count, config.seed, config.alignment.continued)
+    return from_plain_to_rich(found) if config.curriculum else found
+
+
+def choosing(compressor: AnyCompressor, config: SaraConfig) -> Compressor | None:
+    """The compressor in whose space the chunks that stand as text are chosen; None where they are the first ones."""
+    chooses = config.reranking and config.compression
+    return compressor if chooses and isinstance(compressor, Compressor) else None
+
+
+def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
+    """The card's sections: what it is, what each stage learned from, what validation said."""
+    shape, fingerprint = read_shape(out)
+    base = "SmolLM2-135M-Instruct" if config.model == "embedded" else Path(config.model).name
+    encoder = "all-MiniLM-L6-v2" if config.encoder == "embedded" else Path(config.encoder).name
+    sets = [f"{each.name} {each.part}" for each in config.texts.sets]
+    sets += ["made-up reports"] if config.texts.sample else []
+    off = {
+        "compression (SARA-C)": config.compression,
+        "reconstruction (SARA-P)": config.reconstruction,
+        "reranking (SARA-R)": config.reranking,
+        "curriculum (SARA-L)": config.curriculum,
+        "instruction tuning (SARA-I)": config.instruction and config.instruction.learned,
+    }
+    asked = config.instruction
+    as_it_is = asked is not None and asked.learned and asked.lora is None  # learned from questions, below the generator
+    one_vector = as_it_is and shape.vectors_per_chunk == 1
+    method = "ICAE" if isinstance(shape, MemoryShape) else "xRAG" if one_vector else "SARA"
+    without = [name for name, on in off.items() if not on and method == "SARA"]  # they say nothing of the others
+    sections = [
+        f"# A trained {method} of okralong",
+        f"Made by `okralong train-sara`. {_of_what(shape, encoder, base)}, "
+        f"fingerprint `{fingerprint}`, for chunks of at most {shape.chunk_tokens} tokens at sentences. Seed "
+        f"{config.seed}. Texts and questions of the train side of the split: {', '.join(sets)}."
+        + (f" Without {', '.join(without)}." if without else ""),
+    ]
+    for name, stage in config.stages():
+        counted = _said(out / name)
+        learned = "the compressor, below the frozen generator"
+        if name == "alignment" and config.alignment.continued:
+            learned += f", of {config.alignment.continued:.0%} of the texts the text that follows"
+        if isinstance(stage, InstructionConfig) and stage.lora is not None:
+            learned = f"{config.recipe(stage).learned_words()}, above the frozen compressor"
+        evaluations = evaluations_of(logs[name])
+        best = min(evaluations, key=lambda entry: entry["eval_loss"])
+        epochs = "epoch" if stage.epochs == 1 else "epochs"
+        sections.append(
+            f"**{name.capitalize()}**: {learned}. {counted['train']:,} examples of {counted['documents']:,} documents, "
+            f"{stage.epochs:g} {epochs}, batches of {stage.batch_size} x {stage.accumulation}, learning rate "
+            f"{stage.learning_rate:g}; the first {stage.reply_tokens} tokens of a reply are learned. On "
+            f"{counted['validation']:,} held-out examples: loss {evaluations[0]['eval_loss']:.3f} at the first "
+            f"evaluation, {best['eval_loss']:.3f} at the best one, which was kept; "
+            f"{best['eval_token_accuracy']:.1%} of the tokens foretold."
+        )
+    return sections
+
+
+def _of_what(shape: AnyShape, encoder: str, base: str) -> str:
+    if isinstance(shape, MemoryShape):
+        return (
+            f"A compressor of {shape.vectors_per_chunk} memory slots (ICAE), made by {base} itself with an adapter of "
+            f"rank {shape.rank} on {', '.join(shape.targets)}, for {base} as it is to read"
+        )
+    return (
+        f"A compressor ({shape.inputs} -> {shape.width} -> {shape.hidden} x {shape.vectors_per_chunk}) from the "
+        f"sentence embeddings of {encoder} to the token embeddings of {base}"
+    )
+
+
+@dataclass(frozen=True)
+class Generator:
+    """The frozen language model of a training, where it runs, and what a config calls it."""
+
+    model: Any
+    tokenizer: Any
+    name: str
+    device: str
+
+    @classmethod
+    def load(cls, name: str) -> Generator:
+        """In bfloat16 on a GPU, else in what the processor is fast in. Raises ConfigError as ``causal_model`` does."""
+        # Ray gives a task one thread unless told otherwise.
+        device, dtype = settle("auto", "auto", available_cores())
+        path = causal_model(name)
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
+        return cls(model.to(device).requires_grad_(False), AutoTokenizer.from_pretrained(path), name, device)
+
+    def new_compressor(self, config: SaraConfig, inputs: int) -> AnyCompressor:
+        """An untrained compressor for it; the same seed gives the same."""
+        if (memory := config.memory) is not None:
+            slots = MemoryShape(
+                hidden=int(self.model.get_input_embeddings().weight.shape[1]),
+                vectors_per_chunk=config.vectors_per_chunk,
+                rank=memory.rank,
+                alpha=memory.alpha,
+                targets=tuple(memory.targets),
+                generator=Path(config.model).name,
+                chunk_tokens=config.chunk_tokens,
+            )
+            torch.manual_seed(config.seed)
+            made = MemoryCompressor(slots, config.model)
+            self._begin(made)
+            return made
+        encoder = resolve_embedding_model(config.encoder)
+        embedding = self.model.get_input_embeddings().weight
+        shape = Shape(
+            inputs=inputs,
+            width=config.width,
+            hidden=int(embedding.shape[1]),
+            vectors_per_chunk=config.vectors_per_chunk,
+            encoder=EMBEDDED if config.encoder == EMBEDDED else encoder.name,
+            encoder_sha256=encoder.sha256,
+            generator=Path(config.model).name,  # a folder's path says more of a machine than of a model
+            chunk_tokens=config.chunk_tokens,
+        )
+        torch.manual_seed(config.seed)
+        return Compressor(shape, token_scale(embedding)).to(self.device)
+
+    @torch.no_grad()
+    def _begin(self, compressor: MemoryCompressor) -> None:
+        """Have memory tokens begin as words, and the norm such that the slots of some plain texts have the mean and the
+        spread of token embeddings, number by number.
+        """
+        table = self.model.get_input_embeddings().weight.float()
+        words = text_ids(self.tokenizer, BEGINS_AS)
+        compressor.memory.copy_(table[[words[place % len(words)] for place in range(len(compressor.memory))]])
+        states = compressor(PLAIN).flatten(0, 1)
+        weight = table.std(dim=0) / states.std(dim=0).clamp_min(1e-3)
+        compressor.norm.weight.copy_(weight)
+        compressor.norm.bias.copy_(table.mean(dim=0) - weight * states.mean(dim=0))
+
+    def learner(self, compressor: AnyCompressor, reply_tokens: int, in_order: bool = False) -> SaraLearner:
+        """What learns: the compressor below the model, or the model's adapter where it has one."""
+        return SaraLearner(self.model, self.tokenizer, compressor, self.name, reply_tokens, in_order)
+
+    def adapted(self, stage: InstructionConfig, config: SaraConfig, start: Path | None = None) -> Generator:
+        """The same with an adapter to learn, a new one or that of the folder ``start``, by which the model itself is
+        changed; as it is where the stage learns none.
+        """
+        if stage.lora is None:
+            return self
+        torch.manual_seed(config.seed)
+        adapted = with_adapter(self.model, stage.lora, task="CAUSAL_LM")
+        if start is not None:
+            begin_with(adapted, start)
+        return Generator(adapted, self.tokenizer, self.name, self.device)
+
+
+class SaraLearner(Learner):
+    """A ``Learner`` over ``MixedExample``: the loss is on the reply's tokens.
+
+    ``model`` is a causal language model, or a PEFT model around one, whose adapter then learns instead of the
+    compressor. ``base`` is what a config calls it; of a reply the first ``reply_tokens`` tokens are learned.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        compressor: AnyCompressor,
+        base: str,
+        reply_tokens: int,
+        in_order: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model, self.compressor, self.in_order = model, compressor, in_order
+        self.adapted = hasattr(model, "peft_config")
+        compressor.set_learning(not self.adapted)
+        self._tokenizer, self._base, self._reply_tokens = tokenizer, base, reply_tokens
+        self.made_from = f"{compressor.shape} {compressor.fingerprint} {reply_tokens} {in_order}"
+
+    def collate(self, examples: Sequence[MixedExample]) -> dict[str, Any]:
+        """See ``Learner``. ``labels`` are there for the trainer alone."""
+        return {"labels": torch.zeros(len(examples), dtype=torch.long), "examples": list(examples)}
+
+    def forward(self, labels: Tensor, examples: Sequence[MixedExample]) -> dict[str, Tensor]:
+        """See ``Learner``; the loss is the mean over the reply tokens of the batch."""
+        losses, hits, row = self.token_losses(examples)
+        return {"loss": losses.mean(), "right": reply_counts(hits, row, len(examples))}
+
+    def token_losses(self, examples: Sequence[MixedExample]) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each reply token the negative log-likelihood, whether it was the likeliest, and the number of its row."""
+        causal = self._causal()
+        rows = self.rows(examples)
+        shared = _shared(rows)
+        embedding: nn.Embedding = causal.get_input_embeddings()
+        batch = padded([_without(row, shared) for row in rows], embedding, "right")
+        said, mask = batch.inputs(), batch.attention_mask
+        if shared:
+            # What all rows begin with is read once; with gradients only where they lead to something that learns.
+            with nullcontext() if self.adapted and torch.is_grad_enabled() else torch.no_grad():
+                opening = Opening.read(causal, list(rows[0].ids[:shared]))
+            said["past_key_values"] = opening.cache_for(len(rows))
+            said["attention_mask"] = torch.cat([mask.new_ones((len(rows), shared)), mask], dim=1)
+            said["position_ids"] = batch.position_ids + shared
+        states: Tensor = causal.model(**said, use_cache=bool(shared)).last_hidden_state
+        row, at = (batch.labels[:, 1:] != IGNORED).nonzero(as_tuple=True)
+        # A contiguous 2-D tensor: sliced states would make the head copy its whole matrix.
+        logits = causal.lm_head(states[row, at].contiguous()).float()
+        wanted = batch.labels[row, at + 1]
+        return nn.functional.cross_entropy(logits, wanted, reduction="none"), logits.argmax(dim=1) == wanted, row
+
+    def rows(self, examples: Sequence[MixedExample]) -> list[Row]:
+        """The examples as a model reads them; gradients flow back through the compressor where that learns."""
+        device = next(self.compressor.parameters()).device
+        given = np.concatenate([each.embeddings for each in examples])
+        texts = [text for each in examples for text in each.compressed]
+        vectors = list(self.compressor.of_chunks(texts, torch.from_numpy(given).to(device))) if texts else []
+        found, start = [], 0
+        for each in examples:
+            own = vectors[start : start + len(each.embeddings)]
+            start += len(each.embeddings)
+            pieces = chat_pieces(self._tokenizer, prompt_of(each, own))
+            reply = text_ids(self._tokenizer, each.reply)
+            if len(reply) < self._reply_tokens:
+                reply.append(int(self._tokenizer.eos_token_id))
+            found.append(row_of(self._tokenizer, pieces, reply[: self._reply_tokens]))
+        return found
+
+    @torch.inference_mode()
+    def write(self, examples: Sequence[MixedExample]) -> list[str]:
+        """A reply to each prompt, of the likeliest tokens, at most ``reply_tokens``."""
+        causal, end = self._causal(), self._tokenizer.eos_token_id
+        rows = [replace(row, ids=row.ids[: row.usage], targets=0) for row in self.rows(examples)]
+        batch = padded(rows, causal.get_input_embeddings(), "left")
+        written = causal.generate(
+            inputs_embeds=batch.inputs_embeds,
+            attention_mask=batch.attention_mask,
+            max_new_tokens=self._reply_tokens,
+            do_sample=False,
+            eos_token_id=end,
+            pad_token_id=end,
+        )
+        texts: list[str] = self._tokenizer.batch_decode(written, skip_special_tokens=True)
+        return texts
+
+    def _causal(self) -> Any:
+        return self.model.get_base_model() if self.adapted else self.model
+
+    def save(self, folder: Path) -> None:
+        """See ``Learner``: the compressor's two files, and the adapter's below ``lora`` where one learned."""
+        self.compressor.save(folder)
+        if self.adapted:
+            save_adapter(self.model, self._base, folder / LORA)
+
+
+def _shared(rows: Sequence[Row]) -> int:
+    """With how many tokens all rows begin, up to the first vector; 0 where it is not worth a pass of its own."""
+    # The first target is predicted at the token before it, which must stay in the rows.
+    most = min(min(*row.places, row.usage - 1) if row.places else row.usage - 1 for row in rows)
+    return shared_size([row.ids for row in rows], most)
+
+
+def _without(row: Row, size: int) -> Row:
+    return replace(row, ids=row.ids[size:], places=tuple(place - size for place in row.places))
+
+
+# The order of the alignment stage (SARA appendix A.1). The paper ranks sentences by their token count and by the
+# entities that spaCy finds. No model of spaCy is at hand here, so entities are counted by a rule of ours: runs of
+# capitalised words that do not merely begin a sentence, dates, and other numbers, each once for every time it is said.
+
+_MONTH: Final = (
+    "(?:January|February|March|April|May|June|July|August|September|October|November|December|"
+    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
+)
+_DATE: Final = re.compile(
+    rf"\b(?:\d{{1,2}}\s+{_MONTH}\.?(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{1,2}}(?:,?\s+\d{{4}})?|{_MONTH}\.?\s+\d{{4}})\b"
+)
+_NUMBER: Final = re.compile(r"\d[\d.,:/]*")
+_NAME: Final = re.compile(r"\b[A-Z][\w'\u2019&-]*(?:\s+(?:of|the|and|de|von)?\s*[A-Z][\w'\u2019&-]*)*")
+_BEFORE_SENTENCE: Final = re.compile(r"(?:^|[.!?:\n]['\"\u201d)]*)\s*$")
+
+
+def count_entities(text: str) -> int:
+    """Dates, other numbers and names in ``text``. A single capitalised word that opens a sentence is no name."""
+    rest, dates = _DATE.subn(" ", text)
+    numbers = len(_NUMBER.findall(rest))
+    names = sum(
+        " " in match[0] or not _BEFORE_SENTENCE.search(rest[: match.start()][-8:]) for match in _NAME.finditer(rest)
+    )
+    return dates + numbers + names
+
+
+def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
+    """The examples by rising mean of two ranks: that of their tokens and that of their entities. Ties keep their order.
+
+    That the two ranks weigh the same is ours; the paper names both measures and not how they are joined.
+    """
+    ranks = _ranks([count_tokens(each.reply) for each in examples])
+    ranks += _ranks([count_entities(each.reply) for each in examples])
+    return [examples[number] for number in np.argsort(ranks, kind="stable")]
+
+
+def _ranks(values: Sequence[int]) -> NDArray[np.float64]:
+    """The rank of each value, from 0; equal values share the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[place])
