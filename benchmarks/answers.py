@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, cast
 
 from benchmarks.spans import questions_of
 from okralong.jobs.generator import as_served
+from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import UNANSWERABLE, with_demonstration
 from okralong.pipelines.answering.reading import span_answer
@@ -32,7 +33,6 @@ from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Message, Passage, QuestionError, Reading, Reply, ReplyError, Usage
-from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import merged_model
 from okralong.pipelines.models.weights import EMBEDDED, SMOLLM_WINDOW, available_cores, converted_model, settle

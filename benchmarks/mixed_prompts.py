@@ -24,8 +24,8 @@ from typing import Any, Final
 import torch
 from transformers import AutoConfig
 
-from okralong.pipelines.core.types import Passage
 from okralong.lab.training.sara.examples import chunk_texts
+from okralong.pipelines.core.types import Passage
 from okralong.pipelines.models.weights import EMBEDDED, available_cores
 from okralong.pipelines.samples.questions import generate
 from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig, generator_folder

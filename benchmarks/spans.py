@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from okralong.lab.split import Side
+from okralong.lab.training.rows.tables import RANKING, RankingRow
 from okralong.pipelines.answering.reading import probability
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Reading
-from okralong.lab.split import Side
-from okralong.lab.training.rows.tables import RANKING, RankingRow
 from okralong.pipelines.reporting.metrics import answer_marks
 from okralong.pipelines.reporting.statistics import clustered_mean, joined_by_documents
 from okralong.pipelines.reporting.tables import estimate_words, markdown_table

@@ -184,7 +184,9 @@ def config_page(files: Mapping[str, str], lab: bool) -> str:
     for name, place in files.items():
         shipped = Path(okralong.__file__).parent / "configs" / name
         lines += [f"## {name}", ""]
-        lines += [f"The shipped file: [configs/{name}](../../okralong/configs/{name}).", ""] if shipped.is_file() else []
+        lines += (
+            [f"The shipped file: [configs/{name}](../../okralong/configs/{name}).", ""] if shipped.is_file() else []
+        )
         if name == model_of(place).SHIPPED:
             lines += [
                 "A file of your own is laid over the shipped one: what neither says has the default here "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from okralong.lab.datasets.pooling import JOINT, CellSpan, Pooled, PooledDocument, PooledQuestion, Span
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError
-from okralong.lab.datasets.pooling import JOINT, CellSpan, Pooled, PooledDocument, PooledQuestion, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.evidence.bench import Bench, BenchTools, Retrievals, analyzed_by
+from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.answering.analyzers.analysis import Analyzer
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.organizer import organize
@@ -18,9 +21,6 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import assembled_retrieval, primary_retrieval
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import LocalShard
-from okralong.lab.datasets.pooling import PooledQuestion
-from okralong.lab.evidence.bench import Bench, BenchTools, Retrievals, analyzed_by
-from okralong.lab.evidence.writers import GoldWriter
 
 REPEATS: Final = 3
 """Times that a question is asked at a length, in turn with the other lengths; its best counts."""

@@ -28,16 +28,16 @@ from benchmarks.embedding.variant_recall import PLAIN, SEED, SETS, compared, few
 from benchmarks.embedding.variant_report import Measured, SetSize, report
 from benchmarks.embedding.variant_speed import Embed, by_windows, each_text, processor_seconds
 from benchmarks.embedding.window_pooling import WindowEncoder
-from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import Chunk
-from okralong.pipelines.indexing.chunking import chunk_document
-from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.lab.datasets.base import load_catalog
 from okralong.lab.encoder import EACH, LIMIT, CachedEncoder
 from okralong.lab.evidence.bench import Bench, Row
 from okralong.lab.evidence.sets import DataSetStore
 from okralong.lab.split import MANIFEST, Split
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Chunk
+from okralong.pipelines.indexing.chunking import chunk_document
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.weights import EMBEDDED, INT8, ResolvedModel, available_cores, resolve_embedding_model
 
 WINDOWS: Final = {

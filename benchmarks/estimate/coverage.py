@@ -27,6 +27,7 @@ from pathlib import Path
 
 from benchmarks.estimate.here import Desk, Read
 from benchmarks.estimate.manner import Manner
+from okralong.lab.encoder import cached_encoder, index_encoder
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy
@@ -37,7 +38,6 @@ from okralong.pipelines.core.types import Usage
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
-from okralong.lab.encoder import cached_encoder, index_encoder
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.reporting.tables import markdown_table

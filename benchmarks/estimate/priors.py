@@ -22,12 +22,6 @@ from pathlib import Path
 
 import numpy as np
 
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Message, OkraError
-from okralong.pipelines.indexing.config import IndexConfig
 from okralong.lab.datasets.base import load_catalog
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.encoder import cached_encoder
@@ -38,6 +32,12 @@ from okralong.lab.evidence.writers import GoldWriter
 from okralong.lab.gold import gold_analysis
 from okralong.lab.split import Side, Split
 from okralong.lab.training.rows.tables import READER_ROWS
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Message, OkraError
+from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens

@@ -45,6 +45,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.financial import LOONG
+from okralong.lab.datasets.pooling import PooledQuestion, whole
+from okralong.lab.encoder import EACH, cached_encoder
+from okralong.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
+from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.documents_task import task_by_rules
@@ -54,14 +62,6 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Message, Passage, QuestionError, Reply, TypedValue, Usage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.lab.datasets.base import load_catalog
-from okralong.lab.datasets.financial import LOONG
-from okralong.lab.datasets.pooling import PooledQuestion, whole
-from okralong.lab.encoder import EACH, cached_encoder
-from okralong.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
-from okralong.lab.evidence.config import SetChoice
-from okralong.lab.evidence.sets import DataSetStore
-from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import NO_KEY, open_client

@@ -28,6 +28,8 @@ from benchmarks.reports.provenance import shown_path
 from benchmarks.reports.score import gold_questions
 from benchmarks.reports.scoring import Sheet, Spent, mark
 from benchmarks.reports.summary import Summary, groups, summarise
+from okralong.lab.evidence.bench import reader_of
+from okralong.lab.gold import Gold
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy
@@ -37,8 +39,6 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Analysis, Message, OkraError, Plan, Reply, Usage
-from okralong.lab.evidence.bench import reader_of
-from okralong.lab.gold import Gold
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.reporting.tables import markdown_table

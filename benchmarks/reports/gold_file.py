@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from okralong.pipelines.core.types import InputError, Question
 from okralong.lab.gold import Gold
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.run.questions import question_row
 
 

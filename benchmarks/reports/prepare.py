@@ -18,12 +18,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from benchmarks.reports.gold_file import write_gold, write_questions
+from okralong.lab.datasets.filings import read_reports, read_texts
+from okralong.lab.gold import Gold, read_operands
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import OkraError, Passage
-from okralong.lab.datasets.filings import read_reports, read_texts
-from okralong.lab.gold import Gold, read_operands
 
 
 def fitting(golds: Sequence[Gold], texts: dict[str, str], count: CountTokens, window: int, reply: int) -> list[Gold]:

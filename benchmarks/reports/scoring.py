@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from okralong.lab.gold import Gold, answer_recall
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.lab.gold import Gold, answer_recall
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import best, exact_match, numeric_match, token_f1
 

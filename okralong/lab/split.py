@@ -18,9 +18,9 @@ from typing import Final, Literal, TypeAlias, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.lab.datasets.base import DataSet, Item, Text, text_id
 from okralong.pipelines.core.schemas import SPLIT
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.lab.datasets.base import DataSet, Item, Text, text_id
 from okralong.pipelines.reporting.metrics import plain_words
 
 Side: TypeAlias = Literal["train", "validation", "tune", "test"]

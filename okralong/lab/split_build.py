@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 
 from pydantic import Field, field_validator
 
-from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import BrokenError, InputError
 from okralong.lab.datasets.base import DataSet, Item
 from okralong.lab.split import (
     SIDES,
@@ -30,6 +28,8 @@ from okralong.lab.split import (
     strictest,
     text_hash,
 )
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import BrokenError, InputError
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.reporting.tables import markdown_table

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import okralong.pipelines
+from okralong.lab import judge
 from okralong.pipelines.answering import citations, confidence, documents_task, prompt_text, prompts
 from okralong.pipelines.answering.analyzers import analysis
 from okralong.pipelines.answering.answer_types import AnswerType, value_read, with_value
@@ -26,7 +27,6 @@ from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.generate import answer_of_reply, calculate
 from okralong.pipelines.answering.prompt_text import Evidence
 from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, Reply, ReplyError, Usage
-from okralong.lab import judge
 from okralong.pipelines.methods import (
     adaptive_rag,
     compact,

@@ -212,7 +212,13 @@ def test_the_builder_gets_the_package_and_no_key() -> None:
     needed = ["pyproject.toml", "requirements.lock", "README.md", "LICENSE", "okralong/__main__.py", "okralong/jobs"]
     assert [name for name in (*product, *needed) if not sent_to_the_builder(name)] == []
     kept = [".git/config", ".env", "keys.env", "server.pem", "id_rsa", ".venv/bin/python", "demo/run/run.json"]
-    kept += ["okralong/configs/.env", "okralong/configs/keys.env", "okralong/jobs/server.key", "okralong/pipelines/__pycache__/x.pyc", "build/lib/x.py"]
+    kept += [
+        "okralong/configs/.env",
+        "okralong/configs/keys.env",
+        "okralong/jobs/server.key",
+        "okralong/pipelines/__pycache__/x.pyc",
+        "build/lib/x.py",
+    ]
     kept += ["tests/conftest.py", "docs/index.md", "shared/README.md", "runs/a/ledger/1.parquet", ".cache/okralong/x"]
     assert [name for name in kept if sent_to_the_builder(name)] == []
 

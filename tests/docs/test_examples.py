@@ -22,10 +22,10 @@ from pydantic import BaseModel
 
 from okralong.jobs.cli import app
 from okralong.jobs.submit import Submission
+from okralong.lab.datasets.base import Catalog
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.lab.datasets.base import Catalog
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import Columns
 from okralong.pipelines.run.nightly import NightlyConfig

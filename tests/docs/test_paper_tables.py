@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from okralong.pipelines.core.config import shipped_config
 from okralong.lab.datasets.base import load_catalog
+from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.methods.registry import BUILT_IN
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")

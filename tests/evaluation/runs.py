@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from okralong.lab.gold import Gold
 from okralong.pipelines.core.schemas import ANSWERS, LEDGER
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
-from okralong.lab.gold import Gold
 from tests.archives.written import write_version
 
 TEXTS = {"alder": "Sales were $ 1,544 in 2019. The chair is Ida Moss.", "birch": "Costs were 1,241 and 303."}

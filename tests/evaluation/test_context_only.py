@@ -12,6 +12,7 @@ from benchmarks.reports.gold_file import read_gold
 from benchmarks.reports.prepare import fitting, main
 from benchmarks.reports.scoring import Sheet
 from benchmarks.reports.summary import groups, summarise
+from okralong.lab.gold import Gold
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
@@ -19,7 +20,6 @@ from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Analysis, Answer, Question
-from okralong.lab.gold import Gold
 from okralong.pipelines.methods.registry import load_strategy
 from tests.evaluation.data import write_data
 from tests.search.small_archive import GRANULARITY, Small, write_archive

@@ -13,10 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import Passage
-from okralong.pipelines.indexing.config import IndexConfig
 from okralong.lab.datasets.base import load_catalog
 from okralong.lab.datasets.pooling import Span, whole
 from okralong.lab.encoder import cached_encoder
@@ -26,6 +22,10 @@ from okralong.lab.split import MANIFEST, Split
 from okralong.lab.training.rows.reader_rows import Collector, ReadingConfig, chosen
 from okralong.lab.training.rows.sources import SampleRows, sample_set
 from okralong.lab.training.rows.tables import ReadingRow
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import Passage
+from okralong.pipelines.indexing.config import IndexConfig
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 3001

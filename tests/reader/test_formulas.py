@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.generate import calculate
 from okralong.lab.gold import program_expression
 from okralong.lab.training.rows.reader_replies import formula
+from okralong.pipelines.answering.generate import calculate
 
 
 @pytest.mark.parametrize(

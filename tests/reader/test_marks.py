@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from okralong.pipelines.core.types import Passage
 from okralong.lab.datasets.pooling import Span
 from okralong.lab.training.reader_report import FIGURES, best_sentence, difference, figure, mark, well_formed
 from okralong.lab.training.rows.tables import ReadingRow
+from okralong.pipelines.core.types import Passage
 
 SHOWN = Passage("d", 10, 70, "Alder had sales of 12.5 million. Birch sold nothing at all. So", 0, 1.0)
 ROW = ReadingRow(

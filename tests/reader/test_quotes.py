@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from okralong.lab.datasets.pooling import Span
+from okralong.lab.training.rows.reader_replies import MOST_QUOTES, MOST_WORDS, answer_reply, quotable, quotes
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import parse_answer
 from okralong.pipelines.core.types import Passage
-from okralong.lab.datasets.pooling import Span
-from okralong.lab.training.rows.reader_replies import MOST_QUOTES, MOST_WORDS, answer_reply, quotable, quotes
 
 TEXT = (
     "The Beacon line boat is made at our works in Zealand-Cross. "

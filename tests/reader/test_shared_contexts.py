@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from okralong.pipelines.core.types import Question
 from okralong.lab.datasets.base import Hop, Item
 from okralong.lab.datasets.pooling import PooledQuestion, Span
 from okralong.lab.gold import Gold
 from okralong.lab.training.rows.reader_rows import SharedContexts, hop_questions
+from okralong.pipelines.core.types import Question
 
 TEXTS = {"d": "Ann Alder was a poet. Her father was Max Alder. Max was a son of Eve Birch, who had 3 sons."}
 

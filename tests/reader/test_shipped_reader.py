@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from okralong.jobs.generator import generator
+from okralong.lab.training.reader_report import Asker, Said, mark, well_formed
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer
-from okralong.lab.training.reader_report import Asker, Said, mark, well_formed
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import asked_as
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED, shipped_adapter

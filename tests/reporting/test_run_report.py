@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from okralong.jobs import report
 from okralong.jobs.cli import app
+from okralong.lab.pictures import report_pictures
 from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Question
-from okralong.lab.pictures import report_pictures
 from okralong.pipelines.reporting.charts import latency
 from okralong.pipelines.reporting.page import SCRIPTS, Report, page_script, render
 from okralong.pipelines.reporting.rows import figures

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from okralong.jobs import report
+from okralong.lab.sweeps.pages import sweep_report
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
-from okralong.lab.sweeps.pages import sweep_report
 from okralong.pipelines.reporting.page import Report
 from okralong.pipelines.reporting.statistics import Estimate
 from tests.reporting.made_sweep import write_sweep

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from okralong.pipelines.core.config import load_config, parse_config
-from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.lab.training.rows.tables import MODEL_SIDES
 from okralong.lab.training.sara.examples import (
     Asked,
@@ -26,6 +24,8 @@ from okralong.lab.training.sara.examples import (
 )
 from okralong.lab.training.sara.report import under
 from okralong.lab.training.sara.train import stage_examples
+from okralong.pipelines.core.config import load_config, parse_config
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.sara.artifact import Shape
 from okralong.pipelines.sara.compressor import Compressor
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.config import parse_config
 from okralong.lab.training.learners.fit import fit
 from okralong.lab.training.sara.examples import MixedExample, SaraConfig
 from okralong.lab.training.sara.report import compared
 from okralong.lab.training.sara.train import Generator, SaraLearner
+from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.artifact import shipped_folder
 from okralong.pipelines.sara.compressor import Compressor

@@ -11,12 +11,12 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from okralong.pipelines.core.config import load_config, parse_config
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.training.learners.fit import CHECKPOINTS
 from okralong.lab.training.sara.examples import MixedExample, SaraConfig, alignment_examples
 from okralong.lab.training.sara.report import measured_under_all, report_sara
 from okralong.lab.training.sara.train import DONE, Generator, train_sara
+from okralong.pipelines.core.config import load_config, parse_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import cpu_precision
 from okralong.pipelines.sara.artifact import (
     DESCRIPTION,

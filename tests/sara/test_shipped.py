@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.indexing.config import IndexConfig
 from okralong.lab.encoder import cached_encoder
 from okralong.lab.training.rows.sources import SampleRows, sample_set
 from okralong.lab.training.sara.examples import Material, SaraConfig, alignment_examples
 from okralong.lab.training.sara.report import compared
 from okralong.lab.training.sara.train import TRAINED, Generator, SaraLearner, is_trained_by
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 from okralong.pipelines.sara.artifact import (
     ICAE,

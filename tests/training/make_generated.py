@@ -10,9 +10,6 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.indexing.config import IndexConfig
 from okralong.lab.datasets.base import load_catalog
 from okralong.lab.datasets.pooling import whole
 from okralong.lab.encoder import cached_encoder
@@ -22,6 +19,9 @@ from okralong.lab.recipe import write_examples
 from okralong.lab.split import MANIFEST, Split
 from okralong.lab.training.rows.analyzer_rows import primary_granularities, rows_of
 from okralong.lab.training.rows.sources import SampleRows, sample_set
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.indexing.config import IndexConfig
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 2001

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from okralong.lab.recipe import Example, example
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.core.types import QuestionType, RetrieverScores
-from okralong.lab.recipe import Example, example
 
 FIRMS = ("Alder Orchards", "Lantern Works", "Skerry Ferries", "Wend Mills", "Hagg Quarry", "Carrow Looms", "Fell Dairy")
 ASKED: dict[QuestionType, tuple[str, ...]] = {

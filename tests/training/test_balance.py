@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from okralong.pipelines.core.types import QuestionType
 from okralong.lab.training.rows.analyzer_rows import balanced
 from okralong.lab.training.rows.tables import TrainingRow
+from okralong.pipelines.core.types import QuestionType
 
 
 def row(number: int, source: str, kind: QuestionType, passages: tuple[str, ...] = ("a chunk",)) -> TrainingRow:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.config import load_config
 from okralong.lab.recipe import Recipe
+from okralong.pipelines.core.config import load_config
 
 
 def plain(name: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import torch
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
-from okralong.pipelines.core.types import Chunk, ConfigError
 from okralong.lab.datasets.pooling import Span
 from okralong.lab.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
 from okralong.lab.training.learners.cross_encoder import CrossEncoderLearner, calibrate
@@ -21,6 +20,7 @@ from okralong.lab.training.learners.fit import HISTORY, fit_recipe
 from okralong.lab.training.learners.learner import evaluations_of
 from okralong.lab.training.rows.cross_encoder_rows import _covering, _place, _share
 from okralong.lab.training.rows.tables import RankingRow
+from okralong.pipelines.core.types import Chunk, ConfigError
 from okralong.pipelines.models.cross_encoder import LONGEST_ANSWER, WEIGHTS, CrossEncoder, best_spans, read_shape
 from okralong.pipelines.models.weights import CROSS_ENCODER, ResolvedModel, resolve_embedding_model
 

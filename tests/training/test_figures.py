@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, make_analysis
 from okralong.lab.recipe import UNKNOWN, Example, example
 from okralong.lab.training.learners.calibration import (
     confusion_table,
@@ -13,6 +12,7 @@ from okralong.lab.training.learners.calibration import (
     figure_table,
     probabilities,
 )
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, make_analysis
 
 ASKED = AnalysisInput("Who?", ())
 EXAMPLES = [

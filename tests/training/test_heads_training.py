@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, TYPES
-from okralong.pipelines.answering.analyzers.heads import HeadsAnalyzer
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.recipe import UNKNOWN, Lora, Recipe
 from okralong.lab.training.learners.analyzer import HeadsLearner
 from okralong.lab.training.learners.fit import CHECKPOINTS, HISTORY, fit_recipe
+from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, TYPES
+from okralong.pipelines.answering.analyzers.heads import HeadsAnalyzer
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.training.questions import invented_examples
 

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from benchmarks.answers import HEAD, Marked, Replies, answers, line, read_answers, write_answers
 from benchmarks.confidence import area, calibration, fitted, in_all_ways, judged_by, own_word, passage_alone
 from benchmarks.confidence_features import answer_features, fit_judge
+from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.types import Answer, Citation, InputError, Passage, Reading
-from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.sara.generator import MixedGenerator
 from tests.fakes.tiny_llama import write_tiny_llama

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.lab.recipe import Recipe
 from okralong.lab.training.learners import question_writer
 from okralong.lab.training.learners.fit import train_session
@@ -29,6 +27,8 @@ from okralong.lab.training.rows.question_writer_rows import (
     written_in,
 )
 from okralong.lab.training.rows.tables import RankingRow
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import ConfigError, InputError
 from tests.fakes.tiny_llama import write_tiny_llama
 
 PASSAGE = "The head office is in Alder, as it was in 1900. Its mill stands by the river."

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import InputError
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.training.rows.analyzer_rows import questions_only, rows_of
 from okralong.lab.training.rows.sources import SampleRows, sample_of
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, LEARNED, TrainingRow
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from okralong.lab.recipe import Example, read_examples
+from okralong.lab.training.learners.calibration import FieldFigures, field_figures, probabilities
 from okralong.pipelines.answering.analyzers.analysis import CALIBRATION, FIELDS
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.lab.recipe import Example, read_examples
-from okralong.lab.training.learners.calibration import FieldFigures, field_figures, probabilities
 from okralong.pipelines.models.weights import adapter_digest, shipped_adapter
 from tests.training.make_generated import FILE
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from transformers import TrainingArguments
 
-from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ConfigError, Question
 from okralong.lab.datasets.base import DataSet, Evidence, Item, make_text
 from okralong.lab.gold import Gold
 from okralong.lab.recipe import KeepExample, Recipe, export_files, read_examples
 from okralong.lab.training.learners.fit import HISTORY, HeadsTrainer, definition_of, train_session
 from okralong.lab.training.rows.tables import KEEP, KeepRow
 from okralong.lab.training.rows.token_classifier_rows import KeepConfig, rows_of
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError, Question
 from okralong.pipelines.models.token_classifier import TokenClassifier, words_in
 
 RECIPE = Recipe(

@@ -83,11 +83,11 @@ def evaluate(
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Run every method on every set, under one budget, and write scores, summaries, differences and a page of all."""
-    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show
     from okralong.jobs.report import write_report
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
+    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show
     from okralong.lab.sweeps.config import Sweep
+    from okralong.pipelines.core.config import load_config
 
     console = Console()
     given = {} if budget_usd is None else {"budget_usd": budget_usd}
@@ -134,11 +134,11 @@ def evidence(
 ) -> None:
     """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
     from okralong.lab.evidence.config import Sweep
     from okralong.lab.evidence.report import over_sets, set_figures, write_report
     from okralong.lab.evidence.sweep import run_sweep
     from okralong.lab.evidence.writers import model_writers
+    from okralong.pipelines.core.config import load_config
 
     console = Console()
     chosen = load_config(Sweep, sweep, {} if side is None else {"side": side})
@@ -162,10 +162,10 @@ def split(
 ) -> None:
     """Split all sets at hand into train, validation, tune and test; no question or document stands on two sides."""
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
     from okralong.lab.datasets.base import load_catalog
     from okralong.lab.datasets.registry import read_dataset
     from okralong.lab.split_build import SplitRules, build_split, card
+    from okralong.pipelines.core.config import load_config
 
     console = Console()
     chosen = load_config(SplitRules, rules)
@@ -202,12 +202,12 @@ def tune(
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Search a grid of policy values on the tune side, and report the chosen ones on the test side."""
-    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show, spent_so_far
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
+    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show, spent_so_far
     from okralong.lab.sweeps.config import CHOSEN, Tune, policy_of
     from okralong.lab.sweeps.results import cells_of, choose, points_of, read_scores, summary_rows
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
 
     console = Console()
     chosen = load_config(Tune, tune)
@@ -286,8 +286,6 @@ def train(
         report_on(config, rows, out)
         return
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
     from okralong.lab.recipe import Recipe, export_files
     from okralong.lab.training.learners.fit import CARD, definition_of, prepared, train_session
     from okralong.lab.training.rows.tables import (
@@ -298,6 +296,8 @@ def train(
         READER_ROWS,
         without_sets,
     )
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
 
     console = Console()
     recipe = load_config(Recipe, config)
@@ -380,16 +380,16 @@ def train_data(
     ] = False,
 ) -> None:
     """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
-    from okralong.lab.commands.train import Labeller, written_questions
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.core.types import EXIT_OVER_BUDGET
+    from okralong.lab.commands.train import Labeller, written_questions
     from okralong.lab.training.rows.analyzer_rows import RowsConfig, build_rows
     from okralong.lab.training.rows.cross_encoder_rows import RankingConfig, build_ranking
     from okralong.lab.training.rows.reader_rows import ReadingConfig, build_reading
     from okralong.lab.training.rows.tables import ANALYZER_ROWS, KEEP, RANKING, READER_ROWS
     from okralong.lab.training.rows.token_classifier_rows import KeepConfig, build_keep
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+    from okralong.pipelines.core.types import EXIT_OVER_BUDGET
     from okralong.pipelines.run.config import RunConfig
 
     console = Console()
@@ -448,11 +448,11 @@ def train_sara(
 ) -> None:
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line
-    from okralong.pipelines.core.config import load_config
     from okralong.lab.training.learners.fit import CARD
     from okralong.lab.training.sara.examples import SaraConfig
     from okralong.lab.training.sara.report import report_sara
     from okralong.lab.training.sara.train import train_sara
+    from okralong.pipelines.core.config import load_config
 
     console = Console()
     settings = load_config(SaraConfig, config)

@@ -28,9 +28,6 @@ from okralong.jobs.answer import Interrupt, Session, Shared, answer_prepared, re
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import RunResult, begun_alike, statuses, table
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.storage import MANIFEST, Folder
-from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError, OverBudget, Question
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.judge import MARKS, ToJudge, ToMark, judge, mark
 from okralong.lab.sweeps.config import (
@@ -63,6 +60,9 @@ from okralong.lab.sweeps.run import (
     write_cell_files,
     write_gold_labels,
 )
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET, ConfigError, OverBudget, Question
 from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig

@@ -14,13 +14,13 @@ from rich.console import Console
 
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.core.config import load_config, read_config
-from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.training.rows.cross_encoder_rows import RankingConfig, passages_to_ask_about
 from okralong.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
 from okralong.lab.training.rows.question_writer_rows import WrittenQuestion, read_written, write_passages
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, READER_ROWS, ReadingRow, TrainingRow
+from okralong.pipelines.core.config import load_config, read_config
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger, drift
@@ -166,10 +166,10 @@ def _analyzers(config: str, rows: Path, out: Path, command: str, _: Say) -> list
 
 
 def _readers(config: str, rows: Path, out: Path, command: str, say: Say) -> list[Path]:
-    from okralong.pipelines.indexing.embedding import SentenceEmbedder
     from okralong.lab.encoder import LIMIT
     from okralong.lab.evidence.writers import KeptReplies
     from okralong.lab.training.reader_report import ReaderReportConfig, reader_report, write_reader_report
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder
 
     settings, test = load_config(ReaderReportConfig, config), READER_ROWS.read(Folder.of(rows), "test")
     encoder = SentenceEmbedder(resolve_embedding_model(EMBEDDED).path, LIMIT, threads=available_cores())

@@ -17,7 +17,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.core.types import InputError, Question
 from okralong.lab.datasets.base import (
     Builder,
     DataSet,
@@ -50,6 +49,7 @@ from okralong.lab.gold import (
     read_operands,
     words,
 )
+from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.reporting.metrics import plain_words
 
 FINQA: Final = "finqa"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.base import (
     Builder,
     DataSet,
@@ -26,6 +25,7 @@ from okralong.lab.datasets.base import (
     rows_in,
     table_rows,
 )
+from okralong.pipelines.core.types import InputError
 
 FINANCIAL_QA: Final = "financial_qa_10k"
 LOONG: Final = "loong_finance"

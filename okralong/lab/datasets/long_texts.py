@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.core.types import InputError
-from okralong.pipelines.indexing.formats.text import page_of_html
 from okralong.lab.datasets.base import (
     Builder,
     DataSet,
@@ -30,6 +28,8 @@ from okralong.lab.datasets.base import (
     rows_in,
     table_rows,
 )
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.indexing.formats.text import page_of_html
 
 NARRATIVEQA: Final = "narrativeqa"
 QUALITY: Final = "quality"

@@ -12,10 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, get_args
 
-from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.versions import VERSIONS
-from okralong.pipelines.core.types import InputError, Question, QuestionType
-from okralong.pipelines.indexing.ingest import read_documents
 from okralong.lab.datasets.base import (
     Builder,
     DataSet,
@@ -32,6 +28,10 @@ from okralong.lab.datasets.base import (
     text_id,
 )
 from okralong.lab.gold import Gold, words
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.versions import VERSIONS
+from okralong.pipelines.core.types import InputError, Question, QuestionType
+from okralong.pipelines.indexing.ingest import read_documents
 from okralong.pipelines.run.questions import read_questions
 
 LONGBENCH: Final = "longbench"

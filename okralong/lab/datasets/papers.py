@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.core.types import Question
 from okralong.lab.datasets.base import (
     FLOAT,
     Builder,
@@ -30,6 +29,7 @@ from okralong.lab.datasets.base import (
     trimmed,
 )
 from okralong.lab.gold import Gold
+from okralong.pipelines.core.types import Question
 
 QASPER: Final = "qasper"
 QASPER_ANNOTATIONS: Final = "qasper_annotations"

@@ -23,8 +23,6 @@ from typing import Final, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from okralong.pipelines.core.config import Settings, parse_config
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.base import (
     Builder,
     DataSet,
@@ -36,6 +34,8 @@ from okralong.lab.datasets.base import (
     one_part,
     operand_parts,
 )
+from okralong.pipelines.core.config import Settings, parse_config
+from okralong.pipelines.core.types import InputError
 
 FILINGS_QUESTIONS: Final = "filings_questions"
 

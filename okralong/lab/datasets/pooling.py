@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import filterfalse
 from typing import Final
 
+from okralong.lab.datasets.base import DataSet, Item, Text
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError
-from okralong.lab.datasets.base import DataSet, Item, Text
 
 JOINT: Final = "\n\n"
 """What stands between two texts of a document. Ours."""

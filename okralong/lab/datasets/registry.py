@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.base import DataSet, DataSource
 from okralong.lab.datasets.filings import read_finqa, read_reports_set, read_tatqa
 from okralong.lab.datasets.financial import read_financial_qa, read_loong_finance
@@ -28,6 +27,7 @@ from okralong.lab.datasets.wiki import (
     read_squad,
     read_twowiki,
 )
+from okralong.pipelines.core.types import InputError
 
 FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "hotpotqa": read_hotpotqa,

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.base import (
     Builder,
     DataSet,
@@ -41,6 +40,7 @@ from okralong.lab.datasets.filings import (
     read_page,
 )
 from okralong.lab.gold import derivation_operands, words
+from okralong.pipelines.core.types import InputError
 
 PAPERS: Final = "uda_paper_qa"
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from okralong.lab.split import MANIFEST
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.indexing.chunking import Boundaries
-from okralong.lab.split import MANIFEST
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 Count = Annotated[int, Field(ge=1, le=200)]

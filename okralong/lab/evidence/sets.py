@@ -8,11 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from okralong.pipelines.answering.analyzers.analysis import TYPES
-from okralong.pipelines.core.types import InputError
-from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.documents import RawDocument
-from okralong.pipelines.indexing.job import index_here
 from okralong.lab.datasets.base import Catalog, DataSet, Item, Text
 from okralong.lab.datasets.pooling import Pooled, pool, whole
 from okralong.lab.datasets.registry import read_dataset
@@ -20,6 +15,11 @@ from okralong.lab.encoder import CachedEncoder, index_encoder
 from okralong.lab.evidence.bench import Bench, Retrievals
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.split import Side, Split
+from okralong.pipelines.answering.analyzers.analysis import TYPES
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import index_here
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.sara.artifact import AUTO, NONE, compressor_folder, read_shape
 

@@ -8,15 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
-from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
-from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
-from okralong.pipelines.core.config import parse_config, read_config
-from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.indexing.chunking import Boundaries
-from okralong.pipelines.indexing.config import IndexConfig
 from okralong.lab.datasets.base import load_catalog
 from okralong.lab.datasets.other import OWN
 from okralong.lab.datasets.pooling import Pooled
@@ -35,6 +26,15 @@ from okralong.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod,
 from okralong.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
 from okralong.lab.split import Split
+from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
+from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
+from okralong.pipelines.core.config import parse_config, read_config
+from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.indexing.chunking import Boundaries
+from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import SHIPPED
 from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from okralong.lab.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.prompts import parse_split, parse_step
 from okralong.pipelines.core.tokens import CountTokens, count_tokens, token_counter
 from okralong.pipelines.core.types import Message
-from okralong.lab.evidence.config import PolicyMethod, Sweep
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.llm.routing import NO_KEY, open_client

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.core.config import Settings, parse_config, read_config
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.metrics import METRICS
 from okralong.lab.split import MANIFEST as SPLIT_MANIFEST
 from okralong.lab.split import SIDES, Side
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.config import Settings, parse_config, read_config
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.methods.registry import StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig

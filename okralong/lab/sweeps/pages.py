@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from okralong.lab.sweeps.config import CELLS, slug
+from okralong.lab.sweeps.results import SCORES_FOLDER, System, read_scores
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
-from okralong.lab.sweeps.config import CELLS, slug
-from okralong.lab.sweeps.results import SCORES_FOLDER, System, read_scores
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.cited import archive_of

@@ -23,15 +23,6 @@ from typing import Any, Final
 
 import yaml
 
-from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
-from okralong.pipelines.answering.cost_model import Priors, Use, use_again, use_of_question
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.storage import MANIFEST, Folder
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Analysis, InputError, Message, MetricError, NobodyAsked, Passage
-from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.lab.datasets.base import Item, load_catalog, one_part
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span
 from okralong.lab.encoder import cached_encoder
@@ -51,6 +42,15 @@ from okralong.lab.sweeps.config import (
     SweepFolder,
     SweepSet,
 )
+from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
+from okralong.pipelines.answering.cost_model import Priors, Use, use_again, use_of_question
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import primary_retrieval
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import MANIFEST, Folder
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Analysis, InputError, Message, MetricError, NobodyAsked, Passage
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import calls_begun
 from okralong.pipelines.llm.prices import ARTIFACT, COLUMNS, MILLION, Price, PriceTable, bill

@@ -15,12 +15,6 @@ import torch
 from pydantic import Field, model_validator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.answering.analyzers.analysis import FIELDS, AnalysisInput, Analyzer, read_temperatures
-from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.answering.analyzers.label_scorer import REPLY_TOKENS, prompt_ids, reply_ids
-from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import InputError
 from okralong.lab.recipe import UNKNOWN, Example
 from okralong.lab.training.learners.calibration import (
     FieldFigures,
@@ -35,6 +29,12 @@ from okralong.lab.training.learners.calibration import (
     probabilities,
 )
 from okralong.lab.training.rows.tables import TrainingRow
+from okralong.pipelines.answering.analyzers.analysis import FIELDS, AnalysisInput, Analyzer, read_temperatures
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.label_scorer import REPLY_TOKENS, prompt_ids, reply_ids
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.models.weights import available_cores, causal_model, settle
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
 

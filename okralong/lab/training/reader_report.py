@@ -21,6 +21,11 @@ import openai
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from okralong.lab.datasets.pooling import Span
+from okralong.lab.evidence.writers import KeptReplies
+from okralong.lab.metrics import scores
+from okralong.lab.training.learners.fit import Say
+from okralong.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.grammars import grammar
@@ -28,11 +33,6 @@ from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, pa
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Citation, InputError, Message, Passage, ReplyError
-from okralong.lab.datasets.pooling import Span
-from okralong.lab.evidence.writers import KeptReplies
-from okralong.lab.metrics import scores
-from okralong.lab.training.learners.fit import Say
-from okralong.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
 from okralong.pipelines.llm.request import LlmRequest
 from okralong.pipelines.models.weights import EMBEDDED

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.financial import COLUMNS, read_financial_qa, read_loong_finance
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import jsonl_file, shown
 
 LONG = "Oak Ltd lends money to people in the north who build small houses of wood there."

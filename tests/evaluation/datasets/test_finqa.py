@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.filings import read_finqa
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.filings import cells_of, evidence_of, finqa_row, write
 
 HEADER = "| in millions | 2008 | 2007 |"

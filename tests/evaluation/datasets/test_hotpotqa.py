@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.wiki import read_hotpotqa
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import json_file, shown
 
 ALDER = ["Alder", ["Alder is a mill on the Wend.", ' "Old Tom" built it.', "It burned (twice).", "  "]]

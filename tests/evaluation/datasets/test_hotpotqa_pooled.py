@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.wiki import read_hotpotqa_pooled
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import json_file, jsonl_file, shown
 
 CORPUS = [

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.long_texts import (
     CHOICES,
     read_multihop_rag,
@@ -22,6 +21,7 @@ from okralong.lab.datasets.long_texts import (
     story,
 )
 from okralong.lab.datasets.pooling import whole
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import json_file, jsonl_file, shown
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.other import AFTER, BEFORE, BETWEEN, read_longbench, read_longbench_rows
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import json_file, jsonl_file
 
 PASSAGES = "Passage 1:\nAlder\nA mill in Fell.\n\nQuestion: of taste.\nPassage 2:\nHolt\nA hill.\n"

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from okralong.lab.datasets.other import read_own
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
-from okralong.lab.datasets.other import read_own
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.archives.nights import encoder
 from tests.evaluation.datasets.filings import evidence_of

@@ -10,8 +10,6 @@ from typing import Any, get_args
 
 import pytest
 
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.base import DataSource, load_catalog
 from okralong.lab.datasets.placed import (
     FILINGS_QUESTIONS,
@@ -24,6 +22,8 @@ from okralong.lab.datasets.placed import (
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.split import Split, question_hash
 from okralong.lab.split_build import RULES, SplitRules
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import jsonl_file, shown
 
 OAK = "Oak Ltd\n\n  Total current assets      300   280\n\n  Total current liabilities  200   210\n"

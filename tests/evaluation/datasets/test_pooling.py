@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import InputError, Question
 from okralong.lab.datasets.base import DataSet, Evidence, GoldCell, Item, Text, make_text
 from okralong.lab.datasets.pooling import Pooled, Span, own_texts, pool, whole
 from okralong.lab.gold import Gold
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import InputError, Question
 
 TEXTS = [
     make_text(f"Page {n}", f"Page {n}\nRow {n} of naïve 表 figures. " + f"word{n} " * (3 + n % 7)) for n in range(40)

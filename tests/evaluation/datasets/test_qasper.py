@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.papers import read_qasper, read_qasper_annotations
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.filings import evidence_of, write
 
 

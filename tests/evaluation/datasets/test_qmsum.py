@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.papers import read_qmsum
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import jsonl_file, shown
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.reports.gold_file import read_gold, write_gold, write_questions
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.filings import read_reports, read_reports_set
 from okralong.lab.gold import (
     derivation_operands,
     program_operands,
     read_operands,
 )
+from okralong.pipelines.core.types import InputError
 from okralong.pipelines.run.questions import read_questions
 from tests.evaluation.data import FINQA, ROWS, write_data
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.wiki import read_squad
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import json_file, shown
 
 CONTEXT = "The mill of Alder burned. It was built in 1832, by Ann Alder. Ann Alder sold it."

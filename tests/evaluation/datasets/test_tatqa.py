@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from okralong.lab.datasets.filings import count_heads, is_figure, read_tatqa
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.tables import find_tables
-from okralong.lab.datasets.filings import count_heads, is_figure, read_tatqa
 from tests.evaluation.datasets.filings import cells_of, evidence_of, tat_file, tat_question
 
 HEADER = "|  | Years ended June 30, |  |\n|  | 2019 | 2018 |"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets.base import Hop
 from okralong.lab.datasets.wiki import read_twowiki
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import json_file, shown
 
 

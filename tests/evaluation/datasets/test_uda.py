@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.types import InputError
 from okralong.lab.datasets import uda as uda_bench
 from okralong.lab.datasets import uda as uda_csv
+from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.filings import cells_of, evidence_of, page, write
 
 TAT = "doc_name|q_uid|question|answer|answer_scale|answer_type\n"

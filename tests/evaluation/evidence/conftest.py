@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.documents import RawDocument
-from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.lab.datasets.pooling import pool
 from okralong.lab.datasets.wiki import read_hotpotqa
 from okralong.lab.encoder import CachedEncoder
 from okralong.lab.evidence.bench import Bench, Retrievals
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.documents import RawDocument
+from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.evaluation.evidence.town import rows
 

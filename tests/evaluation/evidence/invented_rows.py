@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from okralong.pipelines.core.config import parse_config
 from okralong.lab.evidence.bench import Row, Shown
 from okralong.lab.evidence.config import Sweep
+from okralong.pipelines.core.config import parse_config
 
 SWEEP = """
 title: Invented

@@ -8,13 +8,6 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.archive.bm25 import analyze_query
-from okralong.pipelines.archive.search import search
-from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.evidence.bench import (
     Bench,
@@ -30,6 +23,13 @@ from okralong.lab.evidence.bench import (
 from okralong.lab.evidence.config import PlainMethod, Retriever
 from okralong.lab.evidence.writers import GoldWriter, as_question
 from okralong.lab.gold import gold_analysis
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.answering.analyzers.rules import KeywordRules
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.retrieve import primary_retrieval
+from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.archive.search import search
+from okralong.pipelines.core.types import Analysis, Answer, ConfigError, Hit, Passage, Pattern, QuestionError
 from okralong.pipelines.methods.okralong import orchestrate
 from tests.fakes.tools import analysis, paper_policy
 

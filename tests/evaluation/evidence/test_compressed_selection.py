@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from okralong.lab.evidence.bench import Bench, BenchTools
+from okralong.lab.evidence.config import Sweep
+from okralong.lab.evidence.sweep import _compressor, scaled_policies
+from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.select_evidence import choose, choose_novel
 from okralong.pipelines.archive.search import stored_vectors
 from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import Analysis, ConfigError
-from okralong.lab.evidence.bench import Bench, BenchTools
-from okralong.lab.evidence.config import Sweep
-from okralong.lab.evidence.sweep import _compressor, scaled_policies
-from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.sara.artifact import ArrayCompressor
 from tests.fakes.tools import paper_policy
 from tests.sara.compressors import random_compressor

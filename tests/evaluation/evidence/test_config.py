@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.evidence.config import PlainMethod, PolicyMethod
 from okralong.lab.evidence.sweep import index_configs, scaled_policies
+from okralong.pipelines.core.types import ConfigError
 from tests.evaluation.evidence.invented_rows import SWEEP, sweep
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.lab.encoder import LIMIT, cached_encoder, index_encoder, over_limit
+from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.weights import resolve_embedding_model
 
 pytestmark = pytest.mark.slow

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from okralong.pipelines.answering.prompts import DEMONSTRATIONS, split_prompt
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Message
 from okralong.lab.evidence.bench import Bench, BenchTools, PolicyRun, given, run_policy
 from okralong.lab.evidence.writers import (
     NO_ANSWER,
@@ -16,6 +13,9 @@ from okralong.lab.evidence.writers import (
     asking_writer,
     model_writers,
 )
+from okralong.pipelines.answering.prompts import DEMONSTRATIONS, split_prompt
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Message
 from okralong.pipelines.methods.okralong import orchestrate
 from tests.evaluation.evidence.invented_rows import sweep
 from tests.fakes.openai_server import FakeOpenAI

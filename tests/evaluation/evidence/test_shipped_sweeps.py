@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
+from okralong.lab.evidence.config import PolicyMethod, Sweep
+from okralong.lab.evidence.sweep import index_configs, scaled_policies
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.answering.organizer import fusion_weights, organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Pattern, Plan, QuestionType
-from okralong.lab.evidence.config import PolicyMethod, Sweep
-from okralong.lab.evidence.sweep import index_configs, scaled_policies
 from tests.conftest import CHECKOUT
 from tests.fakes.tools import analysis
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from okralong.pipelines.core.storage import Folder
 from okralong.lab import encoder as vector_cache
 from okralong.lab.encoder import CachedEncoder
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.weights import resolve_embedding_model
 
 Embed = Callable[[list[str]], npt.NDArray[np.float32]]

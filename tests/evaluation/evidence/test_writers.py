@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.prompts import parse_split, parse_step
 from okralong.lab.evidence.writers import NO_ANSWER, GoldWriter, as_question
+from okralong.pipelines.answering.prompts import parse_split, parse_step
 
 PLAIN = ["Who built Alder Mill?", "Port Ellery", "When was\nthe harbour  opened"]
 ODD = ["Fresnel", "B. Traven", "2. Bundesliga", "[REC] (film)", "No More", "What Is Love? (song)", "Yahoo!", '"Heroes"']

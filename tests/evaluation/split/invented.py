@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from okralong.pipelines.core.types import Question
 from okralong.lab.datasets.base import DataSet, Evidence, Item, make_text
 from okralong.lab.gold import Gold
 from okralong.lab.split import Side
 from okralong.lab.split_build import Rule, SplitRules
+from okralong.pipelines.core.types import Question
 
 Asked = tuple[str, Sequence[str], Sequence[str]]
 """A question, the documents whose texts hold its evidence, and those whose texts only stand beside them."""

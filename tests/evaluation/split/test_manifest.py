@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.pipelines.core.config import load_config, parse_config
-from okralong.pipelines.core.schemas import SPLIT
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.datasets.base import load_catalog
 from okralong.lab.split import MANIFEST, SIDES, Split
 from okralong.lab.split_build import LEFT_OUT, RULES, SplitRules, build_split
+from okralong.pipelines.core.config import load_config, parse_config
+from okralong.pipelines.core.schemas import SPLIT
+from okralong.pipelines.core.types import ConfigError
 from tests.evaluation.split.invented import TEST_FIRST, data_set
 
 SWEEP_ONLY = {"reports", "longbench", "hotpotqa_pooled", "loong_finance"}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from okralong.lab.sweeps.config import CellName
 from okralong.pipelines.core.schemas import ANSWERS, LEDGER
 from okralong.pipelines.core.storage import Folder
-from okralong.lab.sweeps.config import CellName
 
 TEXTS = {"alder": "Sales were $ 1,544 in 2019. The chair is Ida Moss.", "birch": "Costs were 1,241 and 303."}
 NAMED = CellName("std_rag__town__default__7", "std_rag", "town", "default", 7)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.lab.sweeps.results import compare_runs, regression
+from okralong.pipelines.core.types import ConfigError, InputError
 from tests.evaluation.runs import write_archive
 from tests.evaluation.sweeps.invented_run import usual_run, write_questions
 from tests.jobs.conftest import call

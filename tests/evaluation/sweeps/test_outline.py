@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.datasets.pooling import Pooled, pool
 from okralong.lab.datasets.wiki import read_hotpotqa
 from okralong.lab.sweeps.config import CellPlan, SweepFolder, expand
 from okralong.lab.sweeps.run import CostEstimate, Outline, total
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import ConfigError
 from tests.evaluation.evidence.town import rows
 from tests.evaluation.sweeps.test_sweep_config import sweep
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from okralong.lab.sweeps.results import kappa, r_of, read_scores, shown_number, write_results
 from okralong.pipelines.core.schemas import PAIRED, SUMMARY
 from okralong.pipelines.core.storage import Folder
-from okralong.lab.sweeps.results import kappa, r_of, read_scores, shown_number, write_results
 from tests.evaluation.sweeps.invented_scores import cell
 
 

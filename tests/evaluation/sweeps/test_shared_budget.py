@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from okralong.lab.sweeps.run import SharedBudget, spent_before, spent_usd
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
-from okralong.lab.sweeps.run import SharedBudget, spent_before, spent_usd
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.records import Call, Outcome

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set
+from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.methods.registry import BUILT_IN
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from okralong.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set, tables_by_cell
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set, tables_by_cell
 
 FILE = """
 title: The town

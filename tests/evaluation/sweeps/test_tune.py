@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from okralong.pipelines.core.config import parse_config
-from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.lab.sweeps.config import SweepFolder, Tune, expand
 from okralong.lab.sweeps.results import Point, cells_of, choose, points_of, summary_rows
+from okralong.pipelines.core.config import parse_config
+from okralong.pipelines.core.types import ConfigError, InputError
 from tests.evaluation.sweeps.invented_scores import cell
 
 FILE = """

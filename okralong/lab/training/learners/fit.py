@@ -41,9 +41,9 @@ from transformers import (
 from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.recipe import AnyExample, Learned, Recipe, read_examples
 from okralong.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import ResolvedModel, available_cores, settle
 
 CARD: Final = "README.md"

@@ -24,8 +24,6 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import ConfigError, InputError, Message
 from okralong.lab.recipe import ReadingExample, Recipe
 from okralong.lab.training.learners.learner import Definition, Learner, Log, causal_base, evaluations_of
 from okralong.lab.training.rows.question_writer_rows import (
@@ -37,6 +35,8 @@ from okralong.lab.training.rows.question_writer_rows import (
     written_in,
     written_line,
 )
+from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.types import ConfigError, InputError, Message
 from okralong.pipelines.models.weights import ResolvedModel, available_cores, chat_ids, settle, text_ids
 
 if TYPE_CHECKING:

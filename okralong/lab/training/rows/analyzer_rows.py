@@ -15,11 +15,6 @@ from pathlib import Path
 
 from pydantic import Field
 
-from okralong.pipelines.answering.analyzers.analysis import TYPES
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.types import Question, QuestionType
 from okralong.lab.datasets.base import Item, load_catalog
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.datasets.registry import read_dataset
@@ -30,6 +25,11 @@ from okralong.lab.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.lab.split_build import SplitRules, build_split
 from okralong.lab.training.rows.sources import Limit, SampleRows, SetPart, indexed, sample_of, stores
 from okralong.lab.training.rows.tables import LEARNED, TrainingRow
+from okralong.pipelines.answering.analyzers.analysis import TYPES
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import primary_retrieval
+from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.types import Question, QuestionType
 
 
 class RowsConfig(Settings):

@@ -18,9 +18,6 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from okralong.pipelines.answering.retrieve import fuse_ranks
-from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.types import Chunk, ConfigError, InputError
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
@@ -31,6 +28,9 @@ from okralong.lab.split import MANIFEST, Side, Split, question_hash
 from okralong.lab.training.rows.question_writer_rows import Passages, WrittenConfig, WrittenQuestion
 from okralong.lab.training.rows.sources import Limit, SampleRows, chunks_of, indexed, sample_of, stores
 from okralong.lab.training.rows.tables import LEARNED, RankingRow
+from okralong.pipelines.answering.retrieve import fuse_ranks
+from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.types import Chunk, ConfigError, InputError
 
 UNANSWERABLE: Final = "unanswerable"
 """The gold answer of a question that its text does not answer."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from okralong.lab.training.rows.tables import RATIONALE, ReadingRow, TrainingRow
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import labels_by_generator
 from okralong.pipelines.answering.citations import Ask, ask_and_read
@@ -27,7 +28,6 @@ from okralong.pipelines.core.types import (
     Reply,
     ReplyError,
 )
-from okralong.lab.training.rows.tables import RATIONALE, ReadingRow, TrainingRow
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import ANALYZE
 from okralong.pipelines.methods.instructrag import ROLE, Example, rationale_prompt, read_rationale, synthesis_prompt

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
 
+from okralong.lab.recipe import Count, ReadingExample
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
-from okralong.lab.recipe import Count, ReadingExample
 
 if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import RankingRow

@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from okralong.lab.datasets.pooling import Span
+from okralong.lab.gold import words
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Passage
-from okralong.lab.datasets.pooling import Span
-from okralong.lab.gold import words
 from okralong.pipelines.reporting.metrics import numeric_match
 
 Quote = tuple[int, str]

@@ -16,13 +16,6 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from okralong.pipelines.answering.context import process_context
-from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, split_prompt, step_prompt
-from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
-from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question
 from okralong.lab.datasets.base import one_part
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.evidence.bench import Bench, BenchTools, Shown, gold_labels, measure, prompt_size
@@ -42,6 +35,13 @@ from okralong.lab.training.rows.reader_replies import (
 )
 from okralong.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
 from okralong.lab.training.rows.tables import LEARNED, ReadingRow
+from okralong.pipelines.answering.context import process_context
+from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, split_prompt, step_prompt
+from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
+from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question
 
 Tokens = Annotated[int, Field(ge=100, le=100_000)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -8,11 +8,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Chunk, Question
-from okralong.pipelines.indexing.chunking import chunk_document
-from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.lab.datasets.base import (
     DataSet,
     Evidence,
@@ -31,6 +26,11 @@ from okralong.lab.evidence.sets import DataSetStore, Say
 from okralong.lab.gold import Gold
 from okralong.lab.split import Side, Split
 from okralong.lab.training.rows.tables import LEARNED, MODEL_SIDES
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import Chunk, Question
+from okralong.pipelines.indexing.chunking import chunk_document
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
 from okralong.pipelines.sara.artifact import NONE
 

@@ -16,7 +16,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from okralong.pipelines.core.config import Settings
 from okralong.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.evidence.sets import Say
@@ -25,6 +24,7 @@ from okralong.lab.recipe import ANSWERED, ASKED, LEFT
 from okralong.lab.split import MANIFEST, Side, Split
 from okralong.lab.training.rows.sources import Limit, SetPart, chunks_of
 from okralong.lab.training.rows.tables import MODEL_SIDES, KeepRow
+from okralong.pipelines.core.config import Settings
 from okralong.pipelines.models.token_classifier import words_in
 
 

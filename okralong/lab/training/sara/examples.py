@@ -21,11 +21,6 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from okralong.pipelines.answering.select_evidence import closeness
-from okralong.pipelines.archive.bm25 import analyze_query
-from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import InputError, Passage
-from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
 from okralong.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.lab.datasets.pooling import pool
 from okralong.lab.datasets.registry import read_dataset
@@ -34,6 +29,11 @@ from okralong.lab.recipe import Count, Epochs, Lora, Rate, Recipe, Share
 from okralong.lab.split import MANIFEST, Side, Split
 from okralong.lab.training.rows.sources import SampleRows, SetPart, chunks_of, sample_set
 from okralong.lab.training.rows.tables import MODEL_SIDES
+from okralong.pipelines.answering.select_evidence import closeness
+from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import InputError, Passage
+from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents

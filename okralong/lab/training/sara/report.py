@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from okralong.pipelines.core.types import ConfigError
 from okralong.lab.training.learners.fit import Say, quiet
 from okralong.lab.training.sara.examples import (
     Asked,
@@ -38,6 +37,7 @@ from okralong.lab.training.sara.train import (
     encode_for,
     is_trained_by,
 )
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report

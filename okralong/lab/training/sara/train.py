@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.pipelines.answering.analyzers.label_scorer import Opening
-from okralong.pipelines.core.tokens import count_tokens
 from okralong.lab.encoder import cached_encoder
 from okralong.lab.training.learners.fit import CHECKPOINTS, HISTORY, Say, digest_of, fit, quiet, write_card
 from okralong.lab.training.learners.learner import Learner, Log, evaluations_of
@@ -50,6 +48,8 @@ from okralong.lab.training.sara.examples import (
     prompt_of,
     reconstruction_examples,
 )
+from okralong.pipelines.answering.analyzers.label_scorer import Opening
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.models.weights import (
     EMBEDDED,
     available_cores,
