@@ -63,8 +63,8 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Message, Passage, QuestionError, Reply, TypedValue, Usage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.endpoint import NO_KEY, open_client
 from okralong.pipelines.llm.request import LlmRequest
-from okralong.pipelines.llm.routing import NO_KEY, open_client
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.models.serving import EmbeddedServer
 from okralong.pipelines.reporting.tables import markdown_table

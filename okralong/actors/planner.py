@@ -73,7 +73,8 @@ from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway, Steps
 from okralong.pipelines.llm.journal import JournalRow, reserve_bytes
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import ARTIFACT, PriceTable
+from okralong.pipelines.llm.bill import ARTIFACT
+from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import StrategySpec, load_strategy
 from okralong.pipelines.run.prepare import Prepared

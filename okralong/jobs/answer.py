@@ -59,8 +59,9 @@ from okralong.pipelines.core.types import (
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
-from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
-from okralong.pipelines.llm.prices import COLUMNS, bill
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.snapshots import drift, snapshot_rows
+from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.cited import archive_of

@@ -15,7 +15,7 @@ from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.llm.prices import COLUMNS, bill
+from okralong.pipelines.llm.bill import COLUMNS, bill
 
 if TYPE_CHECKING:
     import pyarrow as pa

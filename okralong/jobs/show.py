@@ -21,7 +21,8 @@ from okralong.jobs.terminal import printable, say, say_line
 from okralong.pipelines.answering.answer_types import SCHEMA, AnswerType
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
-from okralong.pipelines.llm.prices import COLUMNS, PriceTable, bill
+from okralong.pipelines.llm.bill import COLUMNS, bill
+from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.records import MODELS_NAMED, NAME_CHARS
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited

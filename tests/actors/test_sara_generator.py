@@ -15,7 +15,7 @@ from okralong.actors.cluster import remove_apps, run_apps
 from okralong.actors.models import HandleTransport, sara_generator_app
 from okralong.actors.retrieval import ADDRESS
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.routing import open_client
+from okralong.pipelines.llm.endpoint import open_client
 from okralong.pipelines.sara.artifact import SaraConfig, served_generator
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.sara.compressors import random_compressor

@@ -10,7 +10,7 @@ import pytest
 
 from okralong.pipelines.answering.tools import LACKING
 from okralong.pipelines.core.types import Answer, Passage, Question, ReplyError
-from okralong.pipelines.llm.prices import bill
+from okralong.pipelines.llm.bill import bill
 from okralong.pipelines.methods.raptor import (
     bounded_clusters,
     read_summary,

@@ -5,7 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.llm.routing import STORM, ApiError, Breaker
+from okralong.pipelines.llm.errors import ApiError
+from okralong.pipelines.llm.router import STORM, Breaker
 
 OVERLOADED = ApiError("failed", 503, "503", retry=True)
 LIMITED = ApiError("failed", 429, "429", retry=True, whose="endpoint")

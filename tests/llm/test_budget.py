@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from okralong.pipelines.llm.prices import ENOUGH_SEEN, WORST, Budget
+from okralong.pipelines.llm.budget import ENOUGH_SEEN, WORST, Budget
 
 CAP = 1.0
 DOLLARS = st.integers(0, 400_000).map(lambda micro: micro / 1e6)

@@ -91,7 +91,7 @@ async def test_a_timeout_is_held_as_unknown(
     timeout_s: float, slack_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the wait for a reply, and of a call as a whole."""
-    monkeypatch.setattr("okralong.pipelines.llm.client.CALL_SLACK_S", slack_s)
+    monkeypatch.setattr("okralong.pipelines.llm.realtime.CALL_SLACK_S", slack_s)
     with FakeOpenAI(troubles=[Trouble(delay_s=1.0)]) as server:
         async with client_over(tmp_path, config_for(server, timeout_s=timeout_s)) as (client, ledger):
             await client.complete("q1", "generate", "generate", ask("hello"))

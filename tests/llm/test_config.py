@@ -7,10 +7,10 @@ import pytest
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError, Message, Usage
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.errors import retry_after, scrub, without_key
 from okralong.pipelines.llm.prices import Price, PriceTable
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.request import LlmRequest, PromptMeter
-from okralong.pipelines.llm.routing import retry_after, scrub, without_key
 
 BASE: dict[str, Any] = {
     "model": "m",

@@ -9,7 +9,8 @@ import pytest
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.routing import ApiError, check_endpoint, classify, open_client
+from okralong.pipelines.llm.endpoint import check_endpoint, open_client
+from okralong.pipelines.llm.errors import ApiError, classify
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import config_for
 

@@ -33,7 +33,7 @@ class Clock:
 
     def __init__(self, client: LlmClient) -> None:
         self.now = 0.0
-        client._router.clock = lambda: self.now
+        client.router.clock = lambda: self.now
 
 
 async def ask_all(client: LlmClient, questions: int, step: str = "a") -> list[str]:
@@ -211,7 +211,7 @@ async def test_the_cap_holds_at_the_dearest_that_may_be_asked_and_at_the_others_
         async with client_over(tmp_path, config, cap_usd=0.01) as (client, ledger):
             with pytest.raises(OverBudget):
                 await client.complete("q0", "a", "generate", ask("hello"))
-            client._router.routes[1].breaker.refuse("out")
+            client.router.routes[1].breaker.refuse("out")
             assert client.price == PRICE
             await client.complete("q1", "a", "generate", ask("hello"))
             assert (await ledger.totals()).settled_usd == pytest.approx(first.bill_usd, abs=1e-12)
@@ -247,7 +247,7 @@ async def test_no_endpoints_key_is_written_anywhere(tmp_path: Path, monkeypatch:
             first.key, second.key = "another", "yet another"
             with pytest.raises(EndpointError) as stopped:
                 await client.complete("q2", "a", "generate", ask("hello"))
-            shown = repr(client) + repr(client._router.routes) + repr(await ledger.totals()) + str(stopped.value)
+            shown = repr(client) + repr(client.router.routes) + repr(await ledger.totals()) + str(stopped.value)
         assert second.received[0].authorization == f"Bearer {keys['SECOND_KEY']}"
     written = all_bytes(tmp_path).decode("latin-1") + str([rows(tmp_path, name) for name in ("ledger", "journal")])
     for key in keys.values():

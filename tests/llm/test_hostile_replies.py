@@ -13,6 +13,7 @@ import pytest
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, OverBudget
+from okralong.pipelines.llm.budget import Budget
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.completion import (
     OVERLONG,
@@ -23,13 +24,12 @@ from okralong.pipelines.llm.completion import (
     parse,
     read_completion,
 )
+from okralong.pipelines.llm.errors import FOREVER_S, retry_after
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import JournalRow, RunLog
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import Budget
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import NAME_CHARS, intent_body, reply_body
-from okralong.pipelines.llm.routing import FOREVER_S, retry_after
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import PRICE, a_call, all_bytes, ask, client_over, config_for, paid, rows
 
@@ -56,7 +56,7 @@ async def test_a_usage_that_cannot_be_true_is_counted_here_and_never_learnt(tmp_
 
 
 async def _reserve_of_a_call(client: Any) -> float:
-    return float(client.price.most(client._meter.safe(100), 256))
+    return float(client.price.most(client.meter.safe(100), 256))
 
 
 async def test_parts_of_a_usage_are_never_larger_than_the_whole(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.records import Snapshot, ledger_row
+from okralong.pipelines.llm.records import ledger_row
+from okralong.pipelines.llm.snapshots import Snapshot
 from tests.llm.tools import a_call, paid, rows
 
 NEW = list(ADDED_COLUMNS["ledger"])

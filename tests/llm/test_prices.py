@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Message, Usage
-from okralong.pipelines.llm.batch_api import ResultLines, ResultReader
+from okralong.pipelines.llm.batch_results import ResultLines, ResultReader
+from okralong.pipelines.llm.bill import bill
 from okralong.pipelines.llm.config import EndpointConfig
-from okralong.pipelines.llm.prices import LongRates, Price, PriceTable, bill, highest
+from okralong.pipelines.llm.prices import LongRates, Price, PriceTable, highest
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import a_call, ask, client_over, config_for, rows

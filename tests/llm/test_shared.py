@@ -8,7 +8,7 @@ import pytest
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, ReplyError
-from okralong.pipelines.llm.prices import COLUMNS, Bill, bill
+from okralong.pipelines.llm.bill import COLUMNS, Bill, bill
 from okralong.pipelines.llm.reply import SharedReplies, sharing_runs
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import ask, client_over, config_for, rows

@@ -10,8 +10,8 @@ from rich.console import Console
 from okralong.jobs.answer import _Progress
 from okralong.jobs.terminal import AnswerPanel
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.llm.ledger import RunLedger, drift, snapshot_rows
-from okralong.pipelines.llm.records import Snapshot
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.snapshots import Snapshot, drift, snapshot_rows
 from tests.fakes.openai_server import FakeOpenAI
 from tests.llm.tools import ask, client_over, config_for, further, rows
 

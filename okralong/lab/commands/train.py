@@ -23,10 +23,11 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
-from okralong.pipelines.llm.ledger import RunLedger, drift
+from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import Totals
+from okralong.pipelines.llm.snapshots import drift
 from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve_embedding_model
 from okralong.pipelines.run.config import RunConfig
 

@@ -51,10 +51,11 @@ from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Analysis, InputError, Message, MetricError, NobodyAsked, Passage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
+from okralong.pipelines.llm.bill import ARTIFACT, COLUMNS, bill
 from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.llm.ledger import calls_begun
-from okralong.pipelines.llm.prices import ARTIFACT, COLUMNS, MILLION, Price, PriceTable, bill
+from okralong.pipelines.llm.prices import MILLION, Price, PriceTable
 from okralong.pipelines.llm.records import USED
+from okralong.pipelines.llm.replay import calls_begun
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.run import evidence_span, spans_of

@@ -18,9 +18,10 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import EndpointError, Message, Reply, Usage
 from okralong.pipelines.llm.completion import Bounds, Received, post_chat, read_completion
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
+from okralong.pipelines.llm.endpoint import RequestFields, open_client, read_key
+from okralong.pipelines.llm.errors import classify
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
-from okralong.pipelines.llm.routing import RequestFields, classify, open_client, read_key
 
 SHORT: Final = 32
 """Tokens of a reply that is asked for, thought not counted. Ours."""

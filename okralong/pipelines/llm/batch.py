@@ -21,21 +21,16 @@ from datetime import UTC, datetime
 from typing import Final
 
 from okralong.pipelines.core.types import BrokenError, EndpointError, OkraError, OverBudget
-from okralong.pipelines.llm.batch_api import (
-    Answered,
-    BatchAnswer,
-    BatchEndpoint,
-    BatchItem,
-    Refusal,
-    UseRealtime,
-)
+from okralong.pipelines.llm.batch_api import BatchEndpoint, BatchItem, Refusal
+from okralong.pipelines.llm.batch_results import Answered, BatchAnswer, UseRealtime
 from okralong.pipelines.llm.batch_tracker import BatchTracker, ResumeState
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
+from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import CallKey, Price
-from okralong.pipelines.llm.records import Call, unsent
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.records import Call, CallKey, unsent
 from okralong.pipelines.llm.reply import from_journal
-from okralong.pipelines.llm.routing import ApiError, best_effort
+from okralong.pipelines.llm.router import best_effort
 
 CLOCK_CHECK_S: Final = 60.0
 """Longest pause, in seconds, between two looks at the deadline. # project default"""

@@ -22,26 +22,22 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import BrokenError, EndpointError, Message, OkraError
 from okralong.pipelines.llm.batch_api import (
-    BatchAnswer,
     BatchApiError,
     BatchEndpoint,
     BatchItem,
-    NoReply,
     Refusal,
     RemoteBatch,
-    ResultLines,
-    ResultReader,
-    UseRealtime,
     custom_id,
     read_refusal,
 )
+from okralong.pipelines.llm.batch_results import BatchAnswer, NoReply, ResultLines, ResultReader, UseRealtime
 from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table, read_settled
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import MILLION, CallKey, Price
-from okralong.pipelines.llm.records import Call, Outcome, row_from_json
-from okralong.pipelines.llm.routing import ApiError
+from okralong.pipelines.llm.prices import MILLION, Price
+from okralong.pipelines.llm.records import Call, CallKey, Outcome, row_from_json
 
 logger = logging.getLogger(__name__)
 

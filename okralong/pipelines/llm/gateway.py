@@ -22,10 +22,9 @@ from typing import Any, Final
 from okralong.pipelines.core.types import BrokenError, Usage
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import CallKey
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, RateLimitHeaders
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
-from okralong.pipelines.llm.records import Call, Outcome
+from okralong.pipelines.llm.records import Call, CallKey, Outcome
 
 logger = logging.getLogger(__name__)
 

@@ -9,57 +9,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, BrokenError, OverBudget, Usage
+from okralong.pipelines.llm.budget import Budget
 from okralong.pipelines.llm.journal import (
-    FragmentedTable,
     JournalRow,
     Refused,
     RunLog,
-    StepKey,
-    last_rows,
-    read_settled,
     reserve_bytes,
 )
-from okralong.pipelines.llm.prices import UNIT_PRICES, Budget, CallKey, alone_usd, usage_of
 from okralong.pipelines.llm.records import (
     USED,
     Call,
+    CallKey,
     Outcome,
-    Snapshot,
     Totals,
     intent_body,
     ledger_row,
-    models_named,
     reply_body,
-    row_from_json,
     unknown,
 )
+from okralong.pipelines.llm.replay import FINAL, replay
+from okralong.pipelines.llm.snapshots import origin
 
 logger = logging.getLogger(__name__)
 
-FINAL = ("answered", "unanswerable", "invalid_output")
-"""Statuses of questions of which nothing is kept but their sums, unless they are reopened."""
-RETRIED = ("failed", "unanswerable", "invalid_output")
-"""Statuses that may have come of a bad reply, which a reopened question asks for anew."""
 
-_ORIGIN = ["endpoint", "model", "snapshot", "system_fingerprint"]
-_TOKENS = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_write_tokens"]
-_SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd", "reserved_usd", *UNIT_PRICES]
-MOST_TOKENS = 2**40
-"""More tokens than any reply has, and few enough for a table. # project default"""
 COMMIT_DELAY_S = 0.002
 """How long a commit waits for further rows, in seconds. Ours: what comes while one is written goes with the next, and a
 commit takes a fifth of a millisecond of a processor, whether it holds one row or ten."""
@@ -420,204 +401,3 @@ class _Waiter:
     query_id: str
     usd: float
     ended: bool = False
-
-
-@dataclass(slots=True)
-class QuestionState:
-    """What is known of an unfinished question: its journal rows (no requests), and what its calls have cost."""
-
-    rows: dict[StepKey, JournalRow] = field(default_factory=dict)
-    settled: set[CallKey] = field(default_factory=set)
-    calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    cost_usd: float = 0.0
-    alone_usd: float = 0.0
-    replied_by: str = ""
-
-    def pay(self, row: Mapping[str, Any]) -> None:
-        """Count a call that brought a reply, by its ledger row; one that was taken from another run costs nothing."""
-        self.settled.add((row["call_id"], row["attempt"]))
-        self.calls += 1
-        self.usage += usage_of(row)
-        self.cost_usd += row["cost_usd"]
-        self.alone_usd += alone_usd(row)
-        self.replied_by = models_named([row.get("snapshot") or ""]) or self.replied_by
-
-
-@dataclass(slots=True)
-class RunState:
-    """The past of a run. ``to_write`` are ledger rows that the last process owed."""
-
-    statuses: dict[str, str] = field(default_factory=dict)
-    questions: dict[str, QuestionState] = field(default_factory=dict)
-    calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    settled_usd: float = 0.0
-    unknown_usd: dict[CallKey, float] = field(default_factory=dict)
-    failures: int = 0
-    snapshots: Counter[Snapshot] = field(default_factory=Counter)
-    to_write: list[dict[str, Any]] = field(default_factory=list)
-
-    def question(self, query_id: str) -> QuestionState:
-        """The state of a question, a new one when it is not known."""
-        return self.questions.setdefault(query_id, QuestionState())
-
-
-def origin(row: Mapping[str, Any]) -> Snapshot:
-    """Where the reply of a ledger row came from."""
-    # Rows from before endpoints were kept name a model, which alone says nothing of the reply.
-    known = row.get("endpoint") is not None
-    return Snapshot(*(row[name] or "" for name in _ORIGIN)) if known else Snapshot("", "", "", "")
-
-
-def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
-    """Read a run's tables; sets ``log.next_seq``. Bodies are kept of unfinished questions only.
-
-    ``reopened`` questions are asked again although they have an end, so what is known of them and what they have cost
-    is kept too. The replies that led one to a status of ``RETRIED`` are not: replayed, they would lead there again.
-    They are known by their times, since both tables are written by one process: not later than the answers row.
-    """
-    state = RunState()
-    ended: dict[str, datetime] = {}
-    for batch in log.tables["answers"].read_fragments(["query_id", "status", "finished_at"]):
-        queries = batch["query_id"].to_pylist()
-        state.statuses.update(zip(queries, batch["status"].to_pylist(), strict=True))
-        ended.update(zip(queries, batch["finished_at"].to_pylist(), strict=True))
-    failures = list(log.tables["failures"].read_fragments(["id", "stage"]))
-    state.failures = last_rows(pa.concat_tables(failures), ["id", "stage"]).num_rows if failures else 0
-    finished = {query for query, status in state.statuses.items() if status in FINAL and query not in reopened}
-    disowned = {query: ended[query] for query in reopened if state.statuses.get(query) in RETRIED}
-    ledger = _replay_ledger(log, state, finished)
-    owed = _replay_journal(log, state, {query: ended[query] for query in finished}, disowned)
-    _settle_owed(state, owed, ledger)
-    return state
-
-
-def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
-    """Sums of what was paid; returns the table, one row an attempt."""
-    wanted = [*_SPENT, *_ORIGIN]
-    parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
-    ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
-    ledger = _with_possible_costs(ledger)
-    paid = ledger.filter(pc.is_in(ledger["status"], pa.array(USED)))
-    state.calls = paid.num_rows
-    state.usage = Usage(*(int(pc.sum(paid[name]).as_py() or 0) for name in _TOKENS))
-    state.settled_usd = math.fsum(paid["cost_usd"].to_pylist())
-    for row in paid.group_by(_ORIGIN).aggregate([("call_id", "count")]).to_pylist():
-        state.snapshots[origin(row)] += row["call_id_count"]
-    for row in ledger.filter(pc.equal(ledger["status"], "unknown")).to_pylist():
-        state.unknown_usd[row["call_id"], row["attempt"]] = row["cost_usd"]
-    open_again = pc.invert(pc.is_in(paid["query_id"], pa.array(list(finished), pa.string())))
-    for row in paid.filter(open_again).to_pylist():
-        state.question(row["query_id"]).pay(row)
-    return ledger
-
-
-def _with_possible_costs(ledger: pa.Table) -> pa.Table:
-    """The ledger with its reserve as the cost of a row whose own cost cannot be true.
-
-    Releases before usage was checked settled a reply of -1,000,000,000 tokens at minus $2,500.
-    """
-    cost = ledger["cost_usd"]
-    possible = pc.and_(pc.is_finite(cost), pc.greater_equal(cost, 0.0))
-    at = ledger.schema.get_field_index("cost_usd")
-    return ledger.set_column(at, ledger.schema.field(at), pc.if_else(possible, cost, ledger["reserved_usd"]))
-
-
-def _possible(row: dict[str, Any]) -> dict[str, Any]:
-    """A row that is owed to the ledger, which fits it: of tokens that no reply can have nothing is known, so its
-    reserve is the cost.
-    """
-    counts = [row.get(name) or 0 for name in _TOKENS]
-    if all(isinstance(each, int) and 0 <= each < MOST_TOKENS for each in counts) and 0 <= row["cost_usd"] < math.inf:
-        return row
-    note = "the endpoint reported a usage that cannot be true; the reserve is the cost"
-    return {**row, **dict.fromkeys(_TOKENS, 0), "cost_usd": row["reserved_usd"], "error": note}
-
-
-def _replay_journal(
-    log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
-) -> dict[CallKey, dict[str, Any]]:
-    """What is known of unfinished questions; returns the calls that may owe a ledger row.
-
-    Calls of a finished question have theirs since its answers row, unless they were written after it: by a process
-    that had it reopened, or by a branch that ran on.
-    """
-    ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
-    owed: dict[CallKey, dict[str, Any]] = {}
-    for batch in log.tables["journal"].read_fragments():
-        log.next_seq = max(log.next_seq, int(pc.max(batch["seq"]).as_py() or 0) + 1)
-        end = pc.take(times, pc.index_in(batch["query_id"], ids))
-        for row in batch.filter(pc.fill_null(pc.greater(batch["written_at"], end), True)).to_pylist():
-            step = JournalRow(
-                row["query_id"], row["path"], row["kind"], row["body"], row["sample"], row["request_hash"]
-            )
-            if step.kind in ("request", "reply"):
-                call = json.loads(step.body)["call"]
-                owed[call["call_id"], call["attempt"]] = call
-            old = step.query_id in disowned and row["written_at"] <= disowned[step.query_id]
-            if step.query_id not in finished and step.kind != "request" and not (old and step.kind == "reply"):
-                state.question(step.query_id).rows[step.key] = step
-    return owed
-
-
-def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
-    """Count the calls that have no ledger row, and put down the rows that are to be written."""
-    known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
-    for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
-        owed.pop(key, None)
-    for key, call in owed.items():
-        row = _possible(row_from_json(call))
-        state.to_write.append(row)
-        if row["status"] in USED:
-            usage = usage_of(row)
-            state.question(row["query_id"]).pay(row)
-            state.calls += 1
-            state.usage += usage
-            state.settled_usd += row["cost_usd"]
-            state.snapshots[origin(row)] += 1
-        else:
-            state.unknown_usd[key] = row["cost_usd"]
-
-
-def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
-    """The attempts of which a run's journal knows, each as the ledger row that it has or is owed. Writes nothing.
-
-    Reads beside a writer. Raises ArchiveError when the files never hold still.
-    """
-
-    def calls(journal: FragmentedTable) -> dict[CallKey, Mapping[str, Any]]:
-        begun: dict[CallKey, Mapping[str, Any]] = {}
-        for table in journal.read_fragments(["kind", "body"]):
-            for body in table.filter(pc.is_in(table["kind"], pa.array(["request", "reply"])))["body"].to_pylist():
-                call = json.loads(body)["call"]
-                begun[call["call_id"], call["attempt"]] = call
-        return begun
-
-    return read_settled(run, "journal", calls)
-
-
-def snapshot_rows(replies: Mapping[Snapshot, int]) -> list[dict[str, Any]]:
-    """For the manifest: each origin with its count of paid replies, in a fixed order."""
-    return [{**origin._asdict(), "replies": count} for origin, count in sorted(replies.items())]
-
-
-def drift(replies: Mapping[Snapshot, int]) -> str | None:
-    """What to tell the user when the replies come from more than one snapshot; None when they do not.
-
-    An alias such as ``gpt-4o`` points at another snapshot from one day to the next, and each reply says at which. The
-    name alone decides: ``system_fingerprint`` differs from server to server of one snapshot, so it is kept and counted,
-    and nobody is warned of it.
-    """
-    counts: Counter[str] = Counter()
-    for origin, count in replies.items():
-        if origin.snapshot:
-            counts[origin.snapshot] += count
-    if len(counts) < 2:
-        return None
-    named = ", ".join(f"{snapshot} ({count} replies)" for snapshot, count in counts.most_common())
-    return (
-        f"The replies of this run come from {len(counts)} snapshots: {named}. They may answer differently. Set "
-        "llm.model, and that of each of llm.endpoints, to one dated snapshot, and begin another run; totals.snapshots "
-        "in the manifest says which endpoint served which."
-    )

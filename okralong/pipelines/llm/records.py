@@ -10,13 +10,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from okralong.pipelines.core.types import Usage
-from okralong.pipelines.llm.prices import CallKey, Price
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.snapshots import Snapshot
 
 CallStatus = Literal["ok", "failed", "cached", "unknown"]
 CallMode = Literal["realtime", "batch"]
+
+CallKey = tuple[str, int]
+"""``(call_id, attempt)``."""
 
 USED: Final = ("ok", "cached")
 """Statuses of attempts that brought a reply: one that was paid for, and one that another run has paid for."""
@@ -205,18 +209,6 @@ def reply_body(outcome: Outcome) -> str:
     """Body of a ``reply`` row: the reply, and its ledger row, so that both become durable in one file."""
     body = {**json.loads(outcome.reply), "call": row_to_json(ledger_row(outcome))}
     return json.dumps(body, separators=(",", ":"))
-
-
-class Snapshot(NamedTuple):
-    """Where a paid reply came from: the endpoint and the model that were asked, and what the reply names itself.
-
-    All four are "" for replies from before this was kept.
-    """
-
-    endpoint: str
-    model: str
-    snapshot: str
-    system_fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)

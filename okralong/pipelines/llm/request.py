@@ -174,6 +174,11 @@ class PromptMeter:
         """Our own count, with room for the template."""
         return sum(map(self._one, messages)) + TOKENS_PER_MESSAGE
 
+    def of_request(self, request: LlmRequest) -> int:
+        """Return ``plain`` for a request, with its schema, which endpoints write into the prompt."""
+        schema = 0 if request.json_schema is None else self._count(request.json_schema)
+        return self.plain(request.messages) + schema
+
     def _one(self, message: Message) -> int:
         return self._count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE
 

@@ -21,7 +21,7 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, Question, QuestionError
 from okralong.pipelines.llm.journal import FragmentedTable, read_run_table
-from okralong.pipelines.llm.prices import COLUMNS, bill
+from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.records import MODELS_NAMED, NAME_CHARS, models_named
 from okralong.pipelines.llm.request import content_shown
 from okralong.pipelines.reporting.charts import WORKFLOWS, Groups, Panel, confusion, latency, workflow_mix

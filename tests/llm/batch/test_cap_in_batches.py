@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import OverBudget, Reply
+from okralong.pipelines.llm.budget import FIRST_LINES, LINES_PER_REPLY
 from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
-from okralong.pipelines.llm.prices import FIRST_LINES, LINES_PER_REPLY
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import BatchRun, agree, attempts, batch_config, batch_run
 from tests.llm.tools import ask, rows

@@ -10,7 +10,7 @@ import pytest
 
 from okralong.pipelines.core.types import Reply
 from okralong.pipelines.llm import batch_tracker
-from okralong.pipelines.llm.routing import retry_after
+from okralong.pipelines.llm.errors import retry_after
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.killed_run import QUESTIONS as KILLED_QUESTIONS
 from tests.llm.batch.test_adopt import batches, left_behind, start

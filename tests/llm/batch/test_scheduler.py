@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.core.types import CallFailed, EndpointError, OverBudget, Reply, ReplyError
-from okralong.pipelines.llm.batch_api import Answered, BatchAnswer, BatchItem
+from okralong.pipelines.llm.batch_api import BatchItem
+from okralong.pipelines.llm.batch_results import Answered, BatchAnswer
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.llm.batch.tools import HALF, agree, attempts, batch_config, batch_run, texts
 from tests.llm.tools import all_bytes, ask, rows

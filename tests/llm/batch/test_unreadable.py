@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.llm.batch_api import Answered, ResultLines, ResultReader
+from okralong.pipelines.llm.batch_results import Answered, ResultLines, ResultReader
 from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import EndpointConfig
 from tests.llm.tools import a_call

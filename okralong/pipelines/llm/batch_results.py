@@ -1,0 +1,158 @@
+"""What a finished batch brought: the lines of its result files, read as outcomes and answers to callers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.llm.budget import WORST
+from okralong.pipelines.llm.completion import Bounds, Received, checked, name_of, read_completion, read_integer
+from okralong.pipelines.llm.config import EndpointConfig
+from okralong.pipelines.llm.errors import ApiError, ErrorResponse, by_status, scrub, without_key
+from okralong.pipelines.llm.prices import Price
+from okralong.pipelines.llm.records import Call, Outcome
+from okralong.pipelines.llm.reply import RawReply
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The reply came, is paid for and durable."""
+
+    raw: RawReply
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """A batch brought no reply, for a reason that another batch may cure where ``api_error.retry``.
+
+    ``counts``: whether it is one of the failures after which a request is asked in real time.
+    """
+
+    api_error: ApiError
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UseRealtime:
+    """No batch will answer it any more: ask in real time."""
+
+    why: str
+
+
+BatchAnswer = Answered | NoReply | UseRealtime
+LONGEST_LINE: Final = 16 * 1024 * 1024
+"""Bytes of a line of results; a longer one counts as unreadable. # project default"""
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ResultLines:
+    """The lines of a batch's output and error files by custom_id; ``unreadable`` is how many could not be read."""
+
+    lines: dict[str, Line] = field(default_factory=dict)
+    unreadable: int = 0
+
+    @classmethod
+    def read(cls, files: Iterable[bytes]) -> ResultLines:
+        """What stands in the files."""
+        lines: dict[str, Line] = {}
+        unreadable = 0
+        for content in files:
+            for text in content.splitlines():
+                if not text.strip():
+                    continue
+                try:
+                    if len(text) > LONGEST_LINE:
+                        raise ValueError("a line that is too long")
+                    line = json.loads(text, parse_int=read_integer)
+                    lines[str(line["custom_id"])] = line
+                except (ValueError, KeyError, TypeError, RecursionError):  # the last of brackets in brackets
+                    unreadable += 1
+        return cls(lines, unreadable)
+
+
+UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)
+"""Of a request that is not known here any more: a prompt of four million bytes, the longest reply of any model.
+# project default"""
+
+
+@dataclass(frozen=True)
+class ResultReader:
+    """What the lines of one endpoint mean. ``key`` is removed wherever it turns up. ``price`` is that of a batch, which
+    replies are charged at; None: that which each call went out with.
+    """
+
+    endpoint: EndpointConfig
+    key: str = field(repr=False)
+    count: CountTokens
+    price: Price | None = None
+
+    def read(
+        self,
+        call: Call,
+        found: ResultLines,
+        name: str,
+        latency_s: float,
+        bounds: Bounds | None = None,
+        *,
+        undone: bool = False,
+    ) -> tuple[Outcome, BatchAnswer]:
+        """The outcome of an attempt whose line has this ``name``, and what its caller is told.
+
+        ``bounds`` are those of its request, None where they are not known any more. ``undone``: it is certain that
+        nothing was done of a request without a line. Else the endpoint may have billed it.
+        """
+        line = found.lines.get(name)
+        if line is None:
+            if undone and not found.unreadable:
+                return _missed(call, ApiError("failed", 0, "the batch ended without it", retry=True), latency_s)
+            if found.unreadable:
+                said = "its line cannot be read among the batch's results"
+                return _missed(call, ApiError("unknown", 0, said, retry=True), latency_s)
+            said = "the batch's results leave it out, and it may have been billed"
+            # With a status: the batch has told all that it will.
+            return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
+        try:
+            response, error = line.get("response"), line.get("error")
+            if response is None:
+                said = f"{error['code']}: {error['message']}" if error else "a line with neither reply nor error"
+                return _missed(call, ApiError("failed", 0, scrub(said, self.key)[:500], retry=True), latency_s)
+            status, body = int(response["status_code"]), response["body"]
+            if not 100 <= status <= 599:
+                raise ValueError(f"status_code {str(status)[:40]}")
+            request_id = name_of(response.get("request_id"))
+            if status == 200:
+                return self._answered(call, body, request_id, latency_s, bounds)
+            return _missed(call, self._api_error(status, body, request_id), latency_s)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+            why = scrub(str(error), self.key)[:200]
+            said = f"{self.endpoint.base_url} answered with something that is no chat completion ({why})"
+            return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
+
+    def _answered(
+        self, call: Call, body: Line, request_id: str, latency_s: float, bounds: Bounds | None
+    ) -> tuple[Outcome, BatchAnswer]:
+        raw = read_completion(Received(checked(body)), bounds or UNKNOWN_REQUEST, self.endpoint.model, self.count)
+        if self.price is not None and self.price.longer:  # which rates hold only the endpoint's own count says
+            call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
+        cost = call.price.cost(raw.reply.usage)
+        if bounds is None and (raw.counted_here or cost > WORST * call.reserved_usd):
+            # The prompt is not here any more, so the most that it can have cost stands.
+            cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note or 'no such usage'}; the reserve is the cost")
+        raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
+        return raw.outcome(call), Answered(raw)
+
+    def _api_error(self, status: int, body: Any, request_id: str) -> ApiError:
+        error = body.get("error") if isinstance(body, dict) else None
+        error = error if isinstance(error, dict) else {}
+        answer = ErrorResponse(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
+        said = scrub(str(error.get("message") or body), self.key)[:500]
+        where = self.endpoint
+        return by_status(answer, f"in a batch: {said}", where.base_url, where.model, where.api_key_env)
+
+
+def _missed(call: Call, api_error: ApiError, latency_s: float) -> tuple[Outcome, BatchAnswer]:
+    return api_error.outcome(call, latency_s), NoReply(api_error)

@@ -1,0 +1,115 @@
+"""What a run was billed, summed from its ledger rows."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from okralong.pipelines.core.types import Usage
+from okralong.pipelines.llm.prices import Price
+
+
+def usage_of(row: Mapping[str, Any]) -> Usage:
+    """The tokens of a ledger row, which may be of a version that knew fewer kinds."""
+    return Usage(
+        row["prompt_tokens"],
+        row["cached_tokens"],
+        row["completion_tokens"],
+        row.get("reasoning_tokens") or 0,
+        row.get("cache_write_tokens") or 0,
+    )
+
+
+ARTIFACT: Final = "artifact/"
+"""Opens the query_id of calls that made something for many questions, such as a document's summaries."""
+UNIT_PRICES: Final = [
+    "input_usd_per_million",
+    "cached_usd_per_million",
+    "output_usd_per_million",
+    "cache_write_usd_per_million",
+]
+COLUMNS: Final = [
+    "query_id",
+    "status",
+    "prompt_tokens",
+    "cached_tokens",
+    "completion_tokens",
+    "cache_write_tokens",
+    *UNIT_PRICES,
+    "cost_usd",
+    "tags",
+    "mode",
+]
+"""Of the ledger: what ``bill`` needs of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """US dollars of a run, without attempts of which nobody knows whether they were billed.
+
+    ``billed_usd`` is what the endpoint charged; ``alone_usd`` what it would have charged had no other run shared its
+    replies, of which there are ``shared``. ``batch_usd`` was billed for the ``batch_calls`` that batches answered, and
+    the rest of ``calls`` in real time. ``artifacts_usd`` was billed for the ``artifact_calls`` that belong to no
+    question; it is in the other sums, and in no answer's cost. ``by_tag`` is the billed part of each tag; a call may
+    have several.
+    """
+
+    billed_usd: float
+    alone_usd: float
+    shared: int
+    by_tag: Mapping[tuple[str, str], float]
+    calls: int = 0
+    batch_usd: float = 0.0
+    batch_calls: int = 0
+    artifacts_usd: float = 0.0
+    artifact_calls: int = 0
+
+
+def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
+    """The bill of ledger rows, each with ``COLUMNS``."""
+    paid: list[float] = []
+    spared: list[float] = []
+    batched: list[float] = []
+    artifacts: list[float] = []
+    tags: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "cached":
+            spared.append(alone_usd(row))
+        elif row["status"] == "ok":
+            paid.append(row["cost_usd"])
+            if row["mode"] == "batch":
+                batched.append(row["cost_usd"])
+            if row["query_id"].startswith(ARTIFACT):
+                artifacts.append(row["cost_usd"])
+            for tag in row["tags"] or ():
+                tags[tag].append(row["cost_usd"])
+    by_tag = {tag: math.fsum(costs) for tag, costs in sorted(tags.items())}
+    return Bill(
+        billed_usd=math.fsum(paid),
+        alone_usd=math.fsum([*paid, *spared]),
+        shared=len(spared),
+        by_tag=by_tag,
+        calls=len(paid),
+        batch_usd=math.fsum(batched),
+        batch_calls=len(batched),
+        artifacts_usd=math.fsum(artifacts),
+        artifact_calls=len(artifacts),
+    )
+
+
+def alone_usd(row: Mapping[str, Any]) -> float:
+    """What a call that brought a reply had cost if no other run had shared it: what was billed, else what its tokens
+    cost at the row's own unit prices.
+    """
+    if row["status"] != "cached":
+        return float(row["cost_usd"])
+    price = Price(
+        input=row["input_usd_per_million"],
+        cached_input=row["cached_usd_per_million"],
+        output=row["output_usd_per_million"],
+        cache_write=row.get("cache_write_usd_per_million"),
+    )
+    return price.cost(usage_of(row))

@@ -1,0 +1,242 @@
+"""What went wrong with a request: may it have been billed, can another attempt help, and whose problem is it?
+
+Errors are classified by status codes, error codes and exception types. Their texts are searched for field names only
+(``ApiError.names``), since no code of the protocol says which field an endpoint refuses.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import aiohttp
+import openai
+
+from okralong.pipelines.core.types import CallFailed, EndpointError
+from okralong.pipelines.llm.completion import name_of
+from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
+from okralong.pipelines.llm.records import Call, Outcome, unknown
+
+NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+"""What aiohttp raises before a request has left."""
+NEVER_SENT_BY_HTTPX = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
+"""The same of httpx, which carries requests to models of this process. By name: the package that ``openai`` takes it
+from has changed its name before."""
+RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+PROXY_ERRORS = frozenset({502, 504})
+"""Statuses of a proxy; the model behind it may have answered."""
+FOREVER_S = 86_400.0
+"""The longest time that an endpoint is believed to ask for: a day. # project default"""
+LONGEST_WAIT_S = 300.0
+"""An endpoint that asks for a longer wait is out of use for now, and the run stops. Ours."""
+SHORTEST_KEY = 12
+"""Characters from which on a key is a secret and no placeholder. Ours."""
+REMOVED = "[key removed]"
+_FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
+_NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
+"""What a flex tier says that is full: a 429 at OpenAI, "resource unavailable"; 498 at others."""
+_KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """``status`` for the ledger; ``http_status`` 0 without an answer; ``retry_after`` in seconds where it was named."""
+
+    status: Literal["failed", "unknown"]
+    http_status: int
+    message: str
+    retry: bool
+    whose: Literal["endpoint", "question"] = "question"
+    retry_after: float | None = None
+    request_id: str = ""
+    no_capacity: bool = False
+    """The tier that was asked for has none at the moment: nothing was done, and nothing is billed."""
+    timed_out: bool = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
+        return self.retry and not self.no_capacity and (self.http_status == 429 or self.retry_after is not None)
+
+    @property
+    def final(self) -> bool:
+        """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
+        return self.whose == "endpoint" and not self.retry
+
+    @property
+    def names_format(self) -> bool:
+        """Whether the request was refused for the form that it asks the reply in. No code of any protocol says so, but
+        who refuses a field of a request names it.
+        """
+        return self.http_status in (400, 422) and _FORMAT.search(self.message) is not None
+
+    def names(self, field_name: str) -> bool:
+        """Whether the message names a field of the request, as names are written there: in quotes or back ticks, after
+        "parameter", or as a part of a path.
+        """
+        named = rf"['\"`.\[ ]{field_name}['\"`\]]|(?:param(?:eter)?|field|argument|supplied):? {field_name}\b"
+        return re.search(named, self.message, re.IGNORECASE) is not None
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether no connection came about."""
+        return self.http_status == 0 and self.status == "failed"
+
+    def error(self) -> EndpointError | CallFailed:
+        """The exception for it: EndpointError stops the run, CallFailed fails the question."""
+        return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
+
+    def outcome(self, call: Call, latency_s: float = 0.0) -> Outcome:
+        """What the ledger is told of the attempt: it cost nothing, or nobody knows and its reserve stays held."""
+        lost = replace(unknown(call, self.message, self.http_status, latency_s), provider_request_id=self.request_id)
+        return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """An answer that is an error, to a request by itself or to one of a batch: HTTP status, and code and type ("" where
+    there is none) of the error in its body.
+    """
+
+    status: int
+    code: str
+    kind: str
+    request_id: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def without_key(text: str, key: str) -> str:
+    """``text`` without this very key; all else is left alone, so this is fit for prompts and replies.
+
+    Placeholders such as "none" or "EMPTY", which servers of one's own take, are words and no secrets.
+    """
+    return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
+
+
+def scrub(text: str, key: str) -> str:
+    """An error message without the key and without anything that looks like one (servers like to repeat it)."""
+    return _KEY.sub(REMOVED, without_key(text, key))
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds to wait by ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date); None when neither helps."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if 0 <= seconds < math.inf:
+            return min(seconds, FOREVER_S)
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        if now is None:  # by the endpoint's clock where it says: this machine's may be hours off
+            said = headers.get("date")
+            now = email.utils.parsedate_to_datetime(said).timestamp() if said else time.time()
+        seconds = date.timestamp() - now
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return min(max(0.0, seconds), FOREVER_S)
+
+
+def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
+    """The error behind an exception of the ``openai`` package; any other after sending counts as unknown."""
+    said = _said(error, key)
+    if isinstance(error, TimeoutError):
+        message = f"{endpoint} was not done with a request in time; it may have been billed, so its cost stays held."
+        return ApiError("unknown", 0, message, retry=True, timed_out=True)
+    if isinstance(error, openai.APIConnectionError):
+        cause = _cause(error)
+        said, timed_out = connection_message(error, key), isinstance(error, openai.APITimeoutError)
+        if isinstance(cause, aiohttp.ClientError):  # the SDK calls any of these a timeout
+            timed_out = isinstance(cause, TimeoutError)
+        if isinstance(cause, NEVER_SENT) or type(cause).__name__ in NEVER_SENT_BY_HTTPX:
+            message = f"No connection to {endpoint}: {said} Start the server, or correct llm.base_url, and run again."
+            return ApiError("failed", 0, message, retry=True, whose="endpoint")
+        message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
+        return ApiError("unknown", 0, message, retry=True, timed_out=timed_out)
+    if isinstance(error, openai.APIStatusError):
+        answer = ErrorResponse(
+            error.status_code,
+            name_of(error.code),
+            name_of(error.type),
+            name_of(error.request_id),
+            error.response.headers,
+        )
+        return by_status(answer, said, endpoint, model, key_env)
+    message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
+    return ApiError("unknown", 200, message, retry=True)
+
+
+def _said(error: Exception, key: str) -> str:
+    """What an error says, shortened; first to what is searched for keys, which may be long pages, then for people."""
+    return scrub(str(error)[:10_000], key)[:500]
+
+
+def _cause(error: openai.APIConnectionError) -> BaseException:
+    """What the transport raised: aiohttp's own exception where there is one, since what the SDK makes of it does not
+    tell a server that closed the connection after a request from one that was never reached."""
+    now: BaseException | None = error.__cause__
+    while now is not None and not isinstance(now, aiohttp.ClientError):
+        now = now.__cause__
+    return now or error.__cause__ or error
+
+
+def connection_message(error: openai.APIConnectionError, key: str) -> str:
+    """Return what the transport says about a failed connection, without keys."""
+    cause = _cause(error)
+    said = str(cause) if isinstance(cause, aiohttp.ClientError) else str(error)
+    return scrub(said.rstrip(".") or type(cause).__name__, key)[:500] + "."
+
+
+def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
+    """What the limiter should know of a request that brought no reply."""
+    headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
+    return read_headers(headers, taken=False, slow_down=api_error.limited, retry_after=api_error.retry_after)
+
+
+def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_env: str) -> ApiError:
+    """The error behind an answer that is an error; ``said`` is its message without any key."""
+    code, status, request_id = error.code, error.status, error.request_id
+    if status in (401, 403):
+        message = (
+            f"{endpoint} refuses the key in the environment variable {key_env} ({status}: {said}). Set it to a key "
+            "that may use this model, on every node, and run the same command again."
+        )
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if status == 404:
+        message = f"{endpoint} does not know the model {model!r} ({said}). Correct llm.model or llm.base_url."
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if code == "insufficient_quota" or error.kind == "insufficient_quota":
+        message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
+        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
+    if code == "context_length_exceeded":
+        message = f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
+        return ApiError("failed", status, message, retry=False, request_id=request_id)
+    if code == "content_filter":
+        message = f"The endpoint's content filter refused the prompt ({said})."
+        return ApiError("failed", status, message, retry=False, request_id=request_id)
+    if status == 498 or (status == 429 and _NO_CAPACITY.search(f"{code} {error.kind} {said}")):
+        wait = retry_after(error.headers)
+        message = f"{endpoint} has no capacity for this request at the moment ({status}: {said})."
+        return ApiError("failed", status, message, True, "question", wait, request_id, no_capacity=True)
+    if status in RETRIED or status >= 500:
+        wait = retry_after(error.headers)
+        message = f"{endpoint} answered {status} ({said})."
+        whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
+        if wait is not None and wait > LONGEST_WAIT_S:
+            message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
+            return ApiError("failed", status, message, False, "endpoint", wait, request_id)
+        billed: Literal["failed", "unknown"] = "unknown" if status in PROXY_ERRORS else "failed"
+        return ApiError(billed, status, message, True, whose, wait, request_id)
+    message = f"{endpoint} refused the request ({status}: {said})."
+    return ApiError("failed", status, message, retry=False, request_id=request_id)

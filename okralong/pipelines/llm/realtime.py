@@ -1,0 +1,390 @@
+"""Calls in real time: rounds of attempts, each at one endpoint.
+
+In a round a call goes to one endpoint, and at once to the next one while an endpoint gives no reply; between two rounds
+it waits. ``RealtimeCalls._attempt`` is the path of one request: permission from the gateway (cost reserved, permit
+acquired, intent durable), HTTP, outcome to the gateway (permit released, outcome durable). Only then does the caller
+see the reply, so a reply that was used was paid for once and is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.types import EndpointError, OverBudget, StoppedError
+from okralong.pipelines.llm.budget import WORST
+from okralong.pipelines.llm.completion import OVERLONG, SLACK, Bounds, name_of, post_chat, read_completion
+from okralong.pipelines.llm.config import FlexConfig, GeneratorConfig
+from okralong.pipelines.llm.errors import ApiError, error_headers
+from okralong.pipelines.llm.gateway import NO_STEPS, Gateway, Steps
+from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
+from okralong.pipelines.llm.records import Call, unknown, unsent
+from okralong.pipelines.llm.reply import RawReply
+from okralong.pipelines.llm.request import LlmRequest, PrefixTurns, PromptMeter, prefix_key
+from okralong.pipelines.llm.router import Route, Router, best_effort
+
+logger = logging.getLogger(__name__)
+
+PERMIT_SLACK_S: Final = 60.0  # project default
+"""Seconds after a request's timeout at which its permit expires, in case its holder has died."""
+CALL_SLACK_S: Final = 30.0  # project default
+"""Seconds after its timeout at which a call that is still being sent or received ends; before its permit expires."""
+GIVE_UP_AFTER: Final = 3  # project default
+"""Consecutive calls that used up all attempts, after which the endpoint counts as down."""
+OVERLONG_IN_A_ROW: Final = 3  # project default
+"""Consecutive replies that ignore their limit and could not be aborted, after which the run stops."""
+
+
+class CallTracker:
+    """The calls of one client: those that still wait to be sent, and those in flight."""
+
+    def __init__(self) -> None:
+        self._halted = ""
+        self._unsent: set[asyncio.Task[Any]] = set()
+        self._in_flight: set[asyncio.Task[Any]] = set()
+        self._none_in_flight = asyncio.Event()
+        self._none_in_flight.set()
+
+    def halt(self, why: str) -> int:
+        """End waiting calls, and every later one, with StoppedError; return how many are in flight."""
+        self._halted = why
+        for task in self._unsent:
+            task.cancel()
+        return len(self._in_flight)
+
+    async def drain(self, grace_s: float) -> int:
+        """Wait up to ``grace_s`` for the calls in flight, then cancel the rest; return how many were cancelled."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._none_in_flight.wait(), grace_s)
+        late = list(self._in_flight)
+        for task in late:
+            task.cancel()
+        await self._none_in_flight.wait()  # until the ledger holds them as unknown
+        return len(late)
+
+    def check_halted(self) -> None:
+        """Raise StoppedError when the client was halted."""
+        if self._halted:
+            raise StoppedError(self._halted)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Track the current task as a call to be sent. Raises StoppedError when it is halted before that."""
+        self.check_halted()
+        task = _current_task()
+        self._unsent.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._halted:
+                raise
+            task.uncancel()  # halting cancelled the wait; the task goes on to say why
+            raise StoppedError(self._halted) from None
+        finally:
+            self._unsent.discard(task)
+
+    def sent(self) -> None:
+        """Note that the current task's request goes out now."""
+        task = _current_task()
+        self._unsent.discard(task)
+        self._in_flight.add(task)
+        self._none_in_flight.clear()
+
+    def settled(self) -> None:
+        """Note that the outcome of the current task's request, if it was sent, is durable."""
+        task = _current_task()
+        self._in_flight.discard(task)
+        if not self._in_flight:
+            self._none_in_flight.set()
+        self._unsent.add(task)
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("calls are made from tasks of an event loop")
+    return task
+
+
+class RealtimeCalls:
+    """Makes the calls of one generator in real time."""
+
+    def __init__(
+        self,
+        config: GeneratorConfig,
+        gateway: Gateway,
+        router: Router,
+        meter: PromptMeter,
+        count: CountTokens,
+        tracker: CallTracker,
+        first_limiter: int,
+        backoff: tuple[float, float],
+    ) -> None:
+        """Parameters are as for ``LlmClient``."""
+        self._config = config
+        self._gateway = gateway
+        self._router = router
+        self._meter = meter
+        self._count = count
+        self._tracker = tracker
+        self._first_limiter = first_limiter
+        self._backoff = wait_exponential_jitter(initial=backoff[0], max=backoff[1], jitter=backoff[0])
+        self._prefixes = PrefixTurns()
+        first = router.routes[0].price
+        self._caches = first.cached_input < first.input
+        self._exhausted = 0
+
+    async def ask(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
+        """Return the reply, once it is durable; ``pending`` returns the question's steps that are not durable yet."""
+        config = self._config
+        tier = _Tier(config.service_tier, config.flex if config.service_tier == "flex" else None)
+        rounds = AsyncRetrying(
+            retry=retry_if_exception_type(_NoReplyError),
+            # Attempts at the flex tier come on top of those at the standard tier.
+            stop=stop_after_attempt(config.max_attempts + (tier.flex.attempts if tier.flex is not None else 0)),
+            wait=partial(self._pause, tier),
+            reraise=True,
+        )
+        numbers = itertools.count(1)
+        try:
+            async with self._prefixes.turn(prefix_key(request.messages) if self._caches else None):
+                async for one in rounds:
+                    with one:
+                        raw = await self._round(request, call, numbers, pending, tier)
+        except _NoReplyError as last:
+            self._exhausted += 1
+            raise self._given_up(last.api_errors) from None
+        self._exhausted = 0
+        return raw
+
+    async def _round(
+        self, request: LlmRequest, call: Call, numbers: Iterator[int], pending: Callable[[], Steps], tier: _Tier
+    ) -> RawReply:
+        """Ask one endpoint, then the other usable ones until one replies."""
+        tried: list[Route] = []
+        api_errors: list[ApiError] = []
+        while True:
+            number = next(numbers)
+            numbered = replace(call, attempt=number, body=call.body if number == 1 else "{}")
+            got = await self._attempt(request, numbered, tried, pending(), tier)
+            if isinstance(got, RawReply):
+                return got
+            self._tracker.check_halted()
+            if got is _WITHOUT_FIELD:
+                continue
+            api_errors.append(got)
+            tier.heard(got)
+            if not got.retry and not got.final:
+                raise got.error()
+            if self._router.all_out:
+                raise EndpointError(self._why(api_errors))
+            if not self._router.open(tried):
+                raise _NoReplyError(api_errors)
+
+    async def _attempt(
+        self, request: LlmRequest, call: Call, tried: list[Route], steps: Steps, tier: _Tier
+    ) -> RawReply | ApiError:
+        """Send one request, preferably to an endpoint that was not ``tried``; add one that gave no reply to these.
+
+        Returns ``_WITHOUT_FIELD`` where the endpoint refused a field that can be left out: ask it again.
+        Raises OverBudget, EndpointError or QuestionError when nothing was sent.
+        """
+        tokens = self._meter.of_request(request)
+        estimate = self._meter.safe(tokens)
+        price = self._router.highest_price
+        call = replace(
+            call,
+            reserved_usd=price.most(estimate, request.max_tokens),
+            most_usd=price.most(WORST * estimate, self._longest_reply(request.max_tokens)),
+        )
+        clock = self._router.clock
+        route: Route | None = None
+        sent_at: float | None = None
+        body: dict[str, Any] = {}
+        try:
+            route, call = await self._may_send(
+                call, estimate + request.max_tokens, tried, steps, self._timeout_s(tier) + PERMIT_SLACK_S
+            )
+            call = replace(call, body="{}")  # the journal has it
+            sent_at = clock()
+            self._tracker.sent()
+            body = route.body(request) | route.fields.streaming | tier.fields
+            bounds = Bounds.of(request.messages, estimate, request.max_tokens, request.json_schema)
+            raw, call, headers = await self._send(route, bounds, call, body, self._timeout_s(tier))
+        except asyncio.CancelledError:
+            lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
+            await asyncio.shield(self._gateway.came(lost or unsent(call, "cancelled"), unsent=lost is None))
+            raise
+        except OverBudget:  # nothing is reserved, and nothing went out
+            raise
+        except Exception as error:
+            if route is None or sent_at is None:
+                why = self._router.without_keys(str(error))
+                await best_effort(self._gateway.came(unsent(call, why), unsent=True))
+                raise
+            api_error = route.api_error(error)
+            api_error = replace(api_error, message=self._router.without_keys(api_error.message))
+            route.breaker.failed(clock(), sent_at, api_error)
+            outcome = api_error.outcome(call, clock() - sent_at)
+            await self._gateway.came(outcome, error_headers(error, api_error))
+            if route.can_do_without(api_error, body, request):
+                return _WITHOUT_FIELD
+            tried.append(route)
+            return api_error
+        else:
+            route.breaker.answered()
+            if not raw.counted_here:
+                self._meter.learn(tokens, raw.reply.usage.prompt_tokens)
+            in_a_row = await asyncio.shield(self._gateway.came(raw.outcome(call), headers))
+            _check_length(route, raw, request.max_tokens, in_a_row)
+            return raw
+        finally:
+            self._tracker.settled()
+
+    async def _may_send(
+        self, call: Call, tokens: int, tried: list[Route], steps: Steps, expires_s: float
+    ) -> tuple[Route, Call]:
+        """Wait until the attempt may be sent and is durable; return its endpoint, and the attempt addressed to it.
+
+        A single endpoint costs one message to the gateway. Of several, each is asked for a permit; the choice is made
+        here, where it is known which of them fails.
+        """
+        if len(self._router.routes) == 1:
+            (route,) = self._router.routes
+            call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
+            sendable = await self._gateway.ask(call, tokens, expires_s, self._first_limiter, steps)
+            return route, replace(call, queue_s=sendable.queue_s, started_at=sendable.started_at)
+        asked_at = time.perf_counter()
+        while True:
+            await self._gateway.reserve(call, steps)
+            route, permit = await self._router.acquire(tokens, expires_s, tried)
+            call = call.addressed(route.endpoint.base_url, route.endpoint.model, route.price)
+            call = replace(call, queue_s=time.perf_counter() - asked_at, started_at=datetime.now(UTC))
+            if await self._gateway.intend(call, self._first_limiter + self._router.routes.index(route), permit):
+                return route, call
+            steps = NO_STEPS
+
+    async def _send(
+        self, route: Route, bounds: Bounds, call: Call, body: Mapping[str, Any], timeout_s: float
+    ) -> tuple[RawReply, Call, RateLimitHeaders]:
+        """Return the reply, the call at the prices of the tier that the reply names, and the rate limit headers."""
+        start = time.perf_counter()
+        # aiohttp limits how long it connects and waits, and not how long it sends.
+        async with asyncio.timeout(timeout_s + CALL_SLACK_S):
+            received, told = await post_chat(
+                route.http, body, bounds, self._count, None if timeout_s == self._config.timeout_s else timeout_s
+            )
+        raw = read_completion(received, bounds, route.endpoint.model, self._count)
+        if route.fields.came(received.streamed, usage_told=received.aborted or not raw.counted_here):
+            logger.warning("%s streams replies without usage: they are not streamed any more", route.endpoint.base_url)
+        usage, latency_s = raw.reply.usage, time.perf_counter() - start
+        price = route.price.in_flex() if raw.service_tier == "flex" else route.price
+        price = price.charged(usage.prompt_tokens)
+        call = call.charged(price)
+        request_id = name_of(told.get("x-request-id", ""))
+        raw = raw.received(call, price.cost(usage), latency_s, request_id, self._router.without_keys)
+        return raw, call, read_headers(told, taken=True)
+
+    def _timeout_s(self, tier: _Tier) -> float:
+        return self._config.timeout_s if tier.flex is None else max(self._config.timeout_s, tier.flex.timeout_s)
+
+    def _longest_reply(self, max_tokens: int) -> int:
+        """Return the most tokens of a reply that ignores its limit: those before it is aborted, or the window."""
+        if all(route.fields.streams for route in self._router.routes):
+            return int(OVERLONG * max_tokens) + SLACK
+        return max(max_tokens, self._config.window)
+
+    def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
+        """Return what to raise when the last round brought no reply either."""
+        tries = f"Tried {self._config.max_attempts} times."
+        if all(api_error.whose == "endpoint" for api_error in api_errors):
+            return EndpointError(f"{self._why(api_errors)} {tries}")
+        if self._exhausted >= GIVE_UP_AFTER:
+            often = f"{self._exhausted} calls in a row have ended so; run the same command again later."
+            return EndpointError(f"{self._why(api_errors)} {tries} {often}")
+        return replace(api_errors[-1], message=f"{api_errors[-1].message} {tries}").error()
+
+    def _why(self, api_errors: Sequence[ApiError]) -> str:
+        """Return why the run stops: the last error, or with several endpoints the problem of each."""
+        return self._router.verdict() if self._config.endpoints else api_errors[-1].message
+
+    def _pause(self, tier: _Tier, state: RetryCallState) -> float:
+        """Return the seconds until the next round: what the endpoint asked for, else growing ones."""
+        error = state.outcome.exception() if state.outcome else None
+        last = error.api_errors[-1] if isinstance(error, _NoReplyError) else None
+        if last is not None and last.no_capacity:
+            return tier.pause_s(last.retry_after)
+        named = last.retry_after if last is not None else None
+        return self._backoff(state) if named is None else named
+
+
+def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -> None:
+    """Raise EndpointError when reply after reply ignores its limit at an endpoint that does not stream.
+
+    Each of them costs the user's money, and how much the next one costs is unknown.
+    """
+    if not in_a_row:
+        return
+    tokens = raw.reply.usage.completion_tokens
+    where = f"{route.endpoint.base_url} ({route.endpoint.model})"
+    if in_a_row == 1:
+        logger.warning("%s wrote %d tokens where %d were asked for at most", where, tokens, max_tokens)
+    if in_a_row >= OVERLONG_IN_A_ROW:
+        raise EndpointError(
+            f"{where} ignores the limit of its replies: {in_a_row} in a row were too long, the last of them "
+            f"{tokens} tokens where {max_tokens} were asked for, and it does not stream, so that none could be "
+            "aborted. The replies are kept. If the model thinks before it answers, give llm.reasoning_tokens as "
+            "much room as that takes; else use an endpoint that keeps the limit or streams, and run the same "
+            "command again."
+        )
+
+
+@dataclass(slots=True)
+class _Tier:
+    """The service tier of a call: ``flex`` until it was tried often enough, then None and the standard tier."""
+
+    asked: str | None
+    flex: FlexConfig | None
+    tries: int = 0
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The request's fields for the tier. OpenAI calls the standard tier "default"."""
+        if self.flex is not None:
+            return {"service_tier": "flex"}
+        return {} if self.asked is None else {"service_tier": "default"}
+
+    def heard(self, api_error: ApiError) -> None:
+        """Count an attempt to which the flex tier gave no reply, for want of capacity or of time."""
+        if self.flex is not None and (api_error.no_capacity or api_error.timed_out):
+            self.tries += 1
+            if self.tries >= self.flex.attempts:
+                self.flex = None
+
+    def pause_s(self, named: float | None) -> float:
+        """Return how long to wait for capacity; 0 before a call goes to the standard tier."""
+        if self.flex is None:
+            return 0.0
+        return self.flex.pause_s * 2.0 ** (self.tries - 1) if named is None else named
+
+
+_WITHOUT_FIELD: Final = ApiError("failed", 400, "asked again without a field of the request", retry=True)
+
+
+class _NoReplyError(Exception):
+    """A round brought no reply, and the next one may; ``api_errors`` are those of its attempts, in order."""
+
+    def __init__(self, api_errors: Sequence[ApiError]) -> None:
+        super().__init__(api_errors[-1].message)
+        self.api_errors = api_errors

@@ -1,0 +1,315 @@
+"""Endpoints: reaching them, what went wrong with a request, which are worth asking now, and which one a call goes to.
+
+Errors are told apart by status codes, error codes and exception types; their texts are searched for nothing but the
+name of a field (``ApiError.names_format``). Three questions are answered for each: may it have been billed, is it worth
+another try, and whose problem is it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import openai
+
+from okralong.pipelines.core.types import ConfigError, EndpointError, QuestionError
+from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
+from okralong.pipelines.llm.endpoint import NO_KEY, RequestFields, open_client, read_key
+from okralong.pipelines.llm.errors import ApiError, classify, without_key
+from okralong.pipelines.llm.prices import Price, PriceTable, highest
+from okralong.pipelines.llm.rate_limit_client import LimiterClient
+from okralong.pipelines.llm.request import LlmRequest, prefix_key
+
+logger = logging.getLogger(__name__)
+
+STORM = 3
+"""Failures in a row that open a breaker; a connection that never came about opens it at once. Ours."""
+PREFERENCE_S = 0.1
+"""How long an endpoint is waited for before the next one is asked for a permit as well. Ours."""
+LOOK_AGAIN_S = 1.0
+"""How often a call that waits looks who is worth asking by now. Ours."""
+REMEDIES: Final = {
+    "reasoning_effort": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
+    "service_tier": "Set llm.service_tier to a tier that the endpoint has for this model, or leave it out.",
+    "logprobs": "The strategy works with the log-probabilities of the reply's tokens: set llm.base_url and llm.model "
+    "to an endpoint and a model that give them, or choose another strategy.",
+}
+"""What to do where an endpoint refuses a field that cannot be left out."""
+_KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
+"""Endpoints whose documentation has ``prompt_cache_key`` (November 2026)."""
+
+
+class Router:
+    """The routes of a run, in order of preference. With one route it is that one, whatever its breaker says: who stops
+    after an error, and when a call is tried again, is then the client's to say.
+    """
+
+    def __init__(self, routes: Sequence[Route], clock: Callable[[], float] = time.monotonic) -> None:
+        self.routes = tuple(routes)
+        self.clock = clock
+        self._returning: set[asyncio.Task[None]] = set()
+
+    @property
+    def highest_price(self) -> Price:
+        """What a token costs at most, wherever a call may still go."""
+        now = self.clock()
+        prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
+        return prices[0] if len(prices) == 1 else highest(prices)
+
+    @property
+    def all_out(self) -> bool:
+        """Whether nobody can be asked any more."""
+        now = self.clock()
+        return all(route.breaker.out(now) for route in self.routes)
+
+    def verdict(self) -> str:
+        """What is wrong with each endpoint."""
+        said = [
+            f"({number}) {route.endpoint.base_url} ({route.endpoint.model}): {route.breaker.why or 'was not asked.'}"
+            for number, route in enumerate(self.routes, 1)
+        ]
+        return f"None of the {len(said)} endpoints can be used. {' '.join(said)}"
+
+    def without_keys(self, text: str) -> str:
+        """``text`` without any endpoint's key."""
+        for route in self.routes:
+            text = without_key(text, route.key)
+        return text
+
+    def open(self, tried: Sequence[Route] = ()) -> list[Route]:
+        """The routes that are worth asking now and were not ``tried``, in order."""
+        now, alone = self.clock(), len(self.routes) == 1
+        return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
+
+    async def acquire(self, tokens: int, expires_s: float, tried: Sequence[Route] = ()) -> tuple[Route, int]:
+        """A permit of the route that grants one first; of the first in order that does so at once.
+
+        Raises EndpointError when all are out of use, QuestionError when no minute of any can hold ``tokens``.
+        """
+        if len(self.routes) == 1:
+            return self.routes[0], await self.routes[0].limiter.acquire(tokens, expires_s)
+        asked: dict[Route, asyncio.Task[int]] = {}
+        refused: dict[Route, QuestionError] = {}
+        try:
+            while True:
+                routes = [route for route in self._choice(tried) if route not in refused]
+                if not routes:
+                    raise next(reversed(refused.values()))
+                for route in [route for route in asked if route not in routes]:
+                    self._withdraw(route, asked.pop(route))
+                new = [route for route in routes if route not in asked]
+                if new:
+                    asked[new[0]] = asyncio.create_task(new[0].limiter.acquire(tokens, expires_s))
+                timeout_s = PREFERENCE_S if len(new) > 1 else LOOK_AGAIN_S
+                await asyncio.wait(asked.values(), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                for route in [route for route in routes if route in asked and asked[route].done()]:
+                    if route not in self._choice(tried):  # it has failed meanwhile, or another call is its trial
+                        break
+                    try:
+                        permit = asked[route].result()
+                    except QuestionError as error:
+                        refused[route] = error
+                        del asked[route]
+                        continue
+                    del asked[route]
+                    route.breaker.asked(self.clock())
+                    return route, permit
+        finally:
+            for route, waiting in asked.items():
+                self._withdraw(route, waiting)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for route in self.routes:
+            await route.http.close()
+
+    def _choice(self, tried: Sequence[Route]) -> list[Route]:
+        """The open routes; when there are none, the one that is worth asking soonest, tried or not."""
+        if routes := self.open(tried):
+            return routes
+        now = self.clock()
+        left = [route for route in self.routes if not route.breaker.out(now)]
+        if not left:
+            raise EndpointError(self.verdict())
+        return [min(left, key=lambda route: route.breaker.back_at)]
+
+    def _withdraw(self, route: Route, waiting: asyncio.Task[int]) -> None:
+        waiting.cancel()
+        waiting.add_done_callback(partial(self._release, route))
+
+    def _release(self, route: Route, waited: asyncio.Task[int]) -> None:
+        """What was granted all the same, in the moment of the cancellation."""
+        if waited.cancelled() or waited.exception() is not None:
+            return
+        back = asyncio.get_running_loop().create_task(best_effort(route.limiter.release(waited.result(), unsent=True)))
+        self._returning.add(back)
+        back.add_done_callback(self._returning.discard)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Route:
+    """One endpoint as a client reaches it: its connection, its limiter, its price, its key and its breaker."""
+
+    endpoint: EndpointConfig
+    http: openai.AsyncOpenAI
+    limiter: LimiterClient
+    price: Price
+    key: str = field(repr=False)
+    breaker: Breaker
+    fields: RequestFields
+    keyed: bool = False
+    """Whether requests are sent with a ``prompt_cache_key``."""
+
+    def body(self, request: LlmRequest) -> dict[str, Any]:
+        """Return the body of a request, with the fields that the endpoint accepts."""
+        left_out = self.fields.left_out(request.json_schema)
+        body = request.parameters(self.fields.limit_field, self.endpoint.model, left_out)
+        body |= body.pop("extra_body", {})
+        if self.keyed and "prompt_cache_key" not in left_out and (key := prefix_key(request.messages)) is not None:
+            body["prompt_cache_key"] = key
+        return body
+
+    def api_error(self, error: Exception) -> ApiError:
+        """Return what went wrong with a call that was sent here."""
+        return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
+
+    def can_do_without(self, api_error: ApiError, sent: Collection[str], request: LlmRequest) -> bool:
+        """Return whether the endpoint refused one of the fields ``sent`` that later requests can leave out.
+
+        Raises EndpointError for a refused field that the run was told to send.
+        """
+        if refused := self.fields.refuse(api_error, sent, request.json_schema):
+            logger.warning("%s does not take %s, which is left out from here on", self.endpoint.base_url, refused)
+            return True
+        if api_error.http_status in (400, 422):
+            for name, remedy in REMEDIES.items():
+                if name in sent and api_error.names(name):
+                    raise EndpointError(f"{api_error.message} {remedy}")
+        return False
+
+
+def open_routes(
+    config: GeneratorConfig,
+    limiters: Sequence[LimiterClient],
+    prices: PriceTable,
+    address: str | None,
+    pauses: tuple[float, float],
+    transport: Any = None,
+) -> list[Route]:
+    """The routes of all endpoints of ``config``, each with its limiter, in order.
+
+    ``address`` is where the first one listens, if not at its base URL, and ``transport`` what carries its requests
+    there, if not the network; ``pauses`` are the breakers'. An endpoint whose
+    key is missing is out of use from the start; when that is all of them, or a model has no price, raises ConfigError.
+    """
+    routes: list[Route] = []
+    missing: list[ConfigError] = []
+    for endpoint, limiter in zip(config.all_endpoints, limiters, strict=True):
+        where = endpoint.base_url if routes or address is None else address
+        breaker = Breaker(*pauses)
+        try:
+            key = read_key(endpoint)
+        except ConfigError as error:
+            missing.append(error)
+            breaker.refuse(str(error))
+            key = NO_KEY
+        http = open_client(endpoint, where, key, config.timeout_s, None if routes else transport)
+        here = not routes and (address is not None or transport is not None)
+        fields = RequestFields(
+            config.limit_field(endpoint.model),
+            stream=config.stream == "auto" and not here,
+            schema_optional=config.json_schema == "auto",
+        )
+        price = prices.price(endpoint.model, endpoint.price)
+        if config.service_tier == "flex" and not price.flex_discount:
+            raise ConfigError(
+                f"llm.service_tier is flex, and the price of {endpoint.model!r} has no flex_discount. Give it in "
+                "llm.price or in the price table, or leave llm.service_tier out. Nothing was run."
+            )
+        keyed = config.prompt_cache_key == "always" or (
+            config.prompt_cache_key == "auto" and _KEYED.search(endpoint.base_url) is not None
+        )
+        routes.append(Route(endpoint, http, limiter, price, key, breaker, fields, keyed))
+    if len(missing) == len(routes):
+        raise missing[0]
+    return routes
+
+
+async def best_effort(work: Awaitable[object]) -> None:
+    """Await what may fail without harm to the question: a lost permit ends by itself, and a lost reserve is held."""
+    try:
+        await work
+    except Exception as error:
+        logger.warning("%s: %s", type(error).__name__, error)
+
+
+class Breaker:
+    """Whether an endpoint is worth asking while there are others: a circuit breaker.
+
+    Closed, it is asked. Open, after a failed connection or a storm of errors, it is left alone for a growing pause;
+    then one call tries it, and closes it by a reply. Out, because it refused (key, model, quota), it is not asked
+    again. Every ``now`` is in seconds of one clock that never goes back.
+    """
+
+    def __init__(self, first_pause_s: float, longest_pause_s: float) -> None:
+        self.why = ""
+        """What was wrong the last time, for people."""
+        self._first, self._longest = first_pause_s, longest_pause_s
+        self._pause = first_pause_s
+        self._failures = 0
+        self._opened_at = -math.inf
+        self._open_until = -math.inf
+        self._out_until = -math.inf
+
+    def ready(self, now: float) -> bool:
+        """Whether a call may go there."""
+        return now >= self.back_at
+
+    def out(self, now: float) -> bool:
+        """Whether no call may go there, even where there is no other endpoint."""
+        return now < self._out_until
+
+    @property
+    def back_at(self) -> float:
+        """When it is worth asking again; infinite when never."""
+        return max(self._open_until, self._out_until)
+
+    def refuse(self, why: str, until: float = math.inf) -> None:
+        """Put it out of use."""
+        self.why = why
+        self._out_until = until
+
+    def asked(self, now: float) -> None:
+        """A call goes there now. After a pause it is the trial, and nobody follows it before it is over."""
+        if self._open_until > -math.inf:
+            self._open_until = now + self._pause
+
+    def answered(self) -> None:
+        """It did what it was asked, or said what was wrong with the request."""
+        self._failures = 0
+        self._pause = self._first
+        self._open_until = -math.inf
+
+    def failed(self, now: float, sent_at: float, api_error: ApiError) -> None:
+        """A call that was sent at ``sent_at`` brought an error. Those of one burst make the pause longer once."""
+        if api_error.final:
+            self.refuse(api_error.message, math.inf if api_error.retry_after is None else now + api_error.retry_after)
+            return
+        if not api_error.retry:
+            self.answered()
+            return
+        self.why = api_error.message
+        if api_error.http_status == 429 or sent_at < self._opened_at:  # the limiter sees to the first
+            return
+        self._failures += 1
+        if api_error.unreachable or self._failures >= STORM:
+            self._opened_at = now
+            self._open_until = now + self._pause
+            self._pause = min(self._longest, 2 * self._pause)
