@@ -23,6 +23,44 @@ VALUES: list[Any] = [
     Answer("answered", "42", (Citation("d", 1, 2, "q"),), None, None, (Passage("d", 0, 9, "t", 1, 1.0),), ""),
 ]
 
+RECORDED = {
+    0: (
+        '{"type":"extractive","pattern":"same","evidence":true,"type_probabilities":{"extractive":0.333333333'
+        '3333333,"abstractive":0.6666666666666666},"pattern_probabilities":{"same":1.0},"evidence_probability'
+        '":0.30000000000000004,"analyzer":"rules"}'
+    ),
+    1: (
+        '{"workflow":"split","granularity":150,"count":5,"candidates":20,"exact_weight":3.0,"semantic_weight"'
+        ':2.0,"threshold":0.1,"extension_tokens":0,"recover_tables":true,"max_sub_questions":4,"sub_question_'
+        'count":5,"max_steps":3,"escalate":false,"reasons":["because"],"max_tokens":null,"sub_question_tokens'
+        '":null,"neighbour_weight":0.0,"most":null,"escalate_under":0.0,"escalate_to":null}'
+    ),
+    3: (
+        '{"text":"na\\u00efve \\u2603 \\ud83d","model":"m","usage":{"prompt_tokens":3,"cached_tokens":1,"complet'
+        'ion_tokens":2,"reasoning_tokens":0,"cache_write_tokens":0},"finish_reason":"stop","cost_usd":1e-07,"'
+        'latency_s":0.25,"queue_s":0.0,"token_logprobs":[-0.1,-Infinity],"system_fingerprint":"","tokens":[]}'
+    ),
+    7: (
+        '{"status":"answered","answer":"42","citations":[{"doc_id":"d","start_char":1,"end_char":2,"quote":"q'
+        '"}],"analysis":null,"plan":null,"context":[{"doc_id":"d","start_char":0,"end_char":9,"text":"t","n_t'
+        'okens":1,"score":1.0,"chunk_ids":[],"origin":"retrieved"}],"error":"","confidence":null,"value":null'
+        ',"escalated":"","first_confidence":null,"replied_by":[]}'
+    ),
+}
+"""Bodies that releases before ``TypeAdapter`` wrote, by the place in ``VALUES``."""
+
+
+@pytest.mark.parametrize("place", RECORDED)
+def test_bodies_of_earlier_releases_are_read_and_written_to_the_byte(place: int) -> None:
+    value = VALUES[place]
+    assert encode(value) == RECORDED[place]
+    assert decode(type(value), RECORDED[place]) == value
+
+
+def test_an_unknown_field_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing"):
+        decode(Usage, '{"prompt_tokens":1,"nothing":2}')
+
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_value_comes_back_as_it_was(value: Any) -> None:
