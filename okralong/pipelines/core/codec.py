@@ -28,7 +28,7 @@ def decode(kind: type[T], text: str) -> T:
     Raises:
         ValueError: The text is the JSON of another type.
     """
-    (value,) = _adapter(kind).validate_python((json.loads(text),))
+    (value,) = _adapter(cast(Any, kind)).validate_python((json.loads(text),))
     return cast(T, value)
 
 
