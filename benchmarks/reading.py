@@ -25,8 +25,8 @@ from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, Source, make_document
 from okralong.pipelines.indexing.listing import list_sources
-from okralong.pipelines.indexing.readers import read_source
-from okralong.pipelines.indexing.sandbox import Found, Reader
+from okralong.pipelines.indexing.parser_process import ParsedDocument, SandboxedParser
+from okralong.pipelines.indexing.parsers import read_source
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.indexing.tiny_pdf import tiny_pdf
 
@@ -71,8 +71,10 @@ def _here(sources: tuple[Source, ...]) -> list[Document]:
 
 
 def _there(sources: tuple[Source, ...]) -> list[Document]:
-    with Reader(LIMITS) as reader:
-        return [each.document for source in sources for each in reader.read(source) if isinstance(each, Found)]
+    with SandboxedParser(LIMITS) as parser:
+        return [
+            each.document for source in sources for each in parser.parse(source) if isinstance(each, ParsedDocument)
+        ]
 
 
 def _measure(read: Read, sources: tuple[Source, ...]) -> tuple[float, float]:

@@ -32,8 +32,9 @@ import psutil
 import yaml
 
 from benchmarks.nightly.watch import role_of
+from okralong.pipelines.core.child_process import module_command, module_environment
 from okralong.pipelines.core.config import shipped_config
-from okralong.pipelines.models.weights import EMBEDDED, module_command, module_environment
+from okralong.pipelines.models.weights import EMBEDDED
 from tests.fakes.endpoint.process import EndpointProcess
 
 MODEL = "gpt-4o"

@@ -16,7 +16,7 @@ HEAVY = ("torch", "transformers", "matplotlib", "sklearn", "bpe_openai")
     ("module", "without"),
     [
         ("jobs.cli", (*HEAVY, "ray", "openai", "faiss")),
-        ("pipelines.indexing.sandbox_process", (*HEAVY, "ray", "openai", "faiss", "pydantic")),
+        ("pipelines.indexing.parser_child", (*HEAVY, "ray", "openai", "faiss", "pydantic")),
         ("actors.shards", (*HEAVY, "ray.serve", "openai", "pandas")),
         ("actors.llm", (*HEAVY, "ray.serve", "pandas")),
         ("actors.planner", HEAVY),

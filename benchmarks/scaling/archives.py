@@ -20,11 +20,11 @@ from benchmarks.scaling.meter import Meter
 from okralong.pipelines.archive.vectors import TextIndex
 from okralong.pipelines.archive.versions import KnownSource, active, read_sources, resolve_duplicates
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.indexing.build import VersionBuild
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.pipelines.indexing.ingest import chunk_part
 from okralong.pipelines.indexing.job import Encoder, IndexJob, LocalStreams
+from okralong.pipelines.indexing.version_builder import VersionBuilder
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.samples.questions import generate
 
@@ -98,7 +98,7 @@ def build_version(
             if done is not None and finished % NOTED_EVERY == 0:
                 done.write_bytes(pickle.dumps((finished, entries, sources, meter.seconds, meter.peaks)))
         with meter.stage("list"):
-            build = VersionBuild(folder, config, model, resolve_duplicates(entries), job.parent, active(job.before))
+            build = VersionBuilder(folder, config, model, resolve_duplicates(entries), job.parent, active(job.before))
         with meter.stage("vectors"):
             index = TextIndex.open(build.store)
             with build.embedding_work(index) as (shares, texts):

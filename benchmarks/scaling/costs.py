@@ -38,10 +38,10 @@ from benchmarks.scaling.unit_costs import RESULTS
 from benchmarks.search.corpus import CHUNKS_A_DOCUMENT, GRANULARITY, open_archive, questions
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.build import BaseShard, write_shard
 from okralong.pipelines.archive.files import DenseConfig
 from okralong.pipelines.archive.search import LocalShard, search
 from okralong.pipelines.archive.shard import Shard
+from okralong.pipelines.archive.shard_builder import BaseShard, write_shard
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig

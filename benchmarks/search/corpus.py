@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.build import write_shard
 from okralong.pipelines.archive.files import shard_of
+from okralong.pipelines.archive.shard_builder import write_shard
 from okralong.pipelines.archive.versions import LAYOUT, publish, version_numbers
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder

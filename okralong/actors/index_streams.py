@@ -26,7 +26,7 @@ from ray.exceptions import RayError
 from okralong.actors.cluster import index_metrics
 from okralong.actors.models import Embedder
 from okralong.pipelines.core.types import GO_ON, BrokenError, OkraError
-from okralong.pipelines.indexing.build import Share, compress_shard, share_texts
+from okralong.pipelines.indexing.version_builder import Share, compress_shard, share_texts
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import chunk_again, read_part

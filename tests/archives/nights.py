@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.build import BaseShard
 from okralong.pipelines.archive.files import granularity_folder
+from okralong.pipelines.archive.shard_builder import BaseShard
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from okralong.pipelines.core.confined_process import BrokenFrame, FrameReader, write_frame
 from okralong.pipelines.indexing.documents import RawDocument, make_document
-from okralong.pipelines.indexing.sandbox import BrokenFrame, FrameReader, document_of_frame, parsed, write_frame
+from okralong.pipelines.indexing.parser_child import Parsed
+from okralong.pipelines.indexing.parser_process import document_of_frame
 
 Pipe = tuple[int, int]
 
@@ -83,7 +85,7 @@ TABLE = "Division  2022  2023\nApples  12,400  13,150\nPears  4,310  4,020\n"
 )
 def test_a_head_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
     raw = RawDocument("a", "caf\u00e9\n\n" + TABLE, "a.txt", metadata={"k": "v"})
-    head, body = parsed(raw).frame()
+    head, body = Parsed.of(raw).frame()
     document = document_of_frame(json.loads(json.dumps(head)), body, "a.txt")
     assert document == make_document(raw)
     assert len(document.tables) == 1
@@ -93,6 +95,6 @@ def test_a_head_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("places", [(0, 99), (-1, 2), (2, 1), (0, 2, 1, 4), (0, 1, 2)])
 def test_tables_that_do_not_stand_in_the_text_are_refused(places: tuple[int, ...]) -> None:
-    head, body = parsed(RawDocument("a", "text", "a.txt")).frame()
+    head, body = Parsed.of(RawDocument("a", "text", "a.txt")).frame()
     with pytest.raises(BrokenFrame):
         document_of_frame(head, body + struct.pack(f"{len(places)}q", *places), "a.txt")

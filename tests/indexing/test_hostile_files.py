@@ -11,7 +11,7 @@ import pytest
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Limits, Source
 from okralong.pipelines.indexing.ingest import ingest_part, read_documents
 from okralong.pipelines.indexing.listing import list_sources
-from okralong.pipelines.indexing.sandbox import Found, Reader
+from okralong.pipelines.indexing.parser_process import ParsedDocument, SandboxedParser
 from tests.conftest import ORCHARD
 from tests.indexing import hostile, office_files
 from tests.processes import alive
@@ -42,12 +42,12 @@ def index(folder: Path, limits: Limits) -> dict[str, str]:
     archive = folder.parent / "archive"
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark of memory begins anew
     started = high_water()
-    with Reader(limits) as reader:
+    with SandboxedParser(limits) as parser:
         pids = set()
         outcomes = []
         for part, source in enumerate(list_sources([str(folder)]).sources):
-            outcomes += ingest_part(str(archive), f"part-{part}", [source], reader)
-            pids.add(reader.pid)
+            outcomes += ingest_part(str(archive), f"part-{part}", [source], parser)
+            pids.add(parser.pid)
     assert high_water() - started < MOST_GROWTH
     assert not any(alive(pid) for pid in pids if pid is not None)
     assert sorted(folder.iterdir()) == before
@@ -128,10 +128,10 @@ def test_a_trap_in_a_table_is_read_as_fast_as_any_other(tmp_path: Path) -> None:
     rows = f"| {cell} |\n" * 3
     (tmp_path / "table.md").write_text(f"# {' ' * 200_000}x\n\n{rows}", encoding="utf-8")
     (tmp_path / "table.html").write_text(f"<table><tr><td>{cell}<td>{cell}</table>", encoding="utf-8")
-    with Reader(HASTY) as reader:
+    with SandboxedParser(HASTY) as parser:
         for source in list_sources([str(tmp_path)]).sources:
-            (found,) = reader.read(source)
-            assert isinstance(found, Found), found
+            (found,) = parser.parse(source)
+            assert isinstance(found, ParsedDocument), found
 
 
 def test_rows_around_a_hostile_one_are_read(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_rows_around_a_hostile_one_are_read(tmp_path: Path) -> None:
     lines.insert(1, "[" * 100_000)
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(lines), encoding="utf-8")
-    with Reader(PATIENT) as reader:
-        found = list(reader.read(Source(str(file), "rows", file.stat().st_size)))
-    good = [each.document for each in found if isinstance(each, Found)]
+    with SandboxedParser(PATIENT) as parser:
+        found = list(parser.parse(Source(str(file), "rows", file.stat().st_size)))
+    good = [each.document for each in found if isinstance(each, ParsedDocument)]
     assert [(document.doc_id, len(document.title)) for document in good] == [("good-1", 0), ("good-2", 1_000)]
     reasons = ["row 2, is not JSON", "row 3, has 45.0 MB, which needed more memory", "row 4, holds 2.0 MB of text"]
     reasons += ["row 5: doc_id has 5000 characters", "row 6: metadata has more than 1000000 characters"]
@@ -164,9 +164,9 @@ def test_rows_that_take_too_long_are_named_until_they_are_too_many(tmp_path: Pat
     texts = ["good", slow, "good", slow, slow, "never read"]
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(json.dumps({"doc_id": f"row-{n}", "text": t}) for n, t in enumerate(texts)))
-    with Reader(HASTY) as reader:
-        found = list(reader.read(Source(str(file), "rows", file.stat().st_size)))
-    assert [each.document.doc_id if isinstance(each, Found) else each.doc_id for each in found] == [
+    with SandboxedParser(HASTY) as parser:
+        found = list(parser.parse(Source(str(file), "rows", file.stat().st_size)))
+    assert [each.document.doc_id if isinstance(each, ParsedDocument) else each.doc_id for each in found] == [
         "row-0",
         "row-1",
         "row-2",
@@ -182,10 +182,10 @@ def test_a_small_file_of_more_text_than_a_disk_holds(tmp_path: Path) -> None:
     file = tmp_path / "one.parquet"
     hostile.parquet_of_one_text(file, rows=1_000, chars=MEGABYTE)
     limits = Limits(seconds=100, memory_bytes=GIB, document_bytes=MEGABYTE, text_bytes=3 * MEGABYTE, file_bytes=10**9)
-    with Reader(limits) as reader:
-        found = list(reader.read(Source(str(file), "one", file.stat().st_size)))
+    with SandboxedParser(limits) as parser:
+        found = list(parser.parse(Source(str(file), "one", file.stat().st_size)))
     assert file.stat().st_size < MEGABYTE
-    assert [isinstance(each, Found) for each in found] == [True] * 3 + [False]
+    assert [isinstance(each, ParsedDocument) for each in found] == [True] * 3 + [False]
     bad = found[-1]
     assert isinstance(bad, BadRow)
     assert "more than limits.file_text_megabytes = 3 of text; what follows its first 3 rows" in bad.message
@@ -194,8 +194,8 @@ def test_a_small_file_of_more_text_than_a_disk_holds(tmp_path: Path) -> None:
 def test_millions_of_rows_that_are_no_documents(tmp_path: Path) -> None:
     file = tmp_path / "none.parquet"
     hostile.parquet_of_nothing(file, 30 * MEGABYTE)
-    with Reader(HASTY) as reader:
-        found = list(reader.read(Source(str(file), "none", file.stat().st_size)))
+    with SandboxedParser(HASTY) as parser:
+        found = list(parser.parse(Source(str(file), "none", file.stat().st_size)))
     assert len(found) == MOST_BAD_ROWS + 1
     last = found[-1]
     assert isinstance(last, BadRow)
@@ -205,8 +205,8 @@ def test_millions_of_rows_that_are_no_documents(tmp_path: Path) -> None:
 def test_rows_beyond_those_that_are_reported_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("{no\n" * (MOST_BAD_ROWS + 5) + '{"doc_id": "good", "text": "read"}\n', encoding="utf-8")
-    with Reader(PATIENT) as reader:
-        found = list(reader.read(Source(str(file), "rows", file.stat().st_size)))
+    with SandboxedParser(PATIENT) as parser:
+        found = list(parser.parse(Source(str(file), "rows", file.stat().st_size)))
     assert [isinstance(each, BadRow) for each in found] == [True] * MOST_BAD_ROWS + [False, True]
     last = found[-1]
     assert isinstance(last, BadRow)
@@ -221,8 +221,8 @@ def test_a_line_of_200_megabytes_within_all_limits_or_over_them(tmp_path: Path) 
     limits = Limits(
         seconds=600, memory_bytes=GIB, document_bytes=200 * MEGABYTE, text_bytes=10**10, file_bytes=200 * MEGABYTE
     )
-    with Reader(limits) as reader:
-        (found,) = reader.read(list_sources([str(folder)]).sources[0])
-    assert isinstance(found, Found), found
+    with SandboxedParser(limits) as parser:
+        (found,) = parser.parse(list_sources([str(folder)]).sources[0])
+    assert isinstance(found, ParsedDocument), found
     assert len(found.document.text) == 200 * MEGABYTE
     assert list(index(folder, PATIENT)) == ["line"]

@@ -26,7 +26,7 @@ from okralong.pipelines.indexing.ingest import (
     write_outcomes,
 )
 from okralong.pipelines.indexing.listing import list_sources, with_hashes
-from okralong.pipelines.indexing.sandbox import Reader
+from okralong.pipelines.indexing.parser_process import SandboxedParser
 
 pytestmark = pytest.mark.slow
 
@@ -43,12 +43,12 @@ def test_parts_keep_the_order_and_close_when_full() -> None:
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Reader]:
-    with Reader(IndexConfig().reading_limits()) as running:
+def parser() -> Iterator[SandboxedParser]:
+    with SandboxedParser(IndexConfig().reading_limits()) as running:
         yield running
 
 
-def test_two_files_with_one_id_go_into_two_pieces(tmp_path: Path, reader: Reader) -> None:
+def test_two_files_with_one_id_go_into_two_pieces(tmp_path: Path, parser: SandboxedParser) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
     (sources / "a.txt").write_text("The text of a.", encoding="utf-8")
@@ -56,7 +56,7 @@ def test_two_files_with_one_id_go_into_two_pieces(tmp_path: Path, reader: Reader
     (sources / "m.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (sources / "z.jsonl").write_text(json.dumps(rows[0]), encoding="utf-8")
     archive = str(tmp_path / "archive")
-    outcomes = ingest_part(archive, "p", list_sources([str(sources)]).sources, reader)
+    outcomes = ingest_part(archive, "p", list_sources([str(sources)]).sources, parser)
     assert [(row.part, row.doc_id, row.message) for row in outcomes] == [
         ("p-00", "a", ""),
         ("p-01", "a", ""),
@@ -74,24 +74,24 @@ def test_two_files_with_one_id_go_into_two_pieces(tmp_path: Path, reader: Reader
     ]
 
 
-def test_a_purged_document_is_not_written_again(tmp_path: Path, reader: Reader) -> None:
+def test_a_purged_document_is_not_written_again(tmp_path: Path, parser: SandboxedParser) -> None:
     rows = [{"doc_id": "a", "text": "The zebrafish of Quillon."}, {"doc_id": "b", "text": "The text of b."}]
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     archive = str(tmp_path / "archive")
-    first, second = ingest_part(archive, "p", [Source(str(file), "rows")], reader, frozenset({"a"}))
+    first, second = ingest_part(archive, "p", [Source(str(file), "rows")], parser, frozenset({"a"}))
     assert (first.doc_id, first.part, second.part) == ("a", "", "p-00")
     assert "rows.jsonl, row 1 holds the document 'a', which was purged" in first.message
     assert [document.doc_id for document in read_documents(archive, "p-00")] == ["b"]
 
 
-def test_outcomes_say_which_sources_a_killed_job_had_read(tmp_path: Path, reader: Reader) -> None:
+def test_outcomes_say_which_sources_a_killed_job_had_read(tmp_path: Path, parser: SandboxedParser) -> None:
     (tmp_path / "a.txt").write_text("The text of a.", encoding="utf-8")
     (tmp_path / "b.txt").write_text("The text of b.", encoding="utf-8")
     (tmp_path / "empty.txt").write_bytes(b"")
     sources = with_hashes(list_sources([str(tmp_path)]).sources)
     archive = Folder.of(tmp_path / "archive")
-    write_outcomes(archive, "p", ingest_part(archive.path, "p", sources, reader), "limits")
+    write_outcomes(archive, "p", ingest_part(archive.path, "p", sources, parser), "limits")
     (tmp_path / "b.txt").write_text("Another text of b.", encoding="utf-8")
     wanted = {source.uri: source for source in with_hashes(list_sources([str(tmp_path)]).sources)}
     found = found_of(archive, finished_parts(archive), wanted)
@@ -113,22 +113,22 @@ def test_a_file_of_the_known_size_and_time_is_not_opened(tmp_path: Path) -> None
     assert len(with_hashes([replace(source, size=3)], known, later)[0].sha256) == 64
 
 
-def test_a_text_that_is_no_text_fails_alone(tmp_path: Path, reader: Reader) -> None:
+def test_a_text_that_is_no_text_fails_alone(tmp_path: Path, parser: SandboxedParser) -> None:
     page = docx.Document()
     page.add_paragraph("good")
     page.save(str(tmp_path / "good.docx"))
     (tmp_path / "half.html").write_text("<p>&#xD800;&#0;</p>", encoding="utf-8")
-    outcomes = ingest_part(str(tmp_path / "archive"), "p", list_sources([str(tmp_path)]).sources, reader)
+    outcomes = ingest_part(str(tmp_path / "archive"), "p", list_sources([str(tmp_path)]).sources, parser)
     assert [row.doc_id for row in outcomes] == ["good", "half"]
     assert outcomes[0].message == ""
 
 
-def test_a_document_survives_its_part(tmp_path: Path, reader: Reader) -> None:
+def test_a_document_survives_its_part(tmp_path: Path, parser: SandboxedParser) -> None:
     row = {"doc_id": "a", "text": "Year  2022  2023\nPears  4,310  4,020\n", "title": "T", "metadata": {"k": "v"}}
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(row), encoding="utf-8")
     archive = str(tmp_path / "archive")
-    (outcome,) = ingest_part(archive, "p", [Source(str(file), "rows")], reader)
+    (outcome,) = ingest_part(archive, "p", [Source(str(file), "rows")], parser)
     (document,) = read_documents(archive, "p-00")
     assert (document.text, document.title, document.metadata) == (row["text"], "T", {"k": "v"})
     assert document.n_tokens == outcome.n_tokens > 0
@@ -136,14 +136,14 @@ def test_a_document_survives_its_part(tmp_path: Path, reader: Reader) -> None:
 
 
 def test_what_unpacks_to_more_than_a_part_becomes_several(
-    tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, parser: SandboxedParser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingest, "_MOST_PART_CHARS", 25)
     rows = [{"doc_id": name, "text": f"Ten chars{name}"} for name in "cabd"]
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(map(json.dumps, [*rows, rows[0]])), encoding="utf-8")
     archive = str(tmp_path / "archive")
-    outcomes = ingest_part(archive, "p", [Source(str(file), "rows")], reader)
+    outcomes = ingest_part(archive, "p", [Source(str(file), "rows")], parser)
     assert [(outcome.part, outcome.doc_id) for outcome in outcomes] == [
         ("p-00", "c"),
         ("p-00", "a"),
@@ -157,11 +157,11 @@ def test_what_unpacks_to_more_than_a_part_becomes_several(
 
 
 def test_rows_that_repeat_an_id_are_not_all_told(
-    tmp_path: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, parser: SandboxedParser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingest, "MOST_BAD_ROWS", 2)
     file = tmp_path / "rows.jsonl"
     file.write_text('{"doc_id": "a", "text": "b"}\n' * 6, encoding="utf-8")
-    outcomes = ingest_part(str(tmp_path / "archive"), "p", [Source(str(file), "rows")], reader)
+    outcomes = ingest_part(str(tmp_path / "archive"), "p", [Source(str(file), "rows")], parser)
     assert [bool(outcome.message) for outcome in outcomes] == [False, True, True, True]
     assert "has 5 rows with a doc_id that another document already has" in outcomes[-1].message

@@ -17,7 +17,7 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import BadRow, Limits, Source
 from okralong.pipelines.indexing.formats.ocr import Word, is_blank, page_of_words
 from okralong.pipelines.indexing.job import LocalStreams, run_index
-from okralong.pipelines.indexing.sandbox import Found, Reader
+from okralong.pipelines.indexing.parser_process import ParsedDocument, SandboxedParser
 from okralong.pipelines.reporting.cited import cited
 from tests.archives.nights import encoder
 from tests.indexing.tiny_pdf import tiny_pdf
@@ -93,20 +93,20 @@ def test_limits_of_ocr(tmp_path: Path) -> None:
     scan().save(file, save_all=True, append_images=[scan(), scan()])
     limits = Limits(100, 2**31, 10**6, 10**8, 10**8, "on", 60, 2)
     (tmp_path / "b.png").write_bytes(b"\x89PNG none")
-    with Reader(limits) as reader:
-        (many,) = reader.read(Source(str(file), "a", file.stat().st_size))
-        (none,) = reader.read(Source(str(tmp_path / "b.png"), "b", 9))
+    with SandboxedParser(limits) as parser:
+        (many,) = parser.parse(Source(str(file), "a", file.stat().st_size))
+        (none,) = parser.parse(Source(str(tmp_path / "b.png"), "b", 9))
     assert isinstance(many, BadRow)
     assert "more than limits.ocr_pages = 2 pages" in many.message
     assert isinstance(none, BadRow)
     assert "b.png is not a readable image" in none.message
     missing = Limits(100, 2**31, 10**6, 10**8, 10**8, "missing")
-    with Reader(missing) as reader:
-        (bad,) = reader.read(Source(str(file), "a", file.stat().st_size))
-        (blank,) = reader.read(Source(str(file), "a", 10**9))
+    with SandboxedParser(missing) as parser:
+        (bad,) = parser.parse(Source(str(file), "a", file.stat().st_size))
+        (blank,) = parser.parse(Source(str(file), "a", 10**9))
     assert isinstance(bad, BadRow)
     assert "a.tiff is an image. Install OCR (pip install 'okralong[ocr]')" in bad.message
-    assert not isinstance(blank, Found)
+    assert not isinstance(blank, ParsedDocument)
 
 
 def words(rows: Sequence[tuple[float, float, float, str]]) -> str:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.core.child_process import run_module
 from okralong.pipelines.core.types import ConfigError, OkraError
 from okralong.pipelines.models import weights as embedded
-from okralong.pipelines.models.weights import build_once, cache_folder, run_module, sha256_of
+from okralong.pipelines.models.weights import build_once, cache_folder, sha256_of
 
 
 def test_packaged_embedding_model_is_checked() -> None:

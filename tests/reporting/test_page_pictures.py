@@ -20,7 +20,7 @@ from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Document
 from okralong.pipelines.indexing.documents import Source
-from okralong.pipelines.indexing.readers import read_source
+from okralong.pipelines.indexing.parsers import read_source
 from okralong.pipelines.reporting.cited import archive_of, cited
 from okralong.pipelines.reporting.page_pictures import Drawn, PageMarks
 from tests.archives.written import write_version

@@ -17,9 +17,9 @@ from okralong.lab.training.learners.fit import CHECKPOINTS
 from okralong.lab.training.sara.examples import MixedExample, SaraConfig, prompt_of
 from okralong.lab.training.sara.report import measured, report_sara
 from okralong.lab.training.sara.train import DONE, SaraLearner, train_sara
+from okralong.pipelines.core.child_process import module_command, module_environment
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.weights import module_command, module_environment
 from okralong.pipelines.sara.artifact import LORA, WEIGHTS, Shape, generator_folder, read_shape
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.prompts import Text

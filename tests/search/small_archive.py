@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.build import write_shard
 from okralong.pipelines.archive.files import DenseConfig, granularity_folder, shard_of
+from okralong.pipelines.archive.shard_builder import write_shard
 from okralong.pipelines.core.storage import Folder
 from tests.archives.written import shard_name, write_version
 

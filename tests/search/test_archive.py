@@ -12,8 +12,8 @@ from pyarrow import fs
 
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.build import write_shard
 from okralong.pipelines.archive.shard import Shard
+from okralong.pipelines.archive.shard_builder import write_shard
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, QuestionError, TableSpan
 from tests.archives.nights import made_up, night

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from okralong.pipelines.core.child_process import module_environment
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ConfigError, EndpointError
 from okralong.pipelines.models import serving
 from okralong.pipelines.models.serving import EmbeddedServer
-from okralong.pipelines.models.weights import converted_model, module_environment, repacked_gguf
+from okralong.pipelines.models.weights import converted_model, repacked_gguf
 from tests.processes import alive, wait_until_gone
 
 DRIVER = """

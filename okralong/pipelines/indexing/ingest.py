@@ -28,8 +28,8 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.listing import duplicate
-from okralong.pipelines.indexing.readers import WITHOUT_OCR, is_read_as_today, reader_version
-from okralong.pipelines.indexing.sandbox import Reader, held_reader
+from okralong.pipelines.indexing.parsers import WITHOUT_OCR, is_parsed_as_today, parser_version
+from okralong.pipelines.indexing.parser_process import SandboxedParser, shared_parser
 
 # Ours: about one long report in the smallest part, forty in the largest.
 _PARTS_WANTED: Final = 64
@@ -67,7 +67,7 @@ def part_file(part: str) -> str:
 def name_of_part(sources: Sequence[Source], limits: str) -> str:
     """The name of what is read from ``sources`` under limits of that hash."""
     # The first parsers had no version: the parts that they read keep their names.
-    by = [(source.uri, source.doc_id, source.sha256, *filter(None, [reader_version(source.uri)])) for source in sources]
+    by = [(source.uri, source.doc_id, source.sha256, *filter(None, [parser_version(source.uri)])) for source in sources]
     return digest([*by, limits])
 
 
@@ -95,7 +95,7 @@ def read_part(
     ``limits`` is the hash of what a document may cost.
     """
     started = time.perf_counter()
-    outcomes = ingest_part(archive, name, sources, held_reader(config.reading_limits()), frozenset(purged))
+    outcomes = ingest_part(archive, name, sources, shared_parser(config.reading_limits()), frozenset(purged))
     have_read = time.perf_counter()
     pieces = sorted({outcome.part for outcome in outcomes if outcome.part})
     chunks = sum(chunk_part(archive, piece, config.granularities, config.boundaries) for piece in pieces)
@@ -111,7 +111,7 @@ def read_part(
 
 
 def ingest_part(
-    archive: str, name: str, sources: Iterable[Source], reader: Reader, purged: frozenset[str] = frozenset()
+    archive: str, name: str, sources: Iterable[Source], parser: SandboxedParser, purged: frozenset[str] = frozenset()
 ) -> list[Read]:
     """Read ``sources``, write their documents as the part ``name``, and say what became of each.
 
@@ -123,10 +123,10 @@ def ingest_part(
     pieces = _Pieces(Folder.of(archive).at("documents"), name)
     for source in sources:
         whose = (source.uri, source.doc_id, source.sha256)
-        by = reader_version(source.uri)
+        by = parser_version(source.uri)
         before, repeated, lacking = len(outcomes), 0, False
         origins: dict[str, str] = {}
-        for reading in reader.read(source):
+        for reading in parser.parse(source):
             if isinstance(reading, BadRow):
                 outcomes.append(Read(reading.doc_id, *whose, message=reading.message, reader=by))
                 continue
@@ -335,7 +335,7 @@ def found_of(
         for outcome in outcomes:
             source = wanted.get(outcome.source_uri)
             same = source and (source.doc_id, source.sha256) == (outcome.source_name, outcome.source_sha256)
-            if source and same and is_read_as_today(outcome.reader, source.uri, ocr):
+            if source and same and is_parsed_as_today(outcome.reader, source.uri, ocr):
                 here.setdefault(source.uri, ([], limits))[0].append(outcome)
         found |= here
     return found
@@ -354,7 +354,7 @@ def known_of(source: Source, outcomes: Sequence[Read]) -> KnownSource:
     """What the next version knows of a source that was read."""
     failed = tuple((outcome.doc_id, outcome.message) for outcome in outcomes if outcome.message)
     about = (source.uri, source.doc_id, source.sha256, source.size, source.mtime_ns)
-    by = next((outcome.reader for outcome in outcomes), reader_version(source.uri))
+    by = next((outcome.reader for outcome in outcomes), parser_version(source.uri))
     return KnownSource(*about, failed, by)
 
 
@@ -389,7 +389,7 @@ def source_changes(
         seen.add(source.uri)
         before = known.get(source.uri)
         same = before is not None and source.sha256 == before.sha256 != "" and source.doc_id == before.name
-        same = same and before is not None and is_read_as_today(before.reader, source.uri, ocr)
+        same = same and before is not None and is_parsed_as_today(before.reader, source.uri, ocr)
         if before is not None and same and not (before.failed and retry_failed):
             kept[source.uri] = replace(before, size=source.size, mtime_ns=source.mtime_ns)
         else:

@@ -35,11 +35,11 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, Document, InputError
-from okralong.pipelines.indexing.build import (
+from okralong.pipelines.indexing.version_builder import (
     NO_MODEL,
     Built,
     Share,
-    VersionBuild,
+    VersionBuilder,
     compress_shard,
     compressor_facts,
     lacking,
@@ -302,7 +302,7 @@ class IndexJob:
         metadata by doc_id, if not those of the version before.
         """
         before = active(self.before)
-        build = VersionBuild(self.folder, self.config, self.model, entries, self.parent, before, given=given)
+        build = VersionBuilder(self.folder, self.config, self.model, entries, self.parent, before, given=given)
         with self.clock.stage("embed"):
             index = self._embed(build)
         with self.clock.stage("build"):
@@ -363,7 +363,7 @@ class IndexJob:
             )
         return list(parts)
 
-    def _embed(self, build: VersionBuild) -> TextIndex:
+    def _embed(self, build: VersionBuilder) -> TextIndex:
         self._say(stage="embed")
         if unchunked := build.unchunked():
             for row in self.streams.chunk(unchunked):

@@ -24,7 +24,7 @@ from okralong.pipelines.archive.versions import KnownSource
 from okralong.pipelines.core.storage import located
 from okralong.pipelines.core.types import DocumentError, InputError
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
-from okralong.pipelines.indexing.readers import SUFFIXES, is_read
+from okralong.pipelines.indexing.parsers import SUFFIXES, is_supported
 
 _BLOCK: Final = 1 << 20
 _TICK_NS: Final = 2_000_000_000
@@ -61,8 +61,8 @@ def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[
     found = [s for walk in walks for s in walk.sources if below is None or not s.uri.startswith(below)]
     found = [s for s in found if s.uri != apart and not PurePosixPath(s.uri).name.startswith(_OWNER_FILE)]
     refused = {row.message: row for walk in walks for row in walk.bad if below is None or below not in row.message}
-    skipped = sorted({source.uri for source in found if not is_read(source.uri)})
-    known = {source.uri: source for source in found if is_read(source.uri)}
+    skipped = sorted({source.uri for source in found if not is_supported(source.uri)})
+    known = {source.uri: source for source in found if is_supported(source.uri)}
     if not known:
         raise InputError(
             f"There is no document below {', '.join(locations)}: {len(skipped)} files were seen, none ends in "
@@ -150,7 +150,7 @@ def _list(location: str, exclude: Sequence[str]) -> Walk:
     if "://" not in location:
         path = _local(location)
         if path.is_dir():
-            return walk_folder(path, is_read, exclude)
+            return walk_folder(path, is_supported, exclude)
         about = path.stat()
         return Walk([Source(str(path), path.stem, about.st_size, mtime_ns=about.st_mtime_ns)])
     return _list_remote(location, exclude)

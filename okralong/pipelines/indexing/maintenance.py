@@ -40,7 +40,7 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
-from okralong.pipelines.indexing.build import WORK, Built, VersionBuild, carry_without
+from okralong.pipelines.indexing.version_builder import WORK, Built, VersionBuilder, carry_without
 from okralong.pipelines.indexing.config import config_of, embedded_sizes
 from okralong.pipelines.indexing.ingest import (
     CHUNKS_FOLDER,
@@ -385,12 +385,12 @@ class _Version:
         fresh["fingerprints_before"] = [*self.manifest.get("fingerprints_before", ()), self.manifest["fingerprint"]]
         replace_version(self.archive, fresh)
 
-    def _build(self) -> VersionBuild:
+    def _build(self) -> VersionBuilder:
         manifest = self.manifest
         config = config_of(manifest)
         model = ResolvedModel("", manifest["embedding"]["name"], manifest["embedding"]["sha256"])
         before, shards = active(self.before), int(manifest["shards"])
-        return VersionBuild(self.archive, config, model, self._others(), manifest, before, shards=shards)
+        return VersionBuilder(self.archive, config, model, self._others(), manifest, before, shards=shards)
 
     def _others(self) -> list[DocumentEntry]:
         """The other documents; of the parts that hold this one, those that they need are written anew without it."""
@@ -408,7 +408,7 @@ class _Version:
                     write_keys(folder, target, texts.to_pylist())
         return resolve_duplicates(replace(entry, part=renamed.get(entry.part, entry.part)) for entry in kept)
 
-    def _tables(self, build: VersionBuild) -> tuple[list[KnownSource], list[tuple[str, str]]]:
+    def _tables(self, build: VersionBuilder) -> tuple[list[KnownSource], list[tuple[str, str]]]:
         """Sources and failures; a source that holds the document says that it was purged."""
         origins = {entry.source_uri: entry.origin for entry in self.mine}
         sources = [

@@ -29,9 +29,9 @@ from okralong.pipelines.models.weights import (
     build_once,
     converted_model,
     embedded_gguf,
-    run_module,
     shipped_adapter,
 )
+from okralong.pipelines.core.child_process import run_module
 
 READER: Final = "reader"
 """The name of the shipped reader, and of its folder below ``pipelines/models/adapters``."""

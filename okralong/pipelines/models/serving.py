@@ -36,11 +36,9 @@ from okralong.pipelines.models.weights import (
     dtype_for,
     gguf_tokenizer,
     has_amx,
-    module_command,
-    module_environment,
     repacked_gguf,
-    tail,
 )
+from okralong.pipelines.core.child_process import module_command, module_environment, tail
 from okralong.pipelines.models.weights import device as best_device
 
 START_LIMIT_S: Final = 180.0

@@ -11,8 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import uuid
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from filelock import FileLock
 
-from okralong.pipelines.core.types import ConfigError, Message, OkraError
+from okralong.pipelines.core.child_process import run_module
+from okralong.pipelines.core.types import ConfigError, Message
 
 if TYPE_CHECKING:
     import torch
@@ -242,40 +241,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-# Running one of our own modules as a process of its own, so that its memory and its output end with it.
-
-_IMPORT_ROOT = Path(__file__).parents[3]
-"""The folder that holds the package ``okralong``, as this process imported it."""
-
-
-def module_command(module: str, *arguments: str) -> list[str]:
-    """The command line that runs ``module`` under this interpreter."""
-    return [sys.executable, "-m", module, *arguments]
-
-
-def module_environment() -> dict[str, str]:
-    """This process's environment, with the same ``okralong`` first on the child's import path and hubs switched off."""
-    path = os.pathsep.join(part for part in (str(_IMPORT_ROOT), os.environ.get("PYTHONPATH", "")) if part)
-    return {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-
-
-def run_module(module: str, *arguments: str) -> None:
-    """Run ``module`` to its end, silently. Raises OkraError with the tail of its output when it fails."""
-    done = subprocess.run(
-        module_command(module, *arguments), env=module_environment(), capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise OkraError(
-            f"{module} {' '.join(arguments)} ended with code {done.returncode}. Its last words were: "
-            f"{tail(done.stdout + done.stderr)}. Check the free disk space and memory, then run the same command again."
-        )
-
-
-def tail(text: str, lines: int = 12) -> str:
-    """The last lines of a log on one line, for an error message."""
-    return " | ".join(line.strip() for line in text.strip().splitlines()[-lines:] if line.strip()) or "(nothing)"
 
 
 # A prompt as a model's own tokens: its chat template, and the mark that opens the reply.

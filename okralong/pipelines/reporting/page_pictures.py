@@ -18,7 +18,7 @@ from typing import Any, Final
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import read_sources
 from okralong.pipelines.core.types import Document
-from okralong.pipelines.indexing.sandbox import ConfinedProcess, Lost
+from okralong.pipelines.core.confined_process import ConfinedProcess, ProcessLost
 from okralong.pipelines.reporting.cited import number_of, parts_of
 from okralong.pipelines.reporting.page_process import MOST_PICTURE_BYTES, PAGE_SECONDS, SIGNATURES, folded
 
@@ -180,7 +180,7 @@ class _Painter:
             )
             head, body = self._process.read(time.monotonic() + _WAIT_S)
             return self._taken(page, head, body)
-        except (Lost, KeyError, TypeError, ValueError):
+        except (ProcessLost, KeyError, TypeError, ValueError):
             self._losses[page.uri] = self._losses.get(page.uri, 0) + 1
             self.end()
             return None

@@ -25,8 +25,14 @@ from PIL.Image import Image
 
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Source
-from okralong.pipelines.indexing.sandbox import OUT_OF_MEMORY, allow_seconds, confine, end_with, write_frame
-from okralong.pipelines.indexing.sandbox_process import requests, silence
+from okralong.pipelines.core.confined_process import (
+    OUT_OF_MEMORY,
+    allow_seconds,
+    confine,
+    end_with_parent,
+    write_frame,
+)
+from okralong.pipelines.core.confined_process import request_lines, silence
 
 PAGE_SECONDS: Final = 20.0
 """Processor time for one page, its file's opening included; ours: a page takes a tenth of a second."""
@@ -48,14 +54,14 @@ Boxes = list[tuple[float, float, float, float]]
 
 def main() -> None:
     """Take the parent's process id from the command line and serve until there is nothing more to do."""
-    end_with(int(sys.argv[1]))
+    end_with_parent(int(sys.argv[1]))
     with os.fdopen(os.dup(1), "wb") as out:
         confine(_MEMORY_BYTES)
         silence()
         files = _Files()
         write_frame(out, {"kind": "ready"})
         try:
-            for line in requests():
+            for line in request_lines():
                 allow_seconds(PAGE_SECONDS)
                 write_frame(out, *_reply(files, json.loads(line)))
         except MemoryError:

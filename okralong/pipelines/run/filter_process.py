@@ -1,5 +1,5 @@
 """The process that evaluates filters over documents' metadata: requests come on its standard input, replies go to its
-standard output, both as frames (see ``sandbox``).
+standard output, both as frames (see ``core.confined_process``).
 
     python -m okralong.pipelines.run.filter_process SECONDS MEMORY PARENT
 
@@ -27,16 +27,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from okralong.pipelines.core.types import QuestionError
-from okralong.pipelines.indexing.sandbox import (
+from okralong.pipelines.core.confined_process import (
     OUT_OF_MEMORY,
     FrameReader,
     Head,
     allow_seconds,
     confine,
-    end_with,
+    end_with_parent,
     write_frame,
 )
-from okralong.pipelines.indexing.sandbox_process import silence
+from okralong.pipelines.core.confined_process import silence
 
 MOST_LITERAL_CHARS: Final = 1_000
 """Longest constant in a filter. project default: ten times the longest name of a document."""
@@ -99,7 +99,7 @@ _KINDS: Final[Sequence[tuple[str, Any]]] = (
 def main() -> None:
     """Take seconds a filter, bytes of memory and the parent's process id, and serve until the input ends."""
     seconds, memory_bytes, parent = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    end_with(parent)
+    end_with_parent(parent)
     with os.fdopen(os.dup(1), "wb") as out:
         silence()
         write_frame(out, {"kind": "ready"})

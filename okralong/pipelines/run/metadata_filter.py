@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 
+from okralong.pipelines.core.confined_process import (
+    CLOCK_SECONDS_PER_CPU_SECOND,
+    ConfinedProcess,
+    Loss,
+    ProcessLost,
+)
 from okralong.pipelines.core.types import QuestionError
-
-if TYPE_CHECKING:
-    from okralong.pipelines.indexing.sandbox import ConfinedProcess, Loss
 
 MOST_FILTER_CHARS: Final = 50_000
 """Longest filter. project default: a list of two thousand ids passes; more of them stand better in doc_ids."""
@@ -85,8 +88,6 @@ class MetadataFilter:
         self.close()
 
     def _matching(self, where: str) -> frozenset[str]:
-        from okralong.pipelines.indexing.sandbox import Lost
-
         if len(where) > MOST_FILTER_CHARS:
             raise QuestionError(
                 f"{_named(where)} has {len(where):,} characters, more than the {MOST_FILTER_CHARS:,} of a filter. "
@@ -97,7 +98,7 @@ class MetadataFilter:
             is_fresh = self._evaluated == 0
             try:
                 return self._asked(process, where)
-            except Lost as lost:
+            except ProcessLost as lost:
                 self.close()
                 if is_fresh or lost.loss.is_certain:
                     raise QuestionError(self._paragraph(where, lost.loss)) from None
@@ -108,23 +109,19 @@ class MetadataFilter:
                 raise
 
     def _asked(self, process: ConfinedProcess, where: str) -> frozenset[str]:
-        """Raises Lost when the process is gone or what it says is no reply."""
-        from okralong.pipelines.indexing.sandbox import CLOCK_SECONDS_A_SECOND, Loss, Lost
-
+        """Raises ProcessLost when the process is gone or what it says is no reply."""
         process.send({"where": where})
-        head, body = process.read(time.monotonic() + self._seconds * CLOCK_SECONDS_A_SECOND)
+        head, body = process.read(time.monotonic() + self._seconds * CLOCK_SECONDS_PER_CPU_SECOND)
         self._evaluated += 1
         if head.get("kind") == "refused":
             raise QuestionError(str(head.get("why"))[:_MOST_REASON_CHARS])
         if head.get("kind") != "matches" or len(body) != _mask_bytes(len(self._ids)):
-            raise Lost(Loss("crash", "with a reply that is none"))
+            raise ProcessLost(Loss("crash", "with a reply that is none"))
         mask = np.unpackbits(np.frombuffer(body, np.uint8), count=len(self._ids))
         return frozenset(self._ids[row] for row in np.flatnonzero(mask))
 
     def _ready(self) -> ConfinedProcess:
         if self._process is None:
-            from okralong.pipelines.indexing.sandbox import ConfinedProcess
-
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, self._documents.schema) as stream:
                 stream.write_table(self._documents)
@@ -137,16 +134,14 @@ class MetadataFilter:
 
     def _paragraph(self, where: str, loss: Loss) -> str:
         """Why a filter was given up: the limit, and the remedy."""
-        from okralong.pipelines.indexing.sandbox import CLOCK_SECONDS_A_SECOND
-
         easier = "Write a simpler condition, or name the documents in doc_ids."
         memory = f"the {self._memory_bytes / 2**30:g} GiB of memory that a filter may use"
         if loss.how == "processor":
             return f"{_named(where)} took more than {self._seconds:g} s of processor time and was given up. {easier}"
         if loss.how == "clock":
             return (
-                f"{_named(where)} was not evaluated within {self._seconds * CLOCK_SECONDS_A_SECOND:g} s and was given "
-                f"up: the machine is very busy, or the filter never ends. {easier}"
+                f"{_named(where)} was not evaluated within {self._seconds * CLOCK_SECONDS_PER_CPU_SECOND:g} s and was "
+                f"given up: the machine is very busy, or the filter never ends. {easier}"
             )
         if loss.how == "memory":
             return f"{_named(where)} needed more than {memory} and was given up. {easier}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from okralong.pipelines.models.weights import module_command, module_environment, tail
+from okralong.pipelines.core.child_process import module_command, module_environment, tail
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 START_S: Final = 60.0

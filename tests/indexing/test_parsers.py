@@ -1,4 +1,4 @@
-"""Each reader on a good file: what becomes of text, titles and tables."""
+"""Each parser on a good file: what becomes of text, titles and tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Reading, Source
-from okralong.pipelines.indexing.readers import read_source
+from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing.tiny_pdf import tiny_pdf
 
 MAX_BYTES = 10**7

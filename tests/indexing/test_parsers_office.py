@@ -12,7 +12,7 @@ import pytest
 from okralong.pipelines.core.table_files import shown
 from okralong.pipelines.core.types import Section, section_at
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Reading, Source
-from okralong.pipelines.indexing.readers import read_source
+from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing import office_files
 from tests.indexing.tiny_pdf import tiny_pdf
 

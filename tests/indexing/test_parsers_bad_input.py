@@ -14,7 +14,7 @@ import pytest
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source
 from okralong.pipelines.indexing.listing import list_sources, with_hashes
-from okralong.pipelines.indexing.readers import read_source
+from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing import hostile
 from tests.indexing.tiny_pdf import tiny_pdf
 

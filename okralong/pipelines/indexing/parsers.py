@@ -19,7 +19,7 @@ from okralong.pipelines.indexing.formats.pdf import read_pdf
 from okralong.pipelines.indexing.formats.rows import read_jsonl, read_parquet
 from okralong.pipelines.indexing.formats.text import read_csv, read_html, read_markdown, read_plain, read_xlsx
 
-READERS: Final[Mapping[str, Read]] = {
+PARSERS: Final[Mapping[str, Read]] = {
     ".txt": read_plain,
     ".text": read_plain,
     ".md": read_markdown,
@@ -34,7 +34,7 @@ READERS: Final[Mapping[str, Read]] = {
     ".jsonl": read_jsonl,
     ".parquet": read_parquet,
 }
-IMAGE_READERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[Reading]]]] = {
+IMAGE_PARSERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[Reading]]]] = {
     ".pdf": read_pdf,
     ".png": read_image,
     ".jpg": read_image,
@@ -45,7 +45,7 @@ IMAGE_READERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[Reading]]]] =
 """Reader by suffix in lower case; these may need OCR."""
 
 MAIL: Final = ".eml"
-SUFFIXES: Final = (*READERS, *IMAGE_READERS, MAIL)
+SUFFIXES: Final = (*PARSERS, *IMAGE_PARSERS, MAIL)
 
 _VERSIONS: Final[Mapping[str, str]] = {
     ".md": "2",
@@ -63,37 +63,37 @@ WITHOUT_OCR: Final = "-"
 """Stands behind the version of a parser that left pages unread since there was no OCR."""
 
 
-def reader_version(name: str) -> str:
+def parser_version(name: str) -> str:
     """Of the parser of a file by its suffix; "" for the first."""
     return _VERSIONS.get(PurePosixPath(name).suffix.lower(), "")
 
 
-def is_read_as_today(version: str, name: str, ocr: bool) -> bool:
+def is_parsed_as_today(version: str, name: str, ocr: bool) -> bool:
     """Whether a file that a parser of ``version`` read need not be read again. ``ocr`` says that there is OCR now."""
-    today = reader_version(name)
+    today = parser_version(name)
     return version == today or (version == today + WITHOUT_OCR and not ocr)
 
 
-def is_read(name: str) -> bool:
+def is_supported(name: str) -> bool:
     """Whether a file of this suffix is read."""
     return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
-def reader_for(name: str, ocr: Ocr = NO_OCR) -> Read | None:
+def parser_for(name: str, ocr: Ocr = NO_OCR) -> Read | None:
     """The parser of a file by its suffix, or None when no parser knows it."""
     suffix = PurePosixPath(name).suffix.lower()
     if suffix == MAIL:
-        return partial(read_mail, find=partial(reader_for, ocr=ocr))
-    if (read := IMAGE_READERS.get(suffix)) is not None:
+        return partial(read_mail, find=partial(parser_for, ocr=ocr))
+    if (read := IMAGE_PARSERS.get(suffix)) is not None:
         return lambda source: read(source, ocr)
-    return READERS.get(suffix)
+    return PARSERS.get(suffix)
 
 
 def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[Reading]:
     """Every document of ``source``, and a BadRow for each one that cannot be had. Raises MemoryError only."""
     try:
-        reader = reader_for(source.uri, ocr)
-        if reader is None:
+        parse = parser_for(source.uri, ocr)
+        if parse is None:
             raise DocumentError(f"{source.uri} has a suffix that no parser knows. Known are {', '.join(SUFFIXES)}.")
         if source.size > max_bytes:
             raise DocumentError(
@@ -101,7 +101,7 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[R
                 "Raise it in the index config, or split the file."
             )
         found = False
-        for reading in reader(source):
+        for reading in parse(source):
             found = True
             yield _checked(reading)
         if not found:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from okralong.pipelines.core.child_process import module_environment
 from okralong.pipelines.core.types import BrokenError
-from okralong.pipelines.indexing import sandbox as reader_module
+from okralong.pipelines.indexing import parser_process
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source, make_document
-from okralong.pipelines.indexing.readers import read_source
-from okralong.pipelines.indexing.sandbox import Found, Reader
-from okralong.pipelines.models.weights import module_environment
+from okralong.pipelines.indexing.parser_process import ParsedDocument, SandboxedParser
+from okralong.pipelines.indexing.parsers import read_source
 from tests.conftest import FERRY, LANTERN, ORCHARD
 from tests.indexing.hostile import deep_html
 from tests.indexing.tiny_pdf import tiny_pdf
@@ -33,19 +33,19 @@ DRIVER = """
 import sys
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import Source
-from okralong.pipelines.indexing.sandbox import Reader
-with Reader(IndexConfig().reading_limits()) as reader:
+from okralong.pipelines.indexing.parser_process import SandboxedParser
+with SandboxedParser(IndexConfig().reading_limits()) as parser:
     for path in sys.argv[1:]:
-        for _ in reader.read(Source(path, "a")):
-            print(reader.pid, flush=True)
+        for _ in parser.parse(Source(path, "a")):
+            print(parser.pid, flush=True)
 """
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Reader]:
-    with Reader(LIMITS) as reader:
-        yield reader
-        pid = reader.pid
+def running() -> Iterator[SandboxedParser]:
+    with SandboxedParser(LIMITS) as parser:
+        yield parser
+        pid = parser.pid
     assert pid is not None
     assert not alive(pid)
 
@@ -60,7 +60,7 @@ def rows_file(folder: Path, *texts: str) -> Path:
     return file
 
 
-def test_what_comes_back_is_what_would_be_made_here(tmp_path: Path, running: Reader) -> None:
+def test_what_comes_back_is_what_would_be_made_here(tmp_path: Path, running: SandboxedParser) -> None:
     good = {"doc_id": "a/1", "text": "Caf\u00e9 \U0001f468\u200d\U0001f469", "title": "T", "metadata": {"year": 2023}}
     for name, data in {
         "alder.txt": ORCHARD.encode(),
@@ -73,28 +73,30 @@ def test_what_comes_back_is_what_would_be_made_here(tmp_path: Path, running: Rea
     }.items():
         file = tmp_path / name
         file.write_bytes(data)
-        found = list(running.read(source(file)))
+        found = list(running.parse(source(file)))
         here = list(read_source(source(file), LIMITS.file_bytes))
-        assert [each.document if isinstance(each, Found) else each for each in found] == [
+        assert [each.document if isinstance(each, ParsedDocument) else each for each in found] == [
             make_document(each) if isinstance(each, RawDocument) else each for each in here
         ]
     row = rows_file(tmp_path, "text")
-    assert [each.origin for each in running.read(source(row)) if isinstance(each, Found)] == [f"{row}, row 1"]
+    assert [each.origin for each in running.parse(source(row)) if isinstance(each, ParsedDocument)] == [f"{row}, row 1"]
 
 
-def test_one_process_reads_file_after_file(tmp_path: Path, running: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_reads_file_after_file(
+    tmp_path: Path, running: SandboxedParser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = rows_file(tmp_path, "one", "two")
-    list(running.read(source(file)))
+    list(running.parse(source(file)))
     first = running.pid
-    list(running.read(source(file)))
+    list(running.parse(source(file)))
     assert running.pid == first
-    monkeypatch.setattr(reader_module, "_MOST_READINGS", 2)
-    list(running.read(source(file)))
+    monkeypatch.setattr(parser_process, "MOST_DOCUMENTS", 2)
+    list(running.parse(source(file)))
     assert running.pid != first
 
 
-def test_it_may_not_write_files_dump_its_memory_or_grow_without_end(tmp_path: Path, running: Reader) -> None:
-    list(running.read(source(rows_file(tmp_path, "text"))))
+def test_it_may_not_write_files_dump_its_memory_or_grow_without_end(tmp_path: Path, running: SandboxedParser) -> None:
+    list(running.parse(source(rows_file(tmp_path, "text"))))
     lines = Path(f"/proc/{running.pid}/limits").read_text().splitlines()
     soft = {line[:26].strip(): line[26:].split()[0] for line in lines[1:]}
     assert (soft["Max file size"], soft["Max core file size"]) == ("0", "0")
@@ -102,11 +104,13 @@ def test_it_may_not_write_files_dump_its_memory_or_grow_without_end(tmp_path: Pa
     assert LIMITS.seconds < int(soft["Max cpu time"]) < LIMITS.seconds + 3600
 
 
-def test_a_process_that_is_gone_is_replaced_and_no_row_is_lost_or_read_twice(tmp_path: Path, running: Reader) -> None:
+def test_a_process_that_is_gone_is_replaced_and_no_row_is_lost_or_read_twice(
+    tmp_path: Path, running: SandboxedParser
+) -> None:
     file = rows_file(tmp_path, *(str(number) * 300_000 for number in range(4)))
     found = []
-    for each in running.read(source(file)):
-        assert isinstance(each, Found)
+    for each in running.parse(source(file)):
+        assert isinstance(each, ParsedDocument)
         found.append(each.document.doc_id)
         if len(found) == 2:  # the third is larger than a pipe, so that the process is still at it
             assert running.pid is not None
@@ -114,21 +118,21 @@ def test_a_process_that_is_gone_is_replaced_and_no_row_is_lost_or_read_twice(tmp
     assert found == ["row-0", "row-1", "row-2", "row-3"]
 
 
-def test_a_reader_that_is_not_read_to_its_end_is_not_asked_again(tmp_path: Path, running: Reader) -> None:
+def test_a_file_that_is_left_unfinished_is_not_resumed(tmp_path: Path, running: SandboxedParser) -> None:
     file = rows_file(tmp_path, "one", "two")
-    reading = running.read(source(file))
+    reading = running.parse(source(file))
     next(reading)
     reading.close()
     assert running.pid is None
-    assert len(list(running.read(source(file)))) == 2
+    assert len(list(running.parse(source(file)))) == 2
 
 
 def test_storage_that_does_not_answer_is_given_up_by_the_clock(tmp_path: Path) -> None:
     fifo = tmp_path / "never.txt"
     os.mkfifo(fifo)
-    with Reader(replace(LIMITS, seconds=0.2)) as reader:
-        (bad,) = reader.read(Source(str(fifo), "never"))
-        assert reader.pid is None
+    with SandboxedParser(replace(LIMITS, seconds=0.2)) as parser:
+        (bad,) = parser.parse(Source(str(fifo), "never"))
+        assert parser.pid is None
     assert isinstance(bad, BadRow)
     assert "never.txt was not read within 1 s by the clock" in bad.message
     assert "limits.document_s = 0.2" in bad.message
@@ -150,16 +154,16 @@ def test_a_killed_driver_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_a_process_that_does_not_start_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("okralong.pipelines.indexing.sandbox._CHILD", "okralong.no_such_module")
-    with Reader(LIMITS) as reader, pytest.raises(BrokenError, match="No module named"):
-        list(reader.read(source(rows_file(tmp_path, "text"))))
+    monkeypatch.setattr("okralong.pipelines.indexing.parser_process.CHILD", "okralong.no_such_module")
+    with SandboxedParser(LIMITS) as parser, pytest.raises(BrokenError, match="No module named"):
+        list(parser.parse(source(rows_file(tmp_path, "text"))))
 
 
 @pytest.mark.soak
 def test_a_process_of_which_nothing_is_asked_ends(tmp_path: Path) -> None:
     file = rows_file(tmp_path, "text")
-    with Reader(LIMITS) as reader:
-        list(reader.read(source(file)))
-        assert reader.pid is not None
-        assert wait_until_gone(reader.pid, 60)
-        assert len(list(reader.read(source(file)))) == 1
+    with SandboxedParser(LIMITS) as parser:
+        list(parser.parse(source(file)))
+        assert parser.pid is not None
+        assert wait_until_gone(parser.pid, 60)
+        assert len(list(parser.parse(source(file)))) == 1

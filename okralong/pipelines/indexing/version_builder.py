@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from okralong.pipelines.archive import files as layout
-from okralong.pipelines.archive.build import Base, BuiltShard, Held, Rows, rebuild_shards
+from okralong.pipelines.archive.shard_builder import Base, BuiltShard, Held, Rows, rebuild_shards
 from okralong.pipelines.archive.files import (
     FILE,
     compressed_folder,
@@ -74,7 +74,7 @@ _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transf
 
 
 @dataclass
-class VersionBuild:
+class VersionBuilder:
     """What a version is made of: ``entries`` are its documents, duplicates resolved. ``parent`` is the manifest of the
     version before, if there is one, and ``before`` that one's active documents. ``shards`` fixes the number of shards;
     None: as the config says. ``given`` are columns of metadata by doc_id; None: those of the version before.

@@ -1,4 +1,4 @@
-"""What a file can make our own code of the readers do grows with its size, not with the square of it."""
+"""The time of our own parsing code grows with the size of a file, not with its square."""
 
 from __future__ import annotations
 

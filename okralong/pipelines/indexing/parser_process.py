@@ -1,0 +1,272 @@
+"""Parse documents in a child process, which is replaced when a document brings it down.
+
+One process parses many documents, so that its start is paid once. Its result for a document never depends on those
+before it: a document on which a process that had parsed others runs out of memory is tried again in a fresh one. The
+child's side is ``parser_child``; this side checks everything that the child sends and counts tokens itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from array import array
+from collections.abc import Generator, Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import pairwise
+from types import TracebackType
+from typing import Any, Final, Self, get_args
+
+from okralong.pipelines.core.confined_process import (
+    CLOCK_SECONDS_PER_CPU_SECOND,
+    BrokenFrame,
+    ConfinedProcess,
+    Head,
+    Loss,
+    ProcessLost,
+)
+from okralong.pipelines.core.types import Document, Section, SectionKind
+from okralong.pipelines.indexing.documents import BadRow, Limits, RawDocument, Source, document_with_tables
+
+CHILD: Final = "okralong.pipelines.indexing.parser_child"
+
+MOST_DOCUMENTS: Final = 2000
+"""Documents after which a process is replaced, because C libraries leak a little on odd files. # project default"""
+
+_MOST_LOSSES: Final = 3
+"""Documents of one file that may bring a process down before the rest is left unread. # project default"""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDocument:
+    """A document and its ``origin``, a description for people of where it was read."""
+
+    document: Document
+    origin: str
+
+
+class SandboxedParser:
+    """Parses files in a child process, one at a time; a context manager that leaves no process behind.
+
+    On Linux the process ends with the thread that first used it, so use it from one thread.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._process: ParserProcess | None = None
+
+    def parse(self, source: Source) -> Generator[ParsedDocument | BadRow, None, None]:
+        """Yield every document of ``source``, and a BadRow for each that cannot be read or exceeds a limit.
+
+        Raises:
+            BrokenError: No process can be started. A file never raises.
+        """
+        progress = _FileProgress(source)
+        while not progress.done:
+            process = self._ready()
+            try:
+                yield from progress.advance(process)
+            except ProcessLost as lost:
+                self.close()
+                if process.parsed == 0 or lost.loss.is_certain:
+                    yield progress.give_up(lost.loss, self._limits)
+            except BaseException:  # also when the caller stops early: the rest in the pipe belongs to no file
+                self.close()
+                raise
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the current process."""
+        return self._process.pid if self._process else None
+
+    def close(self) -> None:
+        """End the process; the next file starts another."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _ready(self) -> ParserProcess:
+        if self._process is not None and self._process.parsed >= MOST_DOCUMENTS:
+            self.close()
+        if self._process is None:
+            self._process = ParserProcess(self._limits)
+        return self._process
+
+
+class _FileProgress:
+    """How far one file has been parsed: documents finished, and the document in progress."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._finished = 0
+        self._losses = 0
+        self._begun: Head | None = None
+        self.done = False
+
+    def advance(self, process: ParserProcess) -> Iterator[ParsedDocument | BadRow]:
+        """Yield outcomes until the file is finished. Raises ProcessLost."""
+        self._begun = None
+        process.ask(self._source, self._finished)
+        deadline = process.deadline()
+        while True:
+            head, body = process.read(deadline)
+            try:
+                if head["kind"] == "done":
+                    self.done = True
+                    return
+                if head["kind"] == "page":
+                    deadline += process.more_for_page()
+                    continue
+                if head["kind"] == "begun":
+                    self._begun = head
+                    continue
+                outcome = self._outcome(head, body)
+                self._finished = int(head["number"]) + 1
+            except (KeyError, ValueError, TypeError, BrokenFrame) as error:
+                raise ProcessLost(Loss("crash", f"with an invalid reply: {error!r}")) from error
+            self._begun = None
+            process.parsed += 1
+            yield outcome
+            deadline = process.deadline()
+
+    def give_up(self, loss: Loss, limits: Limits) -> BadRow:
+        """Return the failure of the document in progress, and finish the file if parsing cannot go on after it."""
+        self._losses += 1
+        if self._begun is None:
+            self.done = True
+            place = f"{self._source.uri}, after {self._finished} documents," if self._finished else self._source.uri
+            return BadRow(self._source.doc_id, failure_message(loss, place, limits))
+        doc_id, place = str(self._begun["doc_id"]), self._place(self._begun)
+        self._finished = int(self._begun["number"]) + 1
+        message = failure_message(loss, place, limits)
+        if self._losses == _MOST_LOSSES:
+            self.done = True
+            message += f" It is number {_MOST_LOSSES} of its file over a limit: what follows was left unread."
+        return BadRow(doc_id, message)
+
+    def _outcome(self, head: Head, body: bytes) -> ParsedDocument | BadRow:
+        if head["kind"] == "bad":
+            return BadRow(str(head["doc_id"]), str(head["message"]))
+        if self._begun is None:
+            raise BrokenFrame("a document that had not begun")
+        where = str(self._begun["where"])
+        origin = f"{self._source.uri}, {where}" if where else self._source.uri
+        return ParsedDocument(document_of_frame(head, body, self._source.uri), origin)
+
+    def _place(self, begun: Head) -> str:
+        return f"{self._source.uri}, {begun['where']}," if begun["where"] else self._source.uri
+
+
+@lru_cache(maxsize=1)
+def shared_parser(limits: Limits) -> SandboxedParser:
+    """Return the parser that successive tasks of this process share; its child ends when it is idle."""
+    return SandboxedParser(limits)
+
+
+class ParserProcess(ConfinedProcess):
+    """A running parser process. Its user counts in ``parsed`` the documents that it has finished.
+
+    Raises:
+        BrokenError: The process did not start.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.parsed = self._pages = 0
+        super().__init__(CHILD, json.dumps(asdict(limits)), most_body=BODY_BYTES_PER_TEXT_BYTE * limits.document_bytes)
+
+    def ask(self, source: Source, skip: int) -> None:
+        """Request the documents of ``source`` after its first ``skip``. Raises ProcessLost."""
+        self.request({"source": asdict(source), "skip": skip})
+
+    def more_for_page(self) -> float:
+        """Return the wall-clock seconds that a page read by OCR adds. Raises BrokenFrame beyond the page limit."""
+        self._pages += 1
+        if self._pages > self._limits.ocr_pages:
+            raise BrokenFrame(f"page {self._pages} by OCR")
+        return self._limits.ocr_page_seconds * CLOCK_SECONDS_PER_CPU_SECOND
+
+    def deadline(self) -> float:
+        """Return when a document that begins now is given up, on the monotonic clock."""
+        self._pages = 0
+        return time.monotonic() + self._limits.seconds * CLOCK_SECONDS_PER_CPU_SECOND
+
+
+def failure_message(loss: Loss, place: str, limits: Limits) -> str:
+    """Return the ``failures`` paragraph of the document at ``place``: the limit that it exceeded, and the remedy."""
+    split = "leave it out of the folder, or split it"
+    gib = f"limits.document_gib = {limits.memory_bytes / 2**30:g}"
+    seconds = f"limits.document_s = {limits.seconds:g}"
+    if loss.how == "processor":
+        return f"{place} took more than {seconds} of processor time and was given up. Raise the limit, {split}."
+    if loss.how == "clock":
+        return (
+            f"{place} was not read within {limits.seconds * CLOCK_SECONDS_PER_CPU_SECOND:g} s by the clock, "
+            f"{CLOCK_SECONDS_PER_CPU_SECOND} times {seconds}, and was given up: its storage does not answer, or the "
+            f"machine is very busy. Look at both, raise the limit, {split}."
+        )
+    if loss.how == "memory":
+        return f"{place} needed more memory than {gib} and was given up. Raise the limit, {split}."
+    return (
+        f"{place} ended the process that read it ({loss.why}). It is damaged, or needs more memory than {gib}. Save it "
+        f"again with the program that made it, raise the limit, {split}."
+    )
+
+
+# The body of a document's frame is its text in UTF-8, followed by the starts and ends of its tables.
+
+BODY_BYTES_PER_TEXT_BYTE: Final = 3
+"""Upper bound: a table takes 16 bytes for its place, and has at least two lines of text."""
+
+PLACE: Final = "q"
+"""The array type of a table's start or end, in characters."""
+
+
+def document_of_frame(head: Head, body: bytes, source_uri: str) -> Document:
+    """Return the document in a frame. Raises BrokenFrame if any part of it is invalid."""
+    try:
+        text_bytes = head["text_bytes"]
+        if not isinstance(text_bytes, int) or not 0 <= text_bytes <= len(body):
+            raise ValueError(f"{text_bytes!r:.50} bytes of text in a body of {len(body)}")
+        text = body[:text_bytes].decode()
+        places = array(PLACE)
+        places.frombytes(body[text_bytes:])
+        metadata = {_text(name): _text(value) for name, value in head["metadata"].items()}
+        sections = _sections(head["sections"], len(text))
+        raw = RawDocument(
+            _text(head["doc_id"]), text, source_uri, _text(head["title"]), metadata=metadata, sections=sections
+        )
+        return document_with_tables(raw, _ranges(places, len(text)))
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
+        raise BrokenFrame(f"no document: {error!r}") from error
+
+
+def _ranges(places: array[int], length: int) -> list[tuple[int, int]]:
+    rising = all(here < there for here, there in pairwise(places))
+    if len(places) % 2 or not rising or (places and not 0 <= places[0] < places[-1] <= length):
+        raise ValueError("its tables are not in order within the text")
+    return list(zip(places[::2], places[1::2], strict=True))
+
+
+def _sections(values: list[list[Any]], length: int) -> tuple[Section, ...]:
+    found = []
+    for kind, name, start_char, ocr in values:
+        if kind not in get_args(SectionKind) or type(start_char) is not int or type(ocr) is not bool:
+            raise ValueError(f"{kind!r:.50} at {start_char!r:.50} is no section")
+        found.append(Section(kind, _text(name), start_char, ocr))
+    starts = [0, *(section.start_char for section in found), length]
+    if any(here > there for here, there in pairwise(starts)):
+        raise ValueError("its sections are not in order within the text")
+    return tuple(found)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.50} is not text")
+    return value
