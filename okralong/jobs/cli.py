@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -395,6 +396,8 @@ def main() -> None:
 def run_command() -> None:
     """Parse and run. Exit codes: see ``pipelines/core/types.py``."""
     console = Console(stderr=True)
+    if not sys.warnoptions:  # libraries address their users' developers, not the reader of a terminal
+        warnings.filterwarnings("ignore", category=FutureWarning)
     try:
         app()
     except OkraError as error:

@@ -19,7 +19,8 @@ from tests.faults.processes import kill, marked
 SCENARIO: dict[str, Any] = {"models": {MODEL: {}}, "latency": {"median_s": 0.25, "sigma": 0.6}}
 QUESTIONS = 40
 SOAKED = 300
-"""Questions of a run of the ordinary suite, and of `make soak`."""
+FEW = 12
+"""Questions of a run on Ray, of one in `make soak`, and of one in its own process."""
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +49,16 @@ def night(plain_archive: Path, fault_sample: Path, tmp_path: Path, priced_endpoi
     yield made
     for process in marked(made.mark):
         kill(process)
+
+
+@pytest.fixture
+def small(night: Night, tmp_path: Path) -> Night:
+    """A run that is small enough for one process."""
+    lines = night.questions.read_text().splitlines()[:FEW]
+    night.questions = tmp_path / "small.jsonl"
+    night.questions.write_text("\n".join(lines))
+    night.configure(planners=None)
+    return night
 
 
 @pytest.fixture

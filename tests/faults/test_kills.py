@@ -1,4 +1,7 @@
-"""``kill -9`` at any moment, of any part: the same command finishes the run, and nothing is paid for twice."""
+"""The kill matrix: ``kill -9`` of each part of a run at each moment. The run finishes, and pays for nothing twice.
+
+The ordinary suite kills a run in its own process, and every part of a run on Ray in turn; ``make soak`` has all cells.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,29 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pytest
 
+from okralong.pipelines.core.stopping import ATTENDANT
 from tests.faults.checks import Snapshot, check, snapshot
 from tests.faults.conftest import QUESTIONS, SOAKED, ids_of
 from tests.faults.night import IN_FLIGHT, Night
 from tests.faults.processes import kill, left_over, parts
 
 REVIVED: Final = ("planner", "gateway", "embedder", "analyzer")
-"""Parts that come back by themselves, so that the run goes on."""
+"""Parts that Ray starts again, so that the run goes on."""
+WHAT: Final = ("own process", "command", *REVIVED, "shard")
+WHEN: Final = {"first request": 0.0, "middle": 0.5, "last request": 1.0}
+"""Moments of a run, as the share of its questions whose first request has arrived."""
+ORDINARY: Final = {("own process", "middle"), ("own process", "last request")}
+"""Cells outside the soak: seconds each, since they start no Ray."""
 GONE_S: Final = 120.0
 """How long the processes of a command that has ended may take to go."""
+CELLS: Final = [
+    pytest.param(what, when, marks=() if (what, when) in ORDINARY else pytest.mark.soak)
+    for what in WHAT
+    for when in WHEN
+]
 
 
 @pytest.fixture
@@ -29,10 +44,15 @@ def night(night: Night, sample_archive: Path) -> Night:
     return night
 
 
-def kill_the_driver(night: Night, moment: int) -> Snapshot:
-    """Start the command, kill it when so many requests have arrived; what was durable then."""
+def kill_the_driver(night: Night, moment: int, *, alone: bool = False) -> Snapshot:
+    """Start the command, kill it when ``moment`` requests have arrived, and return what was durable then.
+
+    A run that is ``alone`` has started no process but the one that watches for a second signal.
+    """
     driver = night.start()
     night.wait_for_requests(driver, moment)
+    if alone:
+        assert {child.name() for child in psutil.Process(driver.pid).children(recursive=True)} == {ATTENDANT}
     driver.kill()
     driver.communicate()
     left = left_over(night.mark, GONE_S)
@@ -59,12 +79,22 @@ def kill_parts(
         kill(dice.choice(parts(night.mark, part)))
 
 
-@pytest.mark.soak  # tests/jobs has each part of it in a smaller run
-def test_a_killed_driver(night: Night, chance: random.Random) -> None:
-    before = kill_the_driver(night, chance.randrange(4, QUESTIONS - 10))
-    assert len(before.answers) < QUESTIONS
+@pytest.mark.parametrize(("what", "when"), CELLS)
+def test_a_run_survives_the_kill(what: str, when: str, request: pytest.FixtureRequest) -> None:
+    night: Night = request.getfixturevalue("small" if what == "own process" else "night")
+    questions = ids_of(night.questions)
+    moment = 1 + round(WHEN[when] * (len(questions) - 2))
+    if what in ("own process", "command"):
+        before = kill_the_driver(night, moment, alone=what == "own process")
+        assert len(before.answers) < len(questions)
+    else:
+        driver = night.start()
+        kill_parts(night, driver, [what], [moment], random.Random(7))
+        before = snapshot(night)
+        ended = night.end(driver)
+        assert ended.code == 0, ended
     finish_it(night)
-    check(night, ids_of(night.questions), [before], IN_FLIGHT)
+    check(night, questions, [before], IN_FLIGHT)
 
 
 def test_all_parts_die_in_turn(night: Night, chance: random.Random) -> None:

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -19,22 +18,11 @@ from okralong.pipelines.core.stopping import AT_ONCE, ATTENDANT
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, LockedError
 from tests.faults.checks import check, snapshot
-from tests.faults.conftest import SCENARIO, ids_of
+from tests.faults.conftest import FEW, SCENARIO, ids_of
 from tests.faults.night import IN_FLIGHT, START_S, Night
 from tests.faults.processes import left_over
 
-FEW = 12
 GONE_S = 60.0
-
-
-@pytest.fixture
-def small(night: Night, tmp_path: Path) -> Night:
-    """A run that is small enough for one process."""
-    lines = night.questions.read_text().splitlines()[:FEW]
-    night.questions = tmp_path / "small.jsonl"
-    night.questions.write_text("\n".join(lines))
-    night.configure(planners=None)
-    return night
 
 
 @pytest.fixture
@@ -72,21 +60,6 @@ def _session_of(night: Night) -> psutil.Process:
         and _serves(process, night)
     ]
     return found
-
-
-def test_it_starts_no_ray_and_goes_on_after_kill_9(small: Night) -> None:
-    driver = small.start()
-    small.wait_for_requests(driver, 5)
-    children = {child.name() for child in psutil.Process(driver.pid).children(recursive=True)}
-    assert children == {ATTENDANT}, "it is one process, but for the one that hears a second signal"
-    driver.kill()
-    small.end(driver)
-    small.wait_for_silence()
-    before = snapshot(small)
-    assert len(before.answers) < FEW
-    again = small.finish()
-    assert again.code == 0, again
-    check(small, ids_of(small.questions), [before], IN_FLIGHT)
 
 
 def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: Night) -> None:

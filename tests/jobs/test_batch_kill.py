@@ -38,6 +38,7 @@ def command(archive: Path, sample: Path, folder: Path, server: EndpointProcess) 
     return [sys.executable, "-m", "okralong.jobs.cli", "answer", str(archive), *given]
 
 
+@pytest.mark.soak
 def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
     ray_cluster: None, plain_archive: Path, sample_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -57,7 +58,7 @@ def test_a_batch_that_the_killed_driver_never_recorded_is_adopted(
         assert [row for row in table(run, "journal") if row["kind"] == "batch"] == []
         assert table(run, "answers") == []
 
-        # As the command does it, beside models that run already; test_kill.py has the command's second start.
+        # As the command does it, beside models that run already.
         given = {"config": tmp_path / "answer.yaml", "llm.mode": "batch", "llm.batch.deadline": "2h"}
         second = answer(plain_archive, sample_folder / "questions.jsonl", run.path, **given)
         assert (second.exit_code, second.stopped) == (0, "")

@@ -54,6 +54,7 @@ def _end(job: subprocess.Popen[str], archive: Path, files: int, by: signal.Signa
     return " ".join(said.split())
 
 
+@pytest.mark.soak  # tests/faults/test_signals.py has a signal to an index job
 def test_sigterm_ends_an_index_job_with_the_code_of_a_stop(tmp_path: Path) -> None:
     job = _job(tmp_path)
     said = _end(job, tmp_path / "archive", 1, signal.SIGTERM)
@@ -72,7 +73,7 @@ def test_a_killed_index_job_recomputes_under_a_twentieth(ray_cluster: None, tmp_
     store = VectorStore.of(vectors, encoder)
     held = sum(len(store.keys(number)) for number in store.numbers())
     sizes = [len(store.keys(number)) for number in store.numbers()]
-    # As the command does it, on the Ray that runs already; test_kill.py has a command's second start.
+    # As the command does it, on the Ray that runs already.
     work = okralong.index(archive, [tmp_path / "reports"], config=config).work
     distinct = sum(len(store.keys(number)) for number in store.numbers())
     assert work["files_read"] == 0

@@ -107,12 +107,13 @@ def killed(tmp_path: Path, reader: FakeOpenAI) -> Killed:
     return Killed(tmp_path, reader)
 
 
+@pytest.mark.soak
 def test_a_night_that_is_killed_while_it_asks_goes_on(ray_cluster: None, killed: Killed) -> None:
     killed.killed_in("answer")
     asked = len(killed.reader.received)
     assert 0 < asked < len(DOCUMENTS)
     killed.change("works0", "This came after the night had begun to ask.")
-    # As the command does it, on the Ray that runs already; test_kill.py has a command's second start.
+    # As the command does it, on the Ray that runs already.
     assert run_nightly(killed.folder / "nightly.yaml") == EXIT_CHANGED
     found = killed.outcome()
     assert found["phase"] == "done"
