@@ -26,13 +26,13 @@ from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
 from benchmarks.confidence_features import answer_features, fit_judge
-from okralong.lab.pictures import COLOURS, WIDTH, style, write_svg
 from okralong.lab.training.learners.calibration import BINS
 from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
+from okralong.pipelines.reporting.pictures import COLOURS, WIDTH, style, write_svg
 from okralong.pipelines.reporting.statistics import (
     Estimate,
     Floats,

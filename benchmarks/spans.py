@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from okralong.lab.split import Side
+from okralong.lab.datasets.split import Side
 from okralong.lab.training.rows.tables import RANKING, RankingRow
 from okralong.pipelines.answering.reading import probability
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker

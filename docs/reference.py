@@ -50,7 +50,7 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "evidence/test.yaml": "okralong.lab.evidence:Sweep",
         "datasets.yaml": "okralong.lab.datasets:Catalog",
         "training/rows.yaml": "okralong.lab.training.rows:RowsConfig",
-        "training/heads.yaml": "okralong.lab:Recipe",
+        "training/heads.yaml": "okralong.lab.training:Recipe",
         "training/report.yaml": "okralong.lab.training:ReportConfig",
         "training/reading.yaml": "okralong.lab.training.rows:ReadingConfig",
         "training/reader_report.yaml": "okralong.lab.training:ReaderReportConfig",
@@ -96,7 +96,9 @@ def commands() -> Iterator[tuple[str, Any]]:
     """Each command with the words that call it ("okralong archive log"), in the order of the help."""
 
     def below(group: Any, words: str) -> Iterator[tuple[str, Any]]:
-        for name, command in group.commands.items():
+        context = typer.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
             if hasattr(command, "commands"):
                 yield from below(command, f"{words} {name}")
             else:

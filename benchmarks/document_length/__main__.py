@@ -23,13 +23,13 @@ from benchmarks.document_length.report import Measured, Size, report
 from benchmarks.document_length.sets import LENGTHS, POLICIES, SEED, SETS, STD_RAG, some_questions
 from benchmarks.document_length.stages import Stopwatch, measure_stages
 from okralong.lab.datasets.base import load_catalog
-from okralong.lab.encoder import cached_encoder
+from okralong.lab.datasets.encoder import cached_encoder
+from okralong.lab.datasets.split import MANIFEST, Split
 from okralong.lab.evidence.bench import Bench, PolicyRun, Remembered, Row, run_plain, run_policy
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore
 from okralong.lab.evidence.sweep import scaled_policies
 from okralong.lab.evidence.writers import GoldWriter, as_question
-from okralong.lab.split import MANIFEST, Split
 from okralong.pipelines.answering.analyzers.analysis import Analyzer
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.indexing.config import IndexConfig

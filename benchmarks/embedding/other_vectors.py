@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.embedding.window_pooling import WindowEncoder
-from okralong.lab.encoder import CachedEncoder
+from okralong.lab.datasets.encoder import CachedEncoder
 from okralong.lab.evidence.bench import Bench, Retrievals
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.shard import Shard

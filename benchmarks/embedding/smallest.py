@@ -24,11 +24,11 @@ from benchmarks.embedding.other_vectors import OtherVectors
 from benchmarks.embedding.variant_recall import PLAIN, SCALES, SEED, SETS, Recall, compared, fewer, rows_of
 from benchmarks.embedding.variants import Encoders
 from okralong.lab.datasets.base import load_catalog
-from okralong.lab.encoder import EACH, CachedEncoder
+from okralong.lab.datasets.encoder import EACH, CachedEncoder
+from okralong.lab.datasets.split import MANIFEST, Split
 from okralong.lab.evidence.bench import Bench, Retrievals, Row
 from okralong.lab.evidence.config import PlainMethod, PolicyMethod
 from okralong.lab.evidence.sets import DataSetStore
-from okralong.lab.split import MANIFEST, Split
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model

@@ -29,10 +29,10 @@ from benchmarks.embedding.variant_report import Measured, SetSize, report
 from benchmarks.embedding.variant_speed import Embed, by_windows, each_text, processor_seconds
 from benchmarks.embedding.window_pooling import WindowEncoder
 from okralong.lab.datasets.base import load_catalog
-from okralong.lab.encoder import EACH, LIMIT, CachedEncoder
+from okralong.lab.datasets.encoder import EACH, LIMIT, CachedEncoder
+from okralong.lab.datasets.split import MANIFEST, Split
 from okralong.lab.evidence.bench import Bench, Row
 from okralong.lab.evidence.sets import DataSetStore
-from okralong.lab.split import MANIFEST, Split
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Chunk
 from okralong.pipelines.indexing.chunking import chunk_document

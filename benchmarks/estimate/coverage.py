@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.estimate.here import Desk, Read
 from benchmarks.estimate.manner import Manner
-from okralong.lab.encoder import cached_encoder, index_encoder
+from okralong.lab.datasets.encoder import cached_encoder, index_encoder
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy

@@ -23,14 +23,14 @@ from pathlib import Path
 import numpy as np
 
 from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.encoder import cached_encoder
+from okralong.lab.datasets.gold import gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
-from okralong.lab.encoder import cached_encoder
+from okralong.lab.datasets.split import Side, Split
 from okralong.lab.evidence.bench import Bench, BenchTools, given
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore
 from okralong.lab.evidence.writers import GoldWriter
-from okralong.lab.gold import gold_analysis
-from okralong.lab.split import Side, Split
 from okralong.lab.training.rows.tables import READER_ROWS
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config

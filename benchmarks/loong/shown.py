@@ -46,9 +46,9 @@ from pathlib import Path
 from typing import Any
 
 from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.encoder import EACH, cached_encoder
 from okralong.lab.datasets.financial import LOONG
 from okralong.lab.datasets.pooling import PooledQuestion, whole
-from okralong.lab.encoder import EACH, cached_encoder
 from okralong.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore

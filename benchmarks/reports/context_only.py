@@ -28,8 +28,8 @@ from benchmarks.reports.provenance import shown_path
 from benchmarks.reports.score import gold_questions
 from benchmarks.reports.scoring import Sheet, Spent, mark
 from benchmarks.reports.summary import Summary, groups, summarise
+from okralong.lab.datasets.gold import Gold
 from okralong.lab.evidence.bench import reader_of
-from okralong.lab.gold import Gold
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.policy import Policy

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from okralong.lab.gold import Gold
+from okralong.lab.datasets.gold import Gold
 from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.run.questions import question_row
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.reports.gold_file import write_gold, write_questions
 from okralong.lab.datasets.filings import read_reports, read_texts
-from okralong.lab.gold import Gold, read_operands
+from okralong.lab.datasets.gold import Gold, read_operands
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.tokens import CountTokens, token_counter

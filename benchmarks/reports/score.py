@@ -26,7 +26,7 @@ from benchmarks.reports.scoring import Sheet, score_run
 from benchmarks.reports.summary import groups, summarise
 from benchmarks.reports.tables import cost_table, mix_table, quality_table, stage_table
 from okralong.lab.datasets.filings import read_reports
-from okralong.lab.gold import Gold
+from okralong.lab.datasets.gold import Gold
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import OkraError

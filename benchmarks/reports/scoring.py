@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from okralong.lab.gold import Gold, answer_recall
+from okralong.lab.datasets.gold import Gold, answer_recall
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.llm.journal import read_run_table

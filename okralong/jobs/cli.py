@@ -1,7 +1,8 @@
 """The command line of okralong: parse, call the job, turn errors into one paragraph and an exit code.
 
-The product's commands stand here in the order in which they are used, and ``app`` and ``main`` at the end. What a
-command needs is imported when it is called, so that ``okralong --help`` is quick.
+The product's commands stand here in the order in which they are used, and ``app`` and ``main`` at the end; those of
+plug-ins, the laboratory among them, come by entry point (``plugins``). What a command needs is imported when it is
+called, so that ``okralong --help`` is quick.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rich.console import Console
 
 from okralong.jobs import archive as archive_jobs
 from okralong.jobs import doctor, report, session, show
-from okralong.lab.commands import cli as lab
+from okralong.jobs.plugins import CommandGroup
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.stopping import run_stoppable, saying, stop_came
 from okralong.pipelines.core.types import (
@@ -357,6 +358,7 @@ def sample(
 
 app = typer.Typer(
     name="okralong",
+    cls=CommandGroup,
     help="Answer questions over archives of long documents, at the best accuracy per dollar.",
     no_args_is_help=True,
     add_completion=False,
@@ -378,14 +380,6 @@ app.command("export")(report.export)
 app.command("diff")(report.diff)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
-app.command("split")(lab.split)
-app.command("train-data")(lab.train_data)
-app.command("train")(lab.train)
-app.command("train-sara")(lab.train_sara)
-app.command("evidence")(lab.evidence)
-app.command("evaluate")(lab.evaluate)
-app.command("tune")(lab.tune)
-app.command("compare")(lab.compare)
 
 
 def main() -> None:

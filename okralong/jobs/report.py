@@ -11,6 +11,7 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from okralong.jobs.plugins import report_maker_for
 from okralong.jobs.run_folder import BEGUN, table
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.schemas import FAILURES
@@ -133,7 +134,7 @@ def write_report(
     for line in made.drawn.notes:
         note(line)
     try:
-        from okralong.lab.pictures import report_pictures
+        from okralong.pipelines.reporting.pictures import report_pictures
 
         pictures = report_pictures(made)
     except ConfigError as error:
@@ -162,16 +163,15 @@ def _report(
         bound = DEFAULT_MEGABYTES if megabytes is None else megabytes
         return run_report(folder, golds, details, megabytes=bound, links=links)
 
-    from okralong.lab.sweeps.pages import is_sweep, sweep_report
-
-    if not is_sweep(folder):
+    maker = report_maker_for(folder)
+    if maker is None:
         raise InputError(
             f"{location} is neither a run (it has no {BEGUN}) nor a sweep (it has no scores). Give the folder that "
             "okralong answer --run or okralong evaluate wrote."
         )
     if questions is not None:
         raise InputError("--questions is for a run: a sweep knows the gold answers of its sets. Leave it out.")
-    return sweep_report(folder, details)
+    return maker.make_report(folder, details)
 
 
 def export(

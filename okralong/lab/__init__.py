@@ -1,4 +1,4 @@
-"""Experiments: data sets, splits, metrics, the evidence bench, sweeps, training.
+"""The laboratory: data sets, splits, the evidence bench, sweeps and training.
 
-Of the product only ``jobs/cli.py`` (command names and options) and ``jobs/report.py`` (when called) import them.
+The product never imports it; its commands reach the command line by entry point (``okralong.jobs.plugins``).
 """

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import okralong.pipelines
-from okralong.lab import judge
+from okralong.lab.sweeps import judge
 from okralong.pipelines.answering import citations, confidence, documents_task, prompt_text, prompts
 from okralong.pipelines.answering.analyzers import analysis
 from okralong.pipelines.answering.answer_types import AnswerType, value_read, with_value

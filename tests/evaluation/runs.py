@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from okralong.lab.gold import Gold
+from okralong.lab.datasets.gold import Gold
 from okralong.pipelines.core.schemas import ANSWERS, LEDGER
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from okralong.lab.datasets.pooling import Span
-from okralong.lab.metrics import citation_precision
+from okralong.lab.sweeps.metrics import citation_precision
 
 TEXT = {"a": "Sales rose.  Costs fell.", "b": "Sales rose."}
 

@@ -12,7 +12,7 @@ from benchmarks.reports.gold_file import read_gold
 from benchmarks.reports.prepare import fitting, main
 from benchmarks.reports.scoring import Sheet
 from benchmarks.reports.summary import groups, summarise
-from okralong.lab.gold import Gold
+from okralong.lab.datasets.gold import Gold
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy

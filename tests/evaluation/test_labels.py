@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.lab.gold import evidence_label, gold_analysis, pattern_label
+from okralong.lab.datasets.gold import evidence_label, gold_analysis, pattern_label
 
 
 def test_the_side_that_holds_more_is_preferred() -> None:

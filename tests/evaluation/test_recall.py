@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.lab.gold import answer_recall, findable, words
+from okralong.lab.datasets.gold import answer_recall, findable, words
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
-from okralong.lab.judge import (
+from okralong.lab.sweeps.judge import (
     MARKS,
     MOST_CONTEXT,
     ToJudge,

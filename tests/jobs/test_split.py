@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from okralong.jobs.cli import app
 from okralong.lab.datasets.base import load_catalog
 from okralong.lab.datasets.registry import read_dataset
-from okralong.lab.split import Split
+from okralong.lab.datasets.split import Split
 
 
 def meeting(number: int) -> str:

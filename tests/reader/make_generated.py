@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.datasets.pooling import Span, whole
-from okralong.lab.encoder import cached_encoder
+from okralong.lab.datasets.split import MANIFEST, Split
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore
-from okralong.lab.split import MANIFEST, Split
 from okralong.lab.training.rows.reader_rows import Collector, ReadingConfig, chosen
 from okralong.lab.training.rows.sources import SampleRows, sample_set
 from okralong.lab.training.rows.tables import ReadingRow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.lab.gold import program_expression
+from okralong.lab.datasets.gold import program_expression
 from okralong.lab.training.rows.reader_replies import formula
 from okralong.pipelines.answering.generate import calculate
 

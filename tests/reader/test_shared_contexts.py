@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from okralong.lab.datasets.base import Hop, Item
+from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.pooling import PooledQuestion, Span
-from okralong.lab.gold import Gold
 from okralong.lab.training.rows.reader_rows import SharedContexts, hop_questions
 from okralong.pipelines.core.types import Question
 

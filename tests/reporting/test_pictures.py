@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from okralong.lab.pictures import RecallLine, RecallPanel, draw_recall
+from okralong.lab.evidence.pictures import RecallLine, RecallPanel, draw_recall
 
 PANELS = [
     RecallPanel(

@@ -19,6 +19,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Question
 from okralong.pipelines.reporting.charts import latency
 from okralong.pipelines.reporting.page import SCRIPTS, Report, page_script, render
+from okralong.pipelines.reporting.pictures import report_pictures
 from okralong.pipelines.reporting.rows import figures
 from okralong.pipelines.reporting.run import ALL, run_report, run_rows
 from okralong.pipelines.run.questions import read_questions

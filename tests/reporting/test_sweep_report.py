@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from okralong.jobs import report
-from okralong.lab.sweeps.pages import sweep_report
+from okralong.lab.sweeps.pages import make_report
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.reporting.page import Report
@@ -27,7 +27,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made_report(sweep: Path) -> Report:
-    return sweep_report(Folder.of(sweep), details=24)
+    return make_report(Folder.of(sweep), details=24)
 
 
 def test_panels_are_the_mean_over_sets_and_each_set(made_report: Report) -> None:
@@ -74,7 +74,7 @@ def test_details_are_of_whole_questions_of_all_sets_alike(made_report: Report) -
 def test_a_sweep_without_summary_or_runs_is_reported_too(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "sweep", 6, summary=False)
     shutil.rmtree(folder / "cells")
-    found = sweep_report(Folder.of(folder), details=100)
+    found = make_report(Folder.of(folder), details=100)
     assert {json.loads(detail) for detail in found.details} == {None}
     assert found.rows[0].measures["f1"] == 1.0
 

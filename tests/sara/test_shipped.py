@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from okralong.lab.encoder import cached_encoder
+from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.training.rows.sources import SampleRows, sample_set
 from okralong.lab.training.sara.examples import Material, SaraConfig, alignment_examples
 from okralong.lab.training.sara.report import compared

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.datasets.pooling import whole
-from okralong.lab.encoder import cached_encoder
+from okralong.lab.datasets.split import MANIFEST, Split
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore
-from okralong.lab.recipe import write_examples
-from okralong.lab.split import MANIFEST, Split
+from okralong.lab.training.recipe import write_examples
 from okralong.lab.training.rows.analyzer_rows import primary_granularities, rows_of
 from okralong.lab.training.rows.sources import SampleRows, sample_set
 from okralong.pipelines.answering.policy import Policy

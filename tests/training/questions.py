@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from okralong.lab.recipe import Example, example
+from okralong.lab.training.recipe import Example, example
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.core.types import QuestionType, RetrieverScores
 

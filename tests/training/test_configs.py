@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from okralong.lab.recipe import Recipe
+from okralong.lab.training.recipe import Recipe
 from okralong.pipelines.core.config import load_config
 
 

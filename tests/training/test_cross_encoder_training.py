@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from safetensors.numpy import load_file
 
 from okralong.lab.datasets.pooling import Span
-from okralong.lab.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
 from okralong.lab.training.learners.cross_encoder import CrossEncoderLearner, calibrate
 from okralong.lab.training.learners.fit import HISTORY, fit_recipe
 from okralong.lab.training.learners.learner import evaluations_of
+from okralong.lab.training.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
 from okralong.lab.training.rows.cross_encoder_rows import _covering, _place, _share
 from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.core.types import Chunk, ConfigError

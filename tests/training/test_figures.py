@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.lab.recipe import UNKNOWN, Example, example
 from okralong.lab.training.learners.calibration import (
     confusion_table,
     field_figures,
     figure_table,
     probabilities,
 )
+from okralong.lab.training.recipe import UNKNOWN, Example, example
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, make_analysis
 
 ASKED = AnalysisInput("Who?", ())

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.lab.recipe import UNKNOWN, Lora, Recipe
 from okralong.lab.training.learners.analyzer import HeadsLearner
 from okralong.lab.training.learners.fit import CHECKPOINTS, HISTORY, fit_recipe
+from okralong.lab.training.recipe import UNKNOWN, Lora, Recipe
 from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, TYPES
 from okralong.pipelines.answering.analyzers.heads import HeadsAnalyzer
 from okralong.pipelines.core.types import ConfigError

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.lab.recipe import UNKNOWN, Lora, Recipe, read_examples, write_examples
 from okralong.lab.training.learners.analyzer import LabelLearner
 from okralong.lab.training.learners.fit import fit_recipe
+from okralong.lab.training.recipe import UNKNOWN, Lora, Recipe, read_examples, write_examples
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, read_temperatures, write_temperatures
 from okralong.pipelines.answering.analyzers.label_scorer import LabelScorer
 from okralong.pipelines.core.types import Analysis, ConfigError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from okralong.lab.recipe import Example, ReadingExample
 from okralong.lab.training.learners.fit import LengthBatches
+from okralong.lab.training.recipe import Example, ReadingExample
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 
 EXAMPLES = [Example(AnalysisInput("q" * 10, ("p" * (n * 37 % 400),)), (0, 0, 0)) for n in range(803)]

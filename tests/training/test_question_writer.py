@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from okralong.lab.recipe import Recipe
 from okralong.lab.training.learners import question_writer
 from okralong.lab.training.learners.fit import train_session
 from okralong.lab.training.learners.question_writer import QuestionWriterLearner, write_questions
+from okralong.lab.training.recipe import Recipe
 from okralong.lab.training.rows.question_writer_rows import (
     NOTHING,
     Passages,

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from okralong.lab.recipe import Lora, ReadingExample, Recipe
 from okralong.lab.training.learners.fit import train_session
 from okralong.lab.training.learners.reader import QUOTATION_WEIGHT, ReaderLearner
+from okralong.lab.training.recipe import Lora, ReadingExample, Recipe
 from okralong.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.core.types import ConfigError
 from tests.fakes.tiny_llama import write_tiny_llama

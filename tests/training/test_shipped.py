@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from okralong.lab.recipe import Example, read_examples
 from okralong.lab.training.learners.calibration import FieldFigures, field_figures, probabilities
+from okralong.lab.training.recipe import Example, read_examples
 from okralong.pipelines.answering.analyzers.analysis import CALIBRATION, FIELDS
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.rules import KeywordRules

@@ -10,9 +10,9 @@ import torch
 from transformers import TrainingArguments
 
 from okralong.lab.datasets.base import DataSet, Evidence, Item, make_text
-from okralong.lab.gold import Gold
-from okralong.lab.recipe import KeepExample, Recipe, export_files, read_examples
+from okralong.lab.datasets.gold import Gold
 from okralong.lab.training.learners.fit import HISTORY, HeadsTrainer, definition_of, train_session
+from okralong.lab.training.recipe import KeepExample, Recipe, export_files, read_examples
 from okralong.lab.training.rows.tables import KEEP, KeepRow
 from okralong.lab.training.rows.token_classifier_rows import KeepConfig, rows_of
 from okralong.pipelines.core.storage import Folder

@@ -18,8 +18,8 @@ from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK
 
 if TYPE_CHECKING:
     from okralong.lab.commands.sweep import SweepResult
-    from okralong.lab.split import Side
-    from okralong.lab.split_build import Account
+    from okralong.lab.datasets.split import Side
+    from okralong.lab.datasets.split_build import Account
     from okralong.lab.sweeps.config import Tune
     from okralong.lab.sweeps.results import Compared, Point
 
@@ -164,7 +164,7 @@ def split(
     from okralong.jobs.terminal import say_line
     from okralong.lab.datasets.base import load_catalog
     from okralong.lab.datasets.registry import read_dataset
-    from okralong.lab.split_build import SplitRules, build_split, card
+    from okralong.lab.datasets.split_build import SplitRules, build_split, card
     from okralong.pipelines.core.config import load_config
 
     console = Console()
@@ -286,8 +286,8 @@ def train(
         report_on(config, rows, out)
         return
     from okralong.jobs.terminal import say_line
-    from okralong.lab.recipe import Recipe, export_files
     from okralong.lab.training.learners.fit import CARD, definition_of, prepared, train_session
+    from okralong.lab.training.recipe import Recipe, export_files
     from okralong.lab.training.rows.tables import (
         ANALYZER_ROWS,
         KEEP,

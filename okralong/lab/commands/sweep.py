@@ -29,7 +29,6 @@ from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import RunResult, begun_alike, statuses, table
 from okralong.jobs.terminal import say_line
 from okralong.lab.evidence.bench import Bench
-from okralong.lab.judge import MARKS, ToJudge, ToMark, judge, mark
 from okralong.lab.sweeps.config import (
     DEFAULT,
     CellPlan,
@@ -42,6 +41,7 @@ from okralong.lab.sweeps.config import (
     sizes_by_set,
     tables_by_cell,
 )
+from okralong.lab.sweeps.judge import MARKS, ToJudge, ToMark, judge, mark
 from okralong.lab.sweeps.results import write_results
 from okralong.lab.sweeps.run import (
     CostEstimate,

@@ -167,7 +167,7 @@ def _analyzers(config: str, rows: Path, out: Path, command: str, _: Say) -> list
 
 
 def _readers(config: str, rows: Path, out: Path, command: str, say: Say) -> list[Path]:
-    from okralong.lab.encoder import LIMIT
+    from okralong.lab.datasets.encoder import LIMIT
     from okralong.lab.evidence.writers import KeptReplies
     from okralong.lab.training.reader_report import ReaderReportConfig, reader_report, write_reader_report
     from okralong.pipelines.indexing.embedding import SentenceEmbedder

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
-from okralong.lab.gold import MOST_WORDS, Gold, Parts, answer_recall, findable
+from okralong.lab.datasets.gold import MOST_WORDS, Gold, Parts, answer_recall, findable
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import InputError, Question, QuestionType

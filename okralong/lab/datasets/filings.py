@@ -39,7 +39,7 @@ from okralong.lab.datasets.base import (
     span_parts,
     spans_of,
 )
-from okralong.lab.gold import (
+from okralong.lab.datasets.gold import (
     Gold,
     OperandBook,
     Parts,

@@ -27,7 +27,7 @@ from okralong.lab.datasets.base import (
     rows_in,
     text_id,
 )
-from okralong.lab.gold import Gold, words
+from okralong.lab.datasets.gold import Gold, words
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VERSIONS
 from okralong.pipelines.core.types import InputError, Question, QuestionType

@@ -28,7 +28,7 @@ from okralong.lab.datasets.base import (
     text_id,
     trimmed,
 )
-from okralong.lab.gold import Gold
+from okralong.lab.datasets.gold import Gold
 from okralong.pipelines.core.types import Question
 
 QASPER: Final = "qasper"

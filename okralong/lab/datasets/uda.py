@@ -39,7 +39,7 @@ from okralong.lab.datasets.filings import (
     program_item,
     read_page,
 )
-from okralong.lab.gold import derivation_operands, words
+from okralong.lab.datasets.gold import derivation_operands, words
 from okralong.pipelines.core.types import InputError
 
 PAPERS: Final = "uda_paper_qa"

@@ -31,7 +31,7 @@ from okralong.lab.datasets.base import (
     trimmed,
     whole,
 )
-from okralong.lab.gold import Gold
+from okralong.lab.datasets.gold import Gold
 
 HOTPOTQA: Final = "hotpotqa"
 HOTPOTQA_POOLED: Final = "hotpotqa_pooled"

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from okralong.lab.datasets.encoder import CachedEncoder
+from okralong.lab.datasets.gold import PATTERN_CHUNKS, answer_recall, evidence_label, gold_analysis, pattern_label
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span
-from okralong.lab.encoder import CachedEncoder
 from okralong.lab.evidence.config import PlainMethod
 from okralong.lab.evidence.writers import WRITTEN, GoldWriter, Writer
-from okralong.lab.gold import PATTERN_CHUNKS, answer_recall, evidence_label, gold_analysis, pattern_label
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.context import passage_of

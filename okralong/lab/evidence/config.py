@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from okralong.lab.split import MANIFEST
+from okralong.lab.datasets.split import MANIFEST
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.core.config import Settings

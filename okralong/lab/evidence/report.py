@@ -20,7 +20,7 @@ import numpy as np
 
 from okralong.lab.evidence.bench import Row
 from okralong.lab.evidence.config import PlainMethod, PolicyMethod, Sweep
-from okralong.lab.pictures import RecallLine, RecallPanel, draw_recall
+from okralong.lab.evidence.pictures import RecallLine, RecallPanel, draw_recall
 from okralong.pipelines.reporting.statistics import (
     DRAWS,
     Drawn,

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from okralong.lab.datasets.base import Catalog, DataSet, Item, Text
+from okralong.lab.datasets.encoder import CachedEncoder, index_encoder
 from okralong.lab.datasets.pooling import Pooled, pool, whole
 from okralong.lab.datasets.registry import read_dataset
-from okralong.lab.encoder import CachedEncoder, index_encoder
+from okralong.lab.datasets.split import Side, Split
 from okralong.lab.evidence.bench import Bench, Retrievals
 from okralong.lab.evidence.config import SetChoice
-from okralong.lab.split import Side, Split
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.config import IndexConfig

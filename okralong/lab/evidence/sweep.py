@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.encoder import EACH, cached_encoder
 from okralong.lab.datasets.other import OWN
 from okralong.lab.datasets.pooling import Pooled
-from okralong.lab.encoder import EACH, cached_encoder
+from okralong.lab.datasets.split import Split
 from okralong.lab.evidence.bench import (
     Bench,
     Likelihood,
@@ -25,7 +26,6 @@ from okralong.lab.evidence.bench import (
 from okralong.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, SetChoice, Sweep
 from okralong.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
-from okralong.lab.split import Split
 from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
 from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
 from okralong.pipelines.answering.analyzers.rules import KeywordRules

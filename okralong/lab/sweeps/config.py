@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from okralong.lab.datasets.split import MANIFEST as SPLIT_MANIFEST
+from okralong.lab.datasets.split import SIDES, Side
 from okralong.lab.evidence.config import SetChoice
-from okralong.lab.metrics import METRICS
-from okralong.lab.split import MANIFEST as SPLIT_MANIFEST
-from okralong.lab.split import SIDES, Side
+from okralong.lab.sweeps.metrics import METRICS
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, read_config
 from okralong.pipelines.core.types import ConfigError

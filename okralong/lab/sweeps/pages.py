@@ -55,13 +55,13 @@ Labels = Mapping[System, str]
 """What each method under a variant is called."""
 
 
-def is_sweep(folder: Folder) -> bool:
-    """Whether the folder holds a table of scores."""
+def recognizes(folder: Folder) -> bool:
+    """Return whether the folder holds a table of scores, as a sweep's does."""
     return folder.exists(SCORES_FOLDER)
 
 
-def sweep_report(sweep: Folder, details: int) -> Report:
-    """The report of a sweep's folder, finished or not. ``details`` bounds the answers that can be opened.
+def make_report(sweep: Folder, details: int) -> Report:
+    """Make the report of a sweep's folder, finished or not. ``details`` bounds the answers that can be opened.
 
     Raises InputError when the folder has no scores.
     """

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from okralong.lab.metrics import METRICS
 from okralong.lab.sweeps.config import DEFAULT, CellName, Tune
+from okralong.lab.sweeps.metrics import METRICS
 from okralong.lab.sweeps.run import CELL_FILE, GoldQuestion, read_gold_questions, score_rows
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import PAIRED, SCORES, SUMMARY

@@ -24,15 +24,13 @@ from typing import Any, Final
 import yaml
 
 from okralong.lab.datasets.base import Item, load_catalog, one_part
+from okralong.lab.datasets.encoder import cached_encoder
+from okralong.lab.datasets.gold import Gold, Parts
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span
-from okralong.lab.encoder import cached_encoder
+from okralong.lab.datasets.split import Split
 from okralong.lab.evidence.bench import Bench, BenchTools, gold_labels, measure
 from okralong.lab.evidence.sets import DataSetStore, Say, check_types
 from okralong.lab.evidence.writers import GoldWriter
-from okralong.lab.gold import Gold, Parts
-from okralong.lab.judge import MARKS, MOST_CONTEXT, ToJudge, ToMark, judge_prompt, marks_prompt
-from okralong.lab.metrics import citation_precision
-from okralong.lab.split import Split
 from okralong.lab.sweeps.config import (
     CellName,
     CellPlan,
@@ -42,6 +40,8 @@ from okralong.lab.sweeps.config import (
     SweepFolder,
     SweepSet,
 )
+from okralong.lab.sweeps.judge import MARKS, MOST_CONTEXT, ToJudge, ToMark, judge_prompt, marks_prompt
+from okralong.lab.sweeps.metrics import citation_precision
 from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
 from okralong.pipelines.answering.cost_model import Priors, Use, use_again, use_of_question
 from okralong.pipelines.answering.policy import Policy

@@ -15,7 +15,6 @@ import torch
 from pydantic import Field, model_validator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.lab.recipe import UNKNOWN, Example
 from okralong.lab.training.learners.calibration import (
     FieldFigures,
     Probabilities,
@@ -28,6 +27,7 @@ from okralong.lab.training.learners.calibration import (
     known_rows,
     probabilities,
 )
+from okralong.lab.training.recipe import UNKNOWN, Example
 from okralong.lab.training.rows.tables import TrainingRow
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, AnalysisInput, Analyzer, read_temperatures
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer

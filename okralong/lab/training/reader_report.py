@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from okralong.lab.datasets.pooling import Span
 from okralong.lab.evidence.writers import KeptReplies
-from okralong.lab.metrics import scores
+from okralong.lab.sweeps.metrics import scores
 from okralong.lab.training.learners.fit import Say
 from okralong.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.answering.citations import find_citations

@@ -358,7 +358,7 @@ FAILURES: Final = _schema(
 
 SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
 """``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash, see
-``lab/split.py``."""
+``lab/datasets/split.py``."""
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run folder by folder name."""
@@ -587,7 +587,7 @@ SCORES: Final = _schema(
         ("replied_by", pa.string()),
     ],
 )
-"""A question under a cell of a sweep. A metric is null where it is not defined (see ``lab/metrics.py`` and
+"""A question under a cell of a sweep. A metric is null where it is not defined (see ``lab/sweeps/metrics.py`` and
 ``docs/evaluate.md``). The judge's columns are means over its seeds, and ``judge_seeds`` has of several what each said,
 by column. ``cluster`` names the documents that the question is joined with by a chain of shared ones: what
 the bootstrap draws. ``replied_by`` is that of the answers row."""

@@ -1,5 +1,5 @@
 """The numbers behind the charts: points of cost and accuracy with the Pareto frontier, latency by stage, workflow mix,
-confusion. The page's script draws them, and ``lab/pictures.py`` draws them as files."""
+confusion. The page's script draws them, and ``pictures.py`` draws them as files."""
 
 from __future__ import annotations
 

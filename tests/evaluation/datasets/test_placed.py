@@ -20,8 +20,8 @@ from okralong.lab.datasets.placed import (
     read_questions_file,
 )
 from okralong.lab.datasets.registry import read_dataset
-from okralong.lab.split import Split, question_hash
-from okralong.lab.split_build import RULES, SplitRules
+from okralong.lab.datasets.split import Split, question_hash
+from okralong.lab.datasets.split_build import RULES, SplitRules
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import jsonl_file, shown

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.lab.datasets.base import DataSet, Evidence, GoldCell, Item, Text, make_text
+from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.pooling import Pooled, Span, own_texts, pool, whole
-from okralong.lab.gold import Gold
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError, Question
 

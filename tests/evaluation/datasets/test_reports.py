@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.reports.gold_file import read_gold, write_gold, write_questions
 from okralong.lab.datasets.filings import read_reports, read_reports_set
-from okralong.lab.gold import (
+from okralong.lab.datasets.gold import (
     derivation_operands,
     program_operands,
     read_operands,

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from okralong.lab.datasets.encoder import CachedEncoder
 from okralong.lab.datasets.pooling import pool
 from okralong.lab.datasets.wiki import read_hotpotqa
-from okralong.lab.encoder import CachedEncoder
 from okralong.lab.evidence.bench import Bench, Retrievals
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig

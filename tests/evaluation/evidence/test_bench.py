@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from okralong.lab.datasets.gold import gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.evidence.bench import (
     Bench,
@@ -22,7 +23,6 @@ from okralong.lab.evidence.bench import (
 )
 from okralong.lab.evidence.config import PlainMethod, Retriever
 from okralong.lab.evidence.writers import GoldWriter, as_question
-from okralong.lab.gold import gold_analysis
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.context import passage_of

@@ -13,10 +13,10 @@ from benchmarks.document_length.report import Measured, Size, report
 from benchmarks.document_length.sets import LENGTHS, SETS, some_questions
 from benchmarks.document_length.stages import REPEATS, STAGES, Stopwatch, measure_stages
 from okralong.lab.datasets.base import Item
+from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.pooling import CellSpan, Pooled, PooledDocument, PooledQuestion, Span
 from okralong.lab.evidence.bench import Bench, Row
 from okralong.lab.evidence.bench import Shown as Evidence
-from okralong.lab.gold import Gold
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError, Question

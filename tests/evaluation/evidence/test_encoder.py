@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.lab.encoder import LIMIT, cached_encoder, index_encoder, over_limit
+from okralong.lab.datasets.encoder import LIMIT, cached_encoder, index_encoder, over_limit
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.weights import resolve_embedding_model
 

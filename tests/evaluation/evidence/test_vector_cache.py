@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from okralong.lab import encoder as vector_cache
-from okralong.lab.encoder import CachedEncoder
+from okralong.lab.datasets import encoder as vector_cache
+from okralong.lab.datasets.encoder import CachedEncoder
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.weights import resolve_embedding_model
 

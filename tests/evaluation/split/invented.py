@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from okralong.lab.datasets.base import DataSet, Evidence, Item, make_text
-from okralong.lab.gold import Gold
-from okralong.lab.split import Side
-from okralong.lab.split_build import Rule, SplitRules
+from okralong.lab.datasets.gold import Gold
+from okralong.lab.datasets.split import Side
+from okralong.lab.datasets.split_build import Rule, SplitRules
 from okralong.pipelines.core.types import Question
 
 Asked = tuple[str, Sequence[str], Sequence[str]]

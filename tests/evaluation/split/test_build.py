@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from okralong.lab.datasets.base import DataSet, make_text
-from okralong.lab.split import SIDES, Side, Split
-from okralong.lab.split_build import LEFT_OUT, build_split, card
+from okralong.lab.datasets.split import SIDES, Side, Split
+from okralong.lab.datasets.split_build import LEFT_OUT, build_split, card
 from okralong.pipelines.core.types import InputError
 from tests.evaluation.split.invented import TEST_FIRST, Asked, data_set, rule, rules, text_of
 

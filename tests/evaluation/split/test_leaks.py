@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from okralong.lab.datasets.base import DataSet, make_text
-from okralong.lab.split import Side, Split, document_hash, leaks, question_hash, text_hash
-from okralong.lab.split_build import build_split
+from okralong.lab.datasets.split import Side, Split, document_hash, leaks, question_hash, text_hash
+from okralong.lab.datasets.split_build import build_split
 from tests.evaluation.split.invented import TEST_FIRST, data_set, text_of
 
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.lab.datasets.base import load_catalog
-from okralong.lab.split import MANIFEST, SIDES, Split
-from okralong.lab.split_build import LEFT_OUT, RULES, SplitRules, build_split
+from okralong.lab.datasets.split import MANIFEST, SIDES, Split
+from okralong.lab.datasets.split_build import LEFT_OUT, RULES, SplitRules, build_split
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.schemas import SPLIT
 from okralong.pipelines.core.types import ConfigError

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from okralong.lab.judge import MARKS
-from okralong.lab.metrics import METRICS
+from okralong.lab.sweeps.judge import MARKS
+from okralong.lab.sweeps.metrics import METRICS
 from okralong.lab.sweeps.run import indexing_row, read_gold_questions, score_rows
 from okralong.pipelines.core.schemas import SCORES
 from okralong.pipelines.core.types import InputError, MetricError

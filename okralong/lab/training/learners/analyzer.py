@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from okralong.lab.recipe import UNKNOWN, Example, Recipe
 from okralong.lab.training.learners.learner import Definition, Learner, Log, causal_base
 from okralong.lab.training.learners.lora import CausalLearner, Row, save_adapter, with_adapter
+from okralong.lab.training.recipe import UNKNOWN, Example, Recipe
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads

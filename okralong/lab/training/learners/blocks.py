@@ -7,8 +7,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from okralong.lab.recipe import Recipe
 from okralong.lab.training.learners.learner import Learner
+from okralong.lab.training.recipe import Recipe
 from okralong.pipelines.models.cross_encoder import CrossEncoderModel
 from okralong.pipelines.models.token_classifier import TokenClassifierModel
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from okralong.lab.recipe import UNKNOWN, Example
+from okralong.lab.training.recipe import UNKNOWN, Example
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, Analyzer, Temperatures, write_temperatures
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import Analysis

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from okralong.lab.recipe import UNKNOWN, RankingExample, Recipe
 from okralong.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
 from okralong.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
+from okralong.lab.training.recipe import UNKNOWN, RankingExample, Recipe
 from okralong.pipelines.models.cross_encoder import (
     WEIGHTS,
     CrossEncoder,

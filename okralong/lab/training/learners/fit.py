@@ -41,8 +41,8 @@ from transformers import (
 from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import EvalPrediction, get_last_checkpoint
 
-from okralong.lab.recipe import AnyExample, Learned, Recipe, read_examples
 from okralong.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
+from okralong.lab.training.recipe import AnyExample, Learned, Recipe, read_examples
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import ResolvedModel, available_cores, settle
 
@@ -143,7 +143,7 @@ def fit_recipe(
 
 def write_card(out: Path, sections: Sequence[str], logs: Mapping[str, Log]) -> None:
     """Write the model card and the picture of the losses, by the name of their stage."""
-    from okralong.lab.pictures import draw_curves  # brings matplotlib, which a bare machine need not have
+    from okralong.lab.training.pictures import draw_curves  # brings matplotlib, which a bare machine need not have
 
     (out / CARD).write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     draw_curves(logs, out / CURVES)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from okralong.lab.recipe import Learned, Recipe
+from okralong.lab.training.recipe import Learned, Recipe
 from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, causal_model
 
 Log = Sequence[Mapping[str, float]]

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.lab.recipe import Lora, Recipe
 from okralong.lab.training.learners.learner import Learner
+from okralong.lab.training.recipe import Lora, Recipe
 from okralong.pipelines.answering.analyzers.label_scorer import Opening
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.merged_model import FILES, READER

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.lab.recipe import ReadingExample, Recipe
 from okralong.lab.training.learners.learner import Definition, Learner, Log, causal_base, evaluations_of
+from okralong.lab.training.recipe import ReadingExample, Recipe
 from okralong.lab.training.rows.question_writer_rows import (
     SYSTEM,
     WrittenConfig,

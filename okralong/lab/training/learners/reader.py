@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor
 
-from okralong.lab.recipe import ReadingExample, Recipe
 from okralong.lab.training.learners.learner import Definition, Learner, Log, causal_base, evaluations_of
 from okralong.lab.training.learners.lora import CausalLearner, Row, reply_counts, shared_size
+from okralong.lab.training.recipe import ReadingExample, Recipe
 from okralong.pipelines.core.types import Message
 from okralong.pipelines.models.merged_model import ASKED, ReaderFile
 from okralong.pipelines.models.weights import ResolvedModel, causal_model, chat_ids, text_ids

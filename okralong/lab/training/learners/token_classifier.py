@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor, nn
 
-from okralong.lab.recipe import ANSWERED, ASKED, UNKNOWN, KeepExample, Recipe
 from okralong.lab.training.learners.blocks import BlocksLearner, encoder_to_learn
 from okralong.lab.training.learners.learner import Definition, Learner, Log, evaluations_of
+from okralong.lab.training.recipe import ANSWERED, ASKED, UNKNOWN, KeepExample, Recipe
 from okralong.pipelines.models.token_classifier import (
     SPECIAL,
     Pieces,

@@ -18,11 +18,11 @@ from pydantic import Field
 from okralong.lab.datasets.base import Item, load_catalog
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.datasets.split import MANIFEST, SIDES, Side, Split, question_hash
+from okralong.lab.datasets.split_build import SplitRules, build_split
 from okralong.lab.evidence.bench import Bench, Lookup, gold_labels
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say, drawn, measurable
-from okralong.lab.split import MANIFEST, SIDES, Side, Split, question_hash
-from okralong.lab.split_build import SplitRules, build_split
 from okralong.lab.training.rows.sources import Limit, SampleRows, SetPart, indexed, sample_of, stores
 from okralong.lab.training.rows.tables import LEARNED, TrainingRow
 from okralong.pipelines.answering.analyzers.analysis import TYPES

@@ -18,13 +18,13 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from okralong.lab.datasets.gold import COMMON, answer_recall, findable, words
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span
+from okralong.lab.datasets.split import MANIFEST, Side, Split, question_hash
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say
-from okralong.lab.gold import COMMON, answer_recall, findable, words
-from okralong.lab.recipe import UNKNOWN
-from okralong.lab.split import MANIFEST, Side, Split, question_hash
+from okralong.lab.training.recipe import UNKNOWN
 from okralong.lab.training.rows.question_writer_rows import Passages, WrittenConfig, WrittenQuestion
 from okralong.lab.training.rows.sources import Limit, SampleRows, chunks_of, indexed, sample_of, stores
 from okralong.lab.training.rows.tables import LEARNED, RankingRow

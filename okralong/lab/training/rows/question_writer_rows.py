@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
 
-from okralong.lab.recipe import Count, ReadingExample
+from okralong.lab.training.recipe import Count, ReadingExample
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
 

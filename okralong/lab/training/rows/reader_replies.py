@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from okralong.lab.datasets.gold import words
 from okralong.lab.datasets.pooling import Span
-from okralong.lab.gold import words
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.core.sentences import boundaries

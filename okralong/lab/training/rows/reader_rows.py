@@ -17,13 +17,13 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from okralong.lab.datasets.base import one_part
+from okralong.lab.datasets.gold import Gold, answer_recall, findable, gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.datasets.split import MANIFEST, Side, Split
 from okralong.lab.evidence.bench import Bench, BenchTools, Shown, gold_labels, measure, prompt_size
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import Say, measurable
 from okralong.lab.evidence.writers import GoldWriter, as_question
-from okralong.lab.gold import Gold, answer_recall, findable, gold_analysis
-from okralong.lab.split import MANIFEST, Side, Split
 from okralong.lab.training.rows.reader_replies import (
     answer_reply,
     formula,

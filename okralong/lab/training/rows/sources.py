@@ -18,13 +18,13 @@ from okralong.lab.datasets.base import (
     make_text,
     one_part,
 )
+from okralong.lab.datasets.encoder import EACH, cached_encoder
+from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.pooling import Pooled, whole
-from okralong.lab.encoder import EACH, cached_encoder
+from okralong.lab.datasets.split import Side, Split
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say
-from okralong.lab.gold import Gold
-from okralong.lab.split import Side, Split
 from okralong.lab.training.rows.tables import LEARNED, MODEL_SIDES
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Chunk, Question

@@ -13,8 +13,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from okralong.lab.datasets.pooling import Span
-from okralong.lab.recipe import ANSWERED, ASKED, Example, example
-from okralong.lab.split import SIDES, Side
+from okralong.lab.datasets.split import SIDES, Side
+from okralong.lab.training.recipe import ANSWERED, ASKED, Example, example
 from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES, AnalysisInput
 from okralong.pipelines.core.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder

@@ -17,11 +17,11 @@ from typing import Annotated
 from pydantic import Field
 
 from okralong.lab.datasets.base import DataSet, Item, load_catalog
+from okralong.lab.datasets.gold import COMMON, findable, words
 from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.datasets.split import MANIFEST, Side, Split
 from okralong.lab.evidence.sets import Say
-from okralong.lab.gold import COMMON, findable, words
-from okralong.lab.recipe import ANSWERED, ASKED, LEFT
-from okralong.lab.split import MANIFEST, Side, Split
+from okralong.lab.training.recipe import ANSWERED, ASKED, LEFT
 from okralong.lab.training.rows.sources import Limit, SetPart, chunks_of
 from okralong.lab.training.rows.tables import MODEL_SIDES, KeepRow
 from okralong.pipelines.core.config import Settings

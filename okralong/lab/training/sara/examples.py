@@ -24,9 +24,9 @@ from torch import Tensor
 from okralong.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.lab.datasets.pooling import pool
 from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.datasets.split import MANIFEST, Side, Split
 from okralong.lab.evidence.sets import drawn
-from okralong.lab.recipe import Count, Epochs, Lora, Rate, Recipe, Share
-from okralong.lab.split import MANIFEST, Side, Split
+from okralong.lab.training.recipe import Count, Epochs, Lora, Rate, Recipe, Share
 from okralong.lab.training.rows.sources import SampleRows, SetPart, chunks_of, sample_set
 from okralong.lab.training.rows.tables import MODEL_SIDES
 from okralong.pipelines.answering.select_evidence import closeness

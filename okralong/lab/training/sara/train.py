@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from okralong.lab.encoder import cached_encoder
+from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.training.learners.fit import CHECKPOINTS, HISTORY, Say, digest_of, fit, quiet, write_card
 from okralong.lab.training.learners.learner import Learner, Log, evaluations_of
 from okralong.lab.training.learners.lora import (

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from pydantic import Field, field_validator
 
 from okralong.lab.datasets.base import DataSet, Item
-from okralong.lab.split import (
+from okralong.lab.datasets.split import (
     SIDES,
     Side,
     Split,

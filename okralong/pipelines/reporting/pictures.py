@@ -1,14 +1,12 @@
-"""Every picture that is a file: a report's charts, recall against tokens, and the course of a training.
+"""Draw a report's charts as PNG and SVG files with matplotlib, which belongs to the extra ``lab``.
 
-In the product this is the one module that loads matplotlib, which belongs to the extra ``lab``; a report's page draws
-its charts in the browser and needs none of it. The same numbers give the same bytes, whatever style a user has set for
-matplotlib.
+The report's page draws its charts in the browser and does not need this module. The same numbers give the same bytes,
+whatever style the user has set for matplotlib.
 """
 
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,9 +24,7 @@ with needs_extra("lab"):
     import matplotlib
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b")
 """Okabe and Ito's palette for readers who do not see all colours, black and yellow softened; markers tell as well."""
@@ -61,7 +57,7 @@ def write_svg(figure: Figure, path: Path) -> None:
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def _look(number: int, **more: Any) -> dict[str, Any]:
+def look(number: int, **more: Any) -> dict[str, Any]:
     return {**more, "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
@@ -119,7 +115,7 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     for number, (name, (x, y)) in enumerate(places.items()):
         found = panel.points[name]
         reach: dict[str, Any] = {"xerr": _reach(x, found[cost]), "yerr": _reach(y, found[accuracy])}
-        look = _look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
+        look = look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
         axis.errorbar(x, y, **look, **reach)
     line = [places[name] for name in panel.frontier(accuracy, cost)]
     if len(line) > 1:
@@ -185,130 +181,3 @@ def _short(name: str) -> str:
     """A name as a picture has room for it."""
     text = plain(name)
     return text if len(text) <= NAME_CHARS else f"{text[: NAME_CHARS - 1]}…"
-
-
-# --------
-# Recall against tokens, as the evidence bench measures them: one panel a set, one line a method. Up and to the left is
-# better. The ground is painted white, so that the picture reads alike on light and dark pages.
-
-PANELS_A_ROW: Final = 3
-PANEL_HEIGHT: Final = 2.5
-LEGEND_ROW: Final = 0.24
-LEGEND_COLUMNS: Final = 4
-RECALL_WIDTH: Final = 9.0
-"""Inches; at 96 pixels an inch, about the 860 pixels of a README."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecallLine:
-    """A method's points: mean context ``tokens`` (above zero) and mean ``recall``, one for each budget."""
-
-    label: str
-    tokens: Sequence[float]
-    recall: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class RecallPanel:
-    """A set with the numbers of its questions and documents, and the methods measured on it.
-
-    ``measure`` says what the recall is of, for sets that mark no evidence.
-    """
-
-    name: str
-    questions: int
-    documents: int
-    lines: Sequence[RecallLine]
-    measure: str = "evidence recall"
-
-
-def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
-    """Write the picture of ``panels`` to an SVG file. A method has one colour and marker in all panels.
-
-    Raises ValueError when there is no panel with a point, or a point has no tokens.
-    """
-    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
-    tokens = [each for panel in panels for line in panel.lines for each in line.tokens]
-    if not tokens or min(tokens) <= 0:
-        raise ValueError("The picture needs panels with points, each at more than zero tokens.")
-    columns = min(PANELS_A_ROW, len(panels))
-    rows, legend_rows = -(-len(panels) // columns), -(-len(labels) // LEGEND_COLUMNS)
-    height = rows * PANEL_HEIGHT + legend_rows * LEGEND_ROW + 0.15
-    legend_share = (legend_rows * LEGEND_ROW + 0.15) / height
-    with style(8.5):
-        layout = ConstrainedLayoutEngine(rect=(0, legend_share, 1, 1 - legend_share))
-        figure = Figure(figsize=(RECALL_WIDTH, height), facecolor="white", layout=layout)
-        looks = {label: _look(n, markersize=4.5, linewidth=1.4) for n, label in enumerate(labels)}
-        axes = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
-        for n, (axis, panel) in enumerate(zip(axes, panels, strict=False)):
-            _recall_panel(axis, panel, looks)
-            _token_scale(axis, min(tokens), max(tokens))
-            if n % columns == 0 or panel.measure != panels[n - 1].measure:
-                axis.set_ylabel(panel.measure)
-            if n + columns >= len(panels):
-                axis.set_xlabel("context tokens (o200k, log scale)")
-        for axis in axes[len(panels) :]:
-            axis.set_visible(False)
-        handles = [Line2D([], [], label=label, **look) for label, look in looks.items()]
-        figure.legend(handles=handles, loc="lower center", ncols=LEGEND_COLUMNS)
-        write_svg(figure, path)
-
-
-def _recall_panel(axis: Axes, panel: RecallPanel, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    for line in panel.lines:
-        points = sorted(zip(line.tokens, line.recall, strict=True))
-        front = 4 if len(points) == 1 else 3  # a lone point would drown under the lines
-        axis.plot(*zip(*points, strict=True), clip_on=False, zorder=front, **looks[line.label])
-    documents = "1 document" if panel.documents == 1 else f"{panel.documents:,} documents"
-    axis.set_title(f"{panel.name}\n{panel.questions:,} questions, {documents}", fontsize=9)
-
-
-def _token_scale(axis: Axes, least: float, most: float) -> None:
-    """Tokens by powers of two, recall from 0 to 1, the same in all panels."""
-    first, last = math.floor(math.log2(least / 1000) + 0.01), math.ceil(math.log2(most / 1000) - 0.01)
-    last = max(last, first + 1)
-    axis.set_xscale("log", base=2)
-    axis.set_xlim(1000 * 2.0**first, 1000 * 2.0**last)
-    axis.xaxis.set_major_locator(FixedLocator([1000 * 2.0**n for n in range(first, last + 1)]))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n / 1000:g}k" if n >= 1000 else f"{n:.0f}"))
-    axis.set_ylim(0, 1)
-    axis.grid(visible=True)
-    axis.tick_params(labelsize=8, length=2.5)
-
-
-# --------
-# The course of a training: losses above, accuracies on validation below, a column for each stage.
-
-Log = Sequence[Mapping[str, float]]
-"""A trainer's log."""
-
-
-def draw_curves(logs: Mapping[str, Log], path: Path) -> None:
-    """Write an SVG of the logs, by the name of their stage, to ``path``.
-
-    Stages learn different things, so they share no axis.
-    """
-    with style():
-        figure = Figure(figsize=(max(7, 4 * len(logs)), 6), facecolor="white", layout="constrained")
-        panels = figure.subplots(2, len(logs), sharex="col", squeeze=False)
-        for (name, log), losses, shares in zip(logs.items(), *panels, strict=True):
-            measured = sorted({key for entry in log for key in entry if key.endswith("_accuracy")})
-            _curves(losses, log, {"loss": "train", "eval_loss": "validation"})
-            _curves(shares, log, {key: key.removeprefix("eval_").removesuffix("_accuracy") for key in measured})
-            losses.set_title(name)
-            shares.set_xlabel("epoch")
-        panels[0, 0].set_ylabel("loss")
-        panels[1, 0].set_ylabel("accuracy on validation")
-        write_svg(figure, path)
-
-
-def _curves(axis: Axes, log: Log, labels: Mapping[str, str]) -> None:
-    for number, (key, label) in enumerate(labels.items()):
-        points = [(entry["epoch"], entry[key]) for entry in log if key in entry]
-        if points:
-            marker = "" if key == "loss" else "."  # a loss is logged too often for markers
-            axis.plot(*zip(*points, strict=True), color=COLOURS[number % len(COLOURS)], label=label, marker=marker)
-    axis.grid(visible=True)
-    if axis.lines:  # not every model has an accuracy
-        axis.legend()
