@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from okralong.jobs import report
 from okralong.jobs.cli import app
-from okralong.lab.pictures import report_pictures
 from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Question
