@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 import okralong
 from okralong.pipelines.core.storage import Folder
@@ -90,7 +90,7 @@ class CommandGroup(TyperGroup):
         return own if entry is None else _command(cmd_name, entry)
 
 
-def _command(name: str, entry: EntryPoint) -> TyperCommand | TyperGroup:
+def _command(name: str, entry: EntryPoint) -> Any:
     function: Callable[..., Any]
     try:
         function = load(name, entry)
