@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from typing import Any
-
 import openai
 import pytest
 
 from tests.fakes.calls import CHAT, line, lines_of, submit, until, user
-from tests.fakes.conftest import KEY
 from tests.fakes.endpoint.process import EndpointProcess
 
 
@@ -44,50 +41,6 @@ async def test_a_batch_goes_through_its_whole_life(server: EndpointProcess, clie
     assert (file.purpose, file.filename) == ("batch_output", f"{batch.id}_output.jsonl")
 
 
-@pytest.mark.parametrize(
-    ("lines", "code", "number", "param"),
-    [
-        ([line("a"), "{not json"], "invalid_json_line", 2, None),
-        (["[1, 2]"], "invalid_json_line", 1, None),
-        ([line("a"), line("b"), line("a")], "duplicate_custom_id", 3, "custom_id"),
-        ([line("a"), line("b", body={"model": "other", "messages": user("x")})], "mismatched_model", 2, "body.model"),
-        ([line("a", body={"model": "gpt-9", "messages": user("x")})], "model_not_found", 1, "body.model"),
-        ([line("a", url="/v1/embeddings")], "invalid_url", 1, "url"),
-        ([line("a", method="GET")], "invalid_method", 1, "method"),
-        ([line("")], "missing_required_parameter", 1, "custom_id"),
-        ([line("a", body={"messages": user("x")})], "missing_required_parameter", 1, "body.model"),
-        ([line(str(n)) for n in range(6)], "too_many_tasks", None, None),
-        (["", " "], "empty_file", None, None),
-    ],
-)
-async def test_a_bad_input_file_fails_the_whole_batch(
-    server: EndpointProcess,
-    client: openai.AsyncOpenAI,
-    lines: list[Any],
-    code: str,
-    number: int | None,
-    param: str | None,
-) -> None:
-    server.reset({"models": {"fake-model": {}, "other": {}}, "batches": {"max_requests": 5}})
-    failed = await until(client, (await submit(client, lines)).id, "failed", "completed")
-    assert failed.status == "failed"
-    assert failed.errors is not None
-    assert failed.errors.data is not None
-    (error,) = failed.errors.data
-    assert (error.code, error.line, error.param) == (code, number, param)
-    assert error.message
-    assert (failed.output_file_id, failed.error_file_id) == (None, None)
-    assert failed.failed_at is not None
-    assert server.bill_usd == 0
-
-
-async def test_every_wrong_line_is_told(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    lines = ["{", line("a"), line("a"), line("b", url="/v1/x")]
-    failed = await until(client, (await submit(client, lines)).id, "failed")
-    assert failed.errors is not None
-    assert [error.line for error in failed.errors.data or []] == [1, 3, 4]
-
-
 async def test_some_requests_fail_and_the_others_are_paid(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
     faults = [
         {"kind": "server_error", "where": "batch_item", "contains": "broken"},
@@ -112,13 +65,6 @@ async def test_some_requests_fail_and_the_others_are_paid(server: EndpointProces
     assert server.state()["bill"]["batch"]["calls"] == 2
 
 
-async def test_all_fail_and_there_is_no_output_file(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    server.reset({"faults": [{"kind": "unavailable", "where": "batch_item"}]})
-    done = await until(client, (await submit(client, [line("a"), line("b")])).id, "completed")
-    assert done.output_file_id is None
-    assert len(await lines_of(client, done.error_file_id)) == 2
-
-
 async def test_an_expired_batch_keeps_what_was_done(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
     server.reset({"batches": {"requests_per_s": 20.0, "window_s": 0.6}})
     expired = await until(client, (await submit(client, [line(f"r{n}") for n in range(60)])).id, "expired")
@@ -132,14 +78,6 @@ async def test_an_expired_batch_keeps_what_was_done(server: EndpointProcess, cli
     assert (expired.request_counts.total, expired.request_counts.completed) == (60, len(done))
     assert expired.expired_at is not None
     assert server.state()["bill"]["batch"]["calls"] == len(done)
-
-
-async def test_a_batch_that_nobody_comes_to_expires_whole(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    server.reset({"batches": {"requests_per_s": 0, "window_s": 0.2}})
-    expired = await until(client, (await submit(client, [line("a"), line("b")])).id, "expired")
-    assert expired.output_file_id is None
-    assert len(await lines_of(client, expired.error_file_id)) == 2
-    assert server.bill_usd == 0
 
 
 async def test_a_batch_is_cancelled_half_way(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
@@ -162,17 +100,6 @@ async def test_a_batch_is_cancelled_half_way(server: EndpointProcess, client: op
         await client.batches.cancel(batch.id)
 
 
-async def test_a_batch_cancelled_while_it_is_validated_does_nothing(
-    server: EndpointProcess, client: openai.AsyncOpenAI
-) -> None:
-    server.reset({"batches": {"validating_s": 20.0}})
-    batch = await submit(client, [line("a")])
-    await client.batches.cancel(batch.id)
-    cancelled = await until(client, batch.id, "cancelled")
-    assert (cancelled.output_file_id, cancelled.error_file_id) == (None, None)
-    assert server.bill_usd == 0
-
-
 async def test_batches_are_listed_in_pages_with_their_metadata(
     server: EndpointProcess, client: openai.AsyncOpenAI
 ) -> None:
@@ -190,26 +117,6 @@ async def test_batches_are_listed_in_pages_with_their_metadata(
             await client.batches.list(**query)
 
 
-async def test_what_cannot_be_a_batch_is_refused_at_once(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    done = await until(client, (await submit(client, [line("a")])).id, "completed")
-    for changes, param in (
-        ({"endpoint": "/v1/embeddings"}, "endpoint"),
-        ({"completion_window": "1h"}, "completion_window"),
-        ({"metadata": {str(n): "x" for n in range(17)}}, "metadata"),
-        ({"metadata": {"long": "x" * 513}}, "metadata"),
-        ({"input_file_id": done.output_file_id}, "input_file_id"),
-    ):
-        with pytest.raises(openai.BadRequestError) as caught:
-            await submit(client, [line("a")], **changes)
-        assert caught.value.param == param
-    for call in (client.batches.retrieve, client.batches.cancel):
-        with pytest.raises(openai.NotFoundError):
-            await call("batch_unknown")
-    with pytest.raises(openai.NotFoundError):
-        await submit(client, [line("a")], input_file_id="file-unknown")
-    assert len(server.state()["batches"]) == 1
-
-
 async def test_the_queue_of_a_model_holds_so_many_tokens(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
     server.reset({"batches": {"enqueued_tokens": 2500, "requests_per_s": 0}})
     lines = [line(str(n), "word " * 100) for n in range(20)]
@@ -222,48 +129,3 @@ async def test_the_queue_of_a_model_holds_so_many_tokens(server: EndpointProcess
     server.change({"batches": {"requests_per_s": 10_000.0}})
     await until(client, first.id, "completed")
     await until(client, (await submit(client, lines)).id, "completed")
-
-
-async def test_files_are_kept_until_deleted(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    content = b'{"a": "\xc3\xbc"}\n'
-    file = await client.files.create(file=("input.jsonl", content), purpose="batch")
-    assert (file.object, file.bytes, file.purpose, file.filename) == ("file", len(content), "batch", "input.jsonl")
-    assert (await client.files.retrieve(file.id)) == file
-    assert (await client.files.content(file.id)).content == content
-    other = await client.files.create(file=("other.jsonl", b"{}"), purpose="batch")
-    assert [one.id async for one in client.files.list(limit=1)] == [other.id, file.id]
-    assert [one.id async for one in client.files.list(purpose="batch_output")] == []
-    assert (await client.files.delete(file.id)).deleted
-    for call in (client.files.retrieve, client.files.content, client.files.delete):
-        with pytest.raises(openai.NotFoundError):
-            await call(file.id)
-    with pytest.raises(openai.BadRequestError, match=r"\.jsonl"):
-        await client.files.create(file=("input.json", b"{}"), purpose="batch")
-    with pytest.raises(openai.BadRequestError):
-        await client.files.create(file=("input.jsonl", b"{}"), purpose="vision")
-
-
-async def test_a_batch_goes_on_when_its_key_is_revoked_and_its_input_deleted(
-    server: EndpointProcess, client: openai.AsyncOpenAI
-) -> None:
-    server.reset({"batches": {"validating_s": 0.3}})
-    batch = await submit(client, [line("a")])
-    await client.files.delete(batch.input_file_id)
-    server.change({"revoked_keys": [KEY]})
-    with pytest.raises(openai.AuthenticationError):
-        await client.batches.retrieve(batch.id)
-    server.change({"revoked_keys": []})
-    assert (await until(client, batch.id, "completed", "failed")).status == "completed"
-
-
-async def test_a_batch_stops_paying_when_the_credit_is_gone(
-    server: EndpointProcess, client: openai.AsyncOpenAI
-) -> None:
-    server.reset({"credit_usd": 0.0005})
-    done = await until(client, (await submit(client, [line(str(n), "word " * 100) for n in range(20)])).id, "completed")
-    good, bad = await lines_of(client, done.output_file_id), await lines_of(client, done.error_file_id)
-    assert len(good) + len(bad) == 20
-    assert good
-    assert {one["response"]["body"]["error"]["code"] for one in bad.values()} == {"insufficient_quota"}
-    with pytest.raises(openai.RateLimitError):
-        await submit(client, [line("a")])

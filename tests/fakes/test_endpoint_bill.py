@@ -9,14 +9,11 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
-from tests.fakes.calls import MODEL, chat, line, lines_of, submit, tried, until
+from tests.fakes.calls import MODEL, chat, tried
 from tests.fakes.conftest import KEY
-from tests.fakes.endpoint.bill import price
 from tests.fakes.endpoint.process import EndpointProcess
-from tests.fakes.endpoint.scenario import Rates
 from tests.llm.tools import ask, client_over
 
 NANO = {"rates": {"input": 0.1, "cached_input": 0.025, "output": 0.4}}
@@ -59,12 +56,6 @@ async def test_the_bill_is_the_sum_of_all_replies_to_the_last_digit(
     assert sum(billed) == expected
 
 
-def test_prices_are_taken_as_they_are_written() -> None:
-    usage = Usage(1_000_003, 1, 7)
-    assert price(Rates(input=0.1, cached_input=0.025, output=0.4), usage) == Decimal("0.100003025")
-    assert price(Rates(input=0.1, cached_input=0.025, output=0.4), usage, 0.5) == Decimal("0.0500015125")
-
-
 async def test_repeated_prefixes_are_cached_in_steps(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
     assert count_tokens(LONG) == 2401
     short = "word " * 900
@@ -75,36 +66,6 @@ async def test_repeated_prefixes_are_cached_in_steps(server: EndpointProcess, cl
     tokens = 4 + count_tokens(shared)
     assert cached_in(await chat(client, f"{shared} But then the season came to its end.")) == tokens // 128 * 128
     assert cached_in(await chat(client, f"But first: {LONG}")) == 0
-
-
-async def test_caches_are_kept_apart_by_model_and_forget(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    server.reset({"models": {MODEL: {}, "nano": NANO}})
-    await chat(client, LONG)
-    assert cached_in(await chat(client, LONG, model="nano")) == 0
-    assert cached_in(await chat(client, LONG)) > 0
-    server.change({"prompt_cache": {"lasts_s": 0.2}})
-    await asyncio.sleep(0.25)
-    assert cached_in(await chat(client, LONG)) == 0
-    server.change({"prompt_cache": {"enabled": False, "lasts_s": 300.0}})
-    assert cached_in(await chat(client, LONG)) == 0
-
-
-async def test_a_batch_costs_half_and_is_not_cached(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    live = [await chat(client, f"{LONG} {n}", max_tokens=100) for n in range(3)]
-    before = server.bill_usd
-    batch = await submit(client, [line(str(n), f"{LONG} {n}") for n in range(3)])
-    done = await until(client, batch.id, "completed")
-    outputs = await lines_of(client, done.output_file_id)
-    replies = [ChatCompletion.model_validate(one["response"]["body"]) for one in outputs.values()]
-    assert {cached_in(reply) for reply in replies} == {0}
-    assert server.bill_usd - before == usd_of(replies, "1.25", "0.625", "5")
-    assert before == usd_of(live, "2.5", "1.25", "10")
-    lanes = server.state()["bill"]
-    assert Decimal(lanes["chat"]["usd"]) == before
-    assert (lanes["chat"]["calls"], lanes["batch"]["calls"]) == (3, 3)
-    assert done.usage is not None
-    assert done.usage.input_tokens == lanes["batch"]["prompt_tokens"]
-    assert done.usage.output_tokens == lanes["batch"]["completion_tokens"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import aiohttp
 import openai
@@ -115,39 +114,6 @@ async def test_replies_of_little_use_are_good_responses_and_are_billed(
     assert server.state()["bill"]["chat"]["calls"] == 5
 
 
-async def test_faults_by_order_number_attempt_and_words(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    faults = [
-        {"kind": "unavailable", "at": [2, 4], "retry_after_s": 1.5},
-        {"kind": "server_error", "contains": "first time fails", "attempts": [1]},
-        {"kind": "rate_limited", "contains": "twice", "times": 2},
-    ]
-    server.reset({"faults": faults})
-    texts = ["a", "b", "c", "d", "first time fails", "first time fails", "twice", "twice", "twice"]
-    outcomes = [await tried(client, text) for text in texts]
-    statuses = [getattr(outcome, "status_code", 200) for outcome in outcomes]
-    assert statuses == [200, 503, 200, 503, 500, 200, 429, 429, 200]
-    second = outcomes[1]
-    assert isinstance(second, openai.InternalServerError)
-    assert (second.response.headers["retry-after"], second.response.headers["retry-after-ms"]) == ("2", "1500")
-
-
-async def test_a_share_falls_on_the_same_requests_in_any_order(
-    server: EndpointProcess, client: openai.AsyncOpenAI
-) -> None:
-    async def failed(texts: list[str], seed: int) -> set[str]:
-        server.reset({"seed": seed, "faults": [{"kind": "server_error", "share": 0.3}]})
-        outcomes = await asyncio.gather(*(tried(client, text) for text in texts))
-        return {text for text, outcome in zip(texts, outcomes, strict=True) if isinstance(outcome, openai.APIError)}
-
-    texts = [f"question {n}" for n in range(120)]
-    one = await failed(texts, seed=1)
-    assert 20 < len(one) < 55
-    assert await failed(texts[::-1], seed=1) == one
-    assert await failed(texts, seed=2) != one
-    again = [await tried(client, text) for text in sorted(await failed(texts, seed=1))]
-    assert any(not isinstance(outcome, openai.APIError) for outcome in again)
-
-
 async def test_a_key_is_revoked_half_way(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
     server.reset({"keys": [KEY, "sk-other-0123456789"], "faults": [{"kind": "revoked_key", "at": [11]}]})
     outcomes = await asyncio.gather(*(tried(client, f"{n}") for n in range(40)))
@@ -181,23 +147,3 @@ async def test_the_credit_runs_out_half_way(server: EndpointProcess, client: ope
     assert float(spent) >= 0.001 > float(spent) * (len(good) - 1) / len(good)
     server.change({"credit_usd": None})
     assert (await chat(client, "paid in")).choices
-
-
-async def test_faults_of_files_and_batches_lose_the_reply_but_not_the_work(
-    server: EndpointProcess, client: openai.AsyncOpenAI
-) -> None:
-    faults: list[dict[str, Any]] = [
-        {"kind": "unavailable", "where": "files", "contains": "POST", "times": 1},
-        {"kind": "reset", "where": "batches", "contains": "POST /v1/batches", "times": 1},
-    ]
-    server.reset({"faults": faults, "batches": {"requests_per_s": 0}})
-    with pytest.raises(openai.InternalServerError):
-        await client.files.create(file=("a.jsonl", b"{}"), purpose="batch")
-    assert server.state()["files"] == 0
-    file = await client.files.create(file=("a.jsonl", b"{}"), purpose="batch")
-    with pytest.raises(openai.APIConnectionError):
-        await client.batches.create(
-            input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"run": "r1"}
-        )
-    (batch,) = [one async for one in client.batches.list()]
-    assert batch.metadata == {"run": "r1"}

@@ -66,48 +66,6 @@ def test_it_does_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
     assert gone_within(pid, 5)
 
 
-def test_a_scenario_that_is_none_is_told_at_once() -> None:
-    with pytest.raises(RuntimeError, match=r"limits\.requests_a_minute is not a known key"):
-        EndpointProcess({"limits": {"requests_a_minute": 5}}).__enter__()
-    with pytest.raises(RuntimeError, match="hang cannot happen at batch_item"):
-        EndpointProcess({"faults": [{"kind": "hang", "where": "batch_item"}]}).__enter__()
-
-
-def test_by_hand_it_takes_yaml_and_ends_by_a_signal(tmp_path: Path) -> None:
-    scenario, ready = tmp_path / "scenario.yaml", tmp_path / "ready.json"
-    scenario.write_text("models: {gpt-4o: {window: 8192}}\nkeys: [sk-one]\n")
-    command = [sys.executable, "-m", "tests.fakes.endpoint", "--scenario", str(scenario), "--ready", str(ready)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-        try:
-            until = time.monotonic() + 30
-            while not ready.exists() and time.monotonic() < until:
-                time.sleep(0.05)
-            told = json.loads(ready.read_text())
-            assert told["pid"] == process.pid
-            with openai.OpenAI(base_url=f"http://127.0.0.1:{told['port']}/v1", api_key="sk-one") as client:
-                assert [model.id for model in client.models.list()] == ["gpt-4o"]
-        finally:
-            process.terminate()
-        assert process.wait(10) == 0
-
-
-async def test_a_scenario_changes_while_it_runs(server: EndpointProcess, client: openai.AsyncOpenAI) -> None:
-    first = await chat(client, "one")
-    server.change({"replies": {"rules": [{"contains": "two", "text": "second"}]}})
-    assert (await chat(client, "two")).choices[0].message.content == "second"
-    assert (await chat(client, "one")).choices[0].message.content == first.choices[0].message.content
-    before = server.state()
-    with pytest.raises(ValueError, match="median_s"):
-        server.change({"latency": {"median_s": -1}})
-    assert (await chat(client, "two")).choices[0].message.content == "second"
-    assert before["counts"]["requests"] == 3
-    assert before["bill"]["chat"]["calls"] == 3
-    server.reset()
-    assert server.state()["counts"]["requests"] == 0
-    assert server.bill_usd == 0
-    assert (await chat(client, "two")).choices[0].message.content != "second"
-
-
 async def test_the_journal_tells_requests_apart_without_their_keys(
     server: EndpointProcess, client: openai.AsyncOpenAI
 ) -> None:
