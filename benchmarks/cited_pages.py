@@ -27,7 +27,7 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.cited import archive_of, number_of, parts_of
 from okralong.pipelines.reporting.page_pictures import Drawn, Mark, PageMarks
 from okralong.pipelines.reporting.page_process import folded
-from okralong.pipelines.reporting.run import Span, spans_of
+from okralong.pipelines.reporting.sources import Span, spans_of
 from okralong.pipelines.run.rows import BEGUN
 
 LENGTHS = (5, 40, 200, 1_000, 4_000)

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import RLock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from ray.exceptions import RayActorError
 from rich.console import Console
@@ -29,6 +29,7 @@ from okralong.actors.own_process import OwnModels, own_actors, unfit
 from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
 from okralong.actors.retrieval import RetrievalNames
 from okralong.jobs.generator import Generator, checked_anew, generator, weights_here
+from okralong.jobs.options import Retriable
 from okralong.jobs.run_folder import (
     BEGUN,
     RunResult,
@@ -58,11 +59,11 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_tracker import ResumeState
+from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.snapshots import drift, snapshot_rows
-from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.records import Totals
+from okralong.pipelines.llm.snapshots import drift, snapshot_rows
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.export import flat_answers, flat_row
@@ -82,8 +83,7 @@ GRACE_S: Final = 20.0
 """How long calls in flight are waited for when a run is told to stop. Ours: most replies are there in that time."""
 ENDING_S: Final = 5.0
 """How long questions may take beyond that to notice that they are to end. Ours."""
-RETRIABLE: Final = ("failed", "unanswerable", "invalid_output", "over_budget")
-"""Ends of a question with which ``retry`` may ask again."""
+RETRIABLE: Final[tuple[str, ...]] = get_args(Retriable)
 
 
 @dataclass(frozen=True)

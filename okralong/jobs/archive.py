@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from okralong.jobs.options import IndexOptions
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.stopping import saying
 from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
@@ -22,36 +23,20 @@ OCR_REMEDY: Final = "pip install 'okralong[ocr]', and ocr: auto in the index con
 
 def index(
     archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
+    *,
     sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
-    config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml",
-    metadata: Annotated[
-        str | None,
-        typer.Option(help="Columns of the documents, by doc_id or file: a csv, tsv, xlsx, jsonl or parquet file."),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(help="Files to leave out: '*.png', or 'drafts/*' below the folder; may be repeated."),
-    ] = None,
-    embed: Annotated[
-        str | None, typer.Option(help="Which chunks get a vector, as embedding.of: smallest, each, or none.")
-    ] = None,
-    rehash: Annotated[
-        bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
-    ] = False,
+    options: IndexOptions,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Read documents, cut them into chunks, embed the chunks and build the search index."""
     from okralong.actors.cluster import connected, placement_notes
     from okralong.actors.index_streams import index_archive
     from okralong.jobs.terminal import IndexPanel, ray_lines
-    from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.indexing.config import IndexConfig
     from okralong.pipelines.indexing.listing import check_local
 
     console = Console()
     check_local(sources)
-    given = {"metadata": metadata, "exclude": exclude or None, "embedding.of": embed}
-    settings = load_config(IndexConfig, config, {key: value for key, value in given.items() if value is not None})
+    settings = options.settings()
     stopped = (
         "Stopped. The archive is as it was. Files that were read and texts that were embedded are kept beside it; "
         "run the same command again to go on from there."
@@ -62,7 +47,7 @@ def index(
             for note in placement_notes(settings.placement):
                 say_line(console, note, style="yellow")
             panel.phase("files", "are listed and compared with what the archive holds")
-            result = index_archive(archive, sources, settings, progress=panel.update, rehash=rehash)
+            result = index_archive(archive, sources, settings, progress=panel.update, rehash=options.rehash)
     _summary(console, result)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)

@@ -7,25 +7,22 @@ called, so that ``okralong --help`` is quick.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import os
 import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from okralong.jobs import archive as archive_jobs
 from okralong.jobs import doctor, report, session, show
+from okralong.jobs.options import AskOptions, RowOptions, RunCommand, RunOptions, with_options
 from okralong.jobs.plugins import CommandGroup
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.stopping import run_stoppable, saying, stop_came
@@ -33,126 +30,31 @@ from okralong.pipelines.core.types import (
     EXIT_BROKEN,
     EXIT_OK,
     EXIT_STOPPED,
-    ConfigError,
     OkraError,
 )
 
 if TYPE_CHECKING:
     from okralong.jobs.answer import Interrupt, Session
-    from okralong.pipelines.run.config import RunConfig
-    from okralong.pipelines.run.matrix import MatrixRows
-
-
-@dataclass(frozen=True)
-class AskOptions:
-    """What every command that asks questions of an archive takes: config, strategy, generator, cap."""
-
-    config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml"
-    strategy: Annotated[
-        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
-    ] = None
-    analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
-    ] = None
-    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None
-    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None
-    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None
-    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars.")] = None
-    tag: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, written to every ledger row.")] = None
-    carry: Annotated[
-        list[str] | None, typer.Option(help="A column of the questions that goes along into the answers.")
-    ] = None
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None
-
-    def settings(self, **more: Any) -> RunConfig:
-        """The config of a run with what the command line says, ``more`` by key. Raises ConfigError."""
-        from okralong.pipelines.answering.analyzers.analyzer import analyzer_keys
-        from okralong.pipelines.core.config import load_config
-        from okralong.pipelines.run.config import RunConfig
-
-        given = more | {
-            "strategy": self.strategy,
-            "budget_usd": self.budget_usd,
-            "carry": self.carry or None,
-            "llm.model": self.model,
-            "llm.base_url": self.base_url,
-            "llm.window": self.window,
-            **(analyzer_keys(self.analyzer) if self.analyzer else {}),
-        }
-        said = {key: value for key, value in given.items() if value is not None}
-        settings = load_config(RunConfig, self.config, said)
-        return settings.model_copy(update={"tags": settings.tags | read_tags(self.tag or ())})
-
-
-@dataclass(frozen=True)
-class RunOptions(AskOptions):
-    """What ``answer`` and ``matrix`` take alike."""
-
-    replies_from: Annotated[
-        list[str] | None, typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
-    ] = None
-    retry: Annotated[
-        list[str] | None,
-        typer.Option(help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
-    ] = None
-    llm_mode: Annotated[
-        str | None, typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day.")
-    ] = None
-    deadline: Annotated[
-        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
-    ] = None
-    grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")
-    ] = 20.0
-
-    def settings(self, **more: Any) -> RunConfig:
-        """See ``AskOptions``. Raises ConfigError also for a deadline that nothing waits for."""
-        told = {
-            "replies_from": self.replies_from or None,
-            "llm.mode": self.llm_mode,
-            "llm.batch.deadline": self.deadline,
-        }
-        settings = super().settings(**told, **more)
-        if self.deadline is not None and self.llm_mode is None and settings.llm.mode != "batch":
-            raise ConfigError(
-                "--deadline applies to batch mode only, and this run is in real time. Add --llm-mode batch, or leave "
-                "--deadline out. Nothing was run."
-            )
-        return settings
-
-
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer is to see it: in place of its parameter ``options``, a dataclass, the fields of that class
-    as options of their own."""
-    signature = inspect.signature(command, eval_str=True)
-    kind = signature.parameters["options"].annotation
-    options = inspect.signature(kind, eval_str=True).parameters
-
-    @functools.wraps(command)
-    def called(**given: Any) -> None:
-        command(**given | {"options": kind(**{name: given.pop(name) for name in options})})
-
-    own = [each for name, each in signature.parameters.items() if name != "options"]
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *options.values())]
-    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return called
-
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
 QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - is stdin."
+Address = Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")]
+Grace = Annotated[float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")]
 RunFolder = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
 
 
 def estimate(
     archive: Indexed,
+    *,
     questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
-    options: AskOptions,
     pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
     run: Annotated[
         str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed draws the same pilot and the same simulated runs.")] = 7,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
+    options: AskOptions,
+    address: Address = None,
 ) -> None:
     """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
@@ -162,7 +64,7 @@ def estimate(
     settings, console = options.settings(), Console()
     with saying("Stopped. What the pilot has answered is kept; run the same command again to go on."):
         asking = Asking(pilot=pilot, run=run, seed=seed)
-        result = estimate_questions(archive, questions, settings, asking, address=options.address, console=console)
+        result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
     print_estimate(console, result)
     if json_file is not None:
         with writing(json_file):
@@ -174,94 +76,104 @@ def estimate(
 
 def answer(
     archive: Indexed,
+    *,
     questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
     run: RunFolder,
-    options: RunOptions,
     changed_since: Annotated[
         int | None, typer.Option(help="Ask only questions whose documents changed since this version of the archive.")
     ] = None,
+    options: AskOptions,
+    address: Address = None,
+    run_options: RunOptions,
+    grace: Grace = 20.0,
 ) -> None:
     """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
-    _answer(archive, questions, run, options, changed_since=changed_since)
+    command = RunCommand(
+        archive=archive,
+        questions=questions,
+        run=run,
+        changed_since=changed_since,
+        options=options,
+        run_options=run_options,
+        grace=grace,
+    )
+    _run(command, address)
 
 
 def matrix(
     archive: Indexed,
+    *,
     questions: Annotated[
         str, typer.Option(help="The columns: a YAML file of them, or any questions file; a path or URI.")
     ],
     run: RunFolder,
-    options: RunOptions,
-    documents: Annotated[
-        list[str] | None,
-        typer.Option(help="The rows: an id or a pattern such as '*_10K'; may be repeated; none: as the columns say."),
-    ] = None,
-    where: Annotated[
-        str, typer.Option(help="The rows, by a filter over the documents' columns: \"company = 'AMD'\".")
-    ] = "",
+    rows: RowOptions,
+    options: AskOptions,
+    address: Address = None,
+    run_options: RunOptions,
+    grace: Grace = 20.0,
 ) -> None:
     """Ask every question of each document by itself: a table with a row a document and a column a question."""
-    from okralong.pipelines.run.matrix import MatrixRows
+    command = RunCommand(
+        archive=archive,
+        questions=questions,
+        run=run,
+        rows=rows,
+        options=options,
+        run_options=run_options,
+        grace=grace,
+    )
+    _run(command, address)
 
-    _answer(archive, questions, run, options, matrix=MatrixRows(tuple(documents or ()), where))
 
-
-def _answer(
-    archive: str,
-    questions: str,
-    run: str,
-    options: RunOptions,
-    *,
-    changed_since: int | None = None,
-    matrix: MatrixRows | None = None,
-) -> None:
-    """Answer, in the archive's session where there is one that fits, and print what came of it. Raises Exit with
-    another exit code than 0."""
-    rows = None if matrix is None else {"documents": matrix.documents, "where": matrix.where}
-    asked = {"archive": archive, "questions": questions, "run": run, "options": asdict(options)}
-    command = asked | {"changed_since": changed_since, "matrix": rows}
+def _run(command: RunCommand, address: str | None) -> None:
+    """Run in the archive's warm session if there is one that fits, else here. Raises Exit with a code other than 0."""
     console = Console()
-    # Standard input and a named cluster cannot be handed to a session.
-    there = options.address is None and questions != "-"
-    code = session.hand_over(archive, command, console) if there else None
+    code = None
+    if address is None and command.questions != "-":  # neither a cluster nor standard input can be handed over
+        code = session.hand_over(command.archive, command.model_dump(mode="json"), console)
     if code is None:
-        code = carry(command, console)
+        code = carry(command, console, address=address)
     if code != EXIT_OK:
         raise typer.Exit(code)
 
 
 def carry(
-    command: Mapping[str, Any],
+    command: RunCommand,
     console: Console,
     interrupt: Interrupt | None = None,
     warm: Session | None = None,
+    *,
+    address: str | None = None,
 ) -> int:
-    """Carry an answer or matrix command, in this process or over Ray, and print what came of it; its exit code.
-    ``warm`` is what a session keeps: only what it has is used, and DoesNotFit is raised where that is not enough."""
+    """Run an answer or matrix command in this process or over Ray, print its summary and return its exit code.
+
+    With ``warm``, only what that session has loaded is used, and DoesNotFit is raised where that is not enough.
+    """
     from okralong.jobs.answer import Interrupt, answer_questions
     from okralong.jobs.show import print_summary
     from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.run.matrix import MatrixRows
 
-    options, run, rows = RunOptions(**command["options"]), command["run"], command["matrix"]
-    settings, interrupt = options.settings(), interrupt or Interrupt()
-    interrupt.grace_s = options.grace
+    run, rows = command.run, command.rows
+    settings, interrupt = command.options.settings(command.run_options), interrupt or Interrupt()
+    interrupt.grace_s = command.grace
     with ray_lines(console, run) if warm is None else nullcontext():
         result = answer_questions(
-            command["archive"],
-            command["questions"],
+            command.archive,
+            command.questions,
             run,
             settings,
-            address=options.address,
-            retry=frozenset(options.retry or ()),
-            changed_since=command["changed_since"],
-            matrix=None if rows is None else MatrixRows(tuple(rows["documents"]), rows["where"]),
+            address=address,
+            retry=frozenset(command.run_options.retry),
+            changed_since=command.changed_since,
+            matrix=None if rows is None else MatrixRows(tuple(rows.documents), rows.where or ""),
             console=console,
             interrupt=interrupt,
             session=warm,
         )
-    if not result.statuses and command["changed_since"] is not None:
+    if not result.statuses and command.changed_since is not None:
         say_line(console, "Nothing was asked.")
         return result.exit_code
     print_summary(console, Folder.of(run), result.stopped, result.golds)
@@ -272,11 +184,13 @@ def carry(
 
 def up(
     archive: Indexed,
-    options: AskOptions,
+    *,
     idle: Annotated[float, typer.Option(min=0.01, help="Minutes without a run after which it ends.")] = 30.0,
+    options: AskOptions,
+    address: Address = None,
 ) -> None:
     """Keep the models of an archive loaded: runs of few questions that follow begin at once."""
-    session.start(archive, asdict(options), idle * 60, Console())
+    session.start(archive, options.model_dump(mode="json"), idle * 60, Console())
 
 
 def down(
@@ -286,22 +200,11 @@ def down(
     session.end(archive, Console())
 
 
-def read_tags(given: Sequence[str]) -> dict[str, str]:
-    """Values by name. Raises ConfigError for one that is not NAME=VALUE."""
-    tags: dict[str, str] = {}
-    for each in given:
-        name, sign, value = (part.strip() for part in each.partition("="))
-        if not (name and sign and value):
-            raise ConfigError(f"--tag takes NAME=VALUE, such as --tag team=research, not {each!r}.")
-        tags[name] = value
-    return tags
-
-
 def nightly(
     config: Annotated[
         str, typer.Argument(metavar="CONFIG", help="A YAML config, a path or URI; see configs/nightly.yaml.")
     ],
-    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+    address: Address = None,
 ) -> None:
     """Index what changed, answer what rests on it, and say what is another than the night before."""
     from okralong.jobs.nightly import run_nightly
@@ -317,7 +220,8 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Show the job's log until it ends, and end with its exit code.")] = True,
 ) -> None:
     """Submit a job to a Ray cluster. Keys stay in the environment of its nodes and never travel with the job."""
-    from okralong.jobs.submit import Submission, SubmittedJob, job_request, job_server
+    from okralong.jobs.submission import Submission
+    from okralong.jobs.submit import SubmittedJob, job_request, job_server
     from okralong.pipelines.core.config import load_config
 
     submission = load_config(Submission, config)
@@ -364,7 +268,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("index")(archive_jobs.index)
+app.command("index")(with_options(archive_jobs.index))
 app.command("estimate")(with_options(estimate))
 app.command("answer")(with_options(answer))
 app.command("matrix")(with_options(matrix))

@@ -138,8 +138,8 @@ def _disk() -> Finding:
 
 def _endpoint(config: str, ask: bool) -> Iterator[Finding]:
     from okralong.pipelines.core.config import load_config
-    from okralong.pipelines.llm.network import described
     from okralong.pipelines.llm.endpoint import check_endpoint
+    from okralong.pipelines.llm.network import described
     from okralong.pipelines.models.weights import EMBEDDED
     from okralong.pipelines.run.config import RunConfig
 

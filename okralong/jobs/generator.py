@@ -14,8 +14,8 @@ from typing import Any, Literal
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.types import ConfigError, EndpointError, OkraError
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
-from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.endpoint import check_endpoint
+from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
 from okralong.pipelines.models.serving import EarlyEnd, EmbeddedServer, Engine, ServedModel, choose
 from okralong.pipelines.models.weights import EMBEDDED

@@ -14,8 +14,8 @@ from okralong.pipelines.archive.versions import Location, version_numbers
 from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
-from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.bill import COLUMNS, bill
+from okralong.pipelines.llm.journal import read_run_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -42,6 +42,7 @@ from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, Brok
 
 if TYPE_CHECKING:
     from okralong.jobs.answer import Interrupt, Session
+    from okralong.jobs.options import RunCommand
     from okralong.pipelines.run.config import RunConfig
 
 IDLE_S: Final = 1800.0
@@ -55,7 +56,7 @@ END_S: Final = 60.0
 LONGEST: Final = 1 << 20
 """Bytes of a message at most; the longest is a command's environment. Ours."""
 
-Run = Callable[[Mapping[str, Any], Console, "Interrupt", "Session"], int]
+Run = Callable[["RunCommand", Console, "Interrupt", "Session"], int]
 """Carries a command that was handed over; its exit code."""
 
 
@@ -274,10 +275,12 @@ class SessionServer:
 
     def _carry(self, asked: _Asked, console: Console, interrupt: Interrupt) -> None:
         from okralong.jobs.answer import DoesNotFit
+        from okralong.jobs.options import RunCommand
 
         with _as_asked(asked.message):
             try:
-                asked.reply(code=self._run(asked.message["command"], console, interrupt, self._session))
+                command = RunCommand.model_validate(asked.message["command"])
+                asked.reply(code=self._run(command, console, interrupt, self._session))
             except DoesNotFit as error:
                 asked.reply(declined=str(error))
             except OkraError as error:
@@ -377,13 +380,14 @@ def main() -> None:
 
 
 def _serve() -> None:
-    from okralong.jobs.cli import RunOptions, carry
+    from okralong.jobs.cli import carry
+    from okralong.jobs.options import AskOptions
 
     given = json.loads(sys.argv[1])
     path = _socket_of(given["archive"])
     logging.getLogger("okralong").addHandler(logging.NullHandler())
     try:
-        with opened(given["archive"], RunOptions(**given["options"]).settings()) as session:
+        with opened(given["archive"], AskOptions.model_validate(given["options"]).settings()) as session:
             path.unlink(missing_ok=True)  # of one that was killed
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
                 listening.bind(str(path))

@@ -1,10 +1,7 @@
-"""Submitting a job to a cluster: what CONFIG says, what is sent, and the job seen from outside over HTTP.
+"""Submit a job to a cluster: assemble what is sent, start the job, and follow its log over HTTP.
 
-The job is the same command that a person would type on the cluster (``Submission``). Its working directory is put
-together anew, file by file, so that what lies beside a config (a ``.env``, an archive, a checkout's history) is not
-sent by accident. Ray shows a job's command, environment and metadata to everyone who sees the job, so no secret
-travels: only variables whose names cannot hold one pass, and everything that is sent is searched for the values of this
-machine's secret variables and for what looks like a key.
+The working directory of a job is assembled file by file, so that what lies beside a config (a ``.env``, an archive, a
+checkout's history) is not sent by accident. Everything that is sent is searched for secrets first (``secret_search``).
 """
 
 from __future__ import annotations
@@ -13,28 +10,26 @@ import asyncio
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import sys
 import time
 import uuid
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 import aiohttp
 import ray
 import requests
 import yaml
-from pydantic import AfterValidator, Field, field_validator
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 import okralong
+from okralong.jobs.secret_search import refuse_secrets
+from okralong.jobs.submission import IndexJob, NightlyJob, Submission
 from okralong.jobs.terminal import printable
-from okralong.pipelines.core.config import Place, Settings, load_config, parse_config, shipped_config
-from okralong.pipelines.core.storage import holds_credentials
+from okralong.pipelines.core.config import load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_OK, EXIT_STOPPED, BrokenError, ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig
@@ -46,216 +41,9 @@ RETRY_FOR_S: Final = 300.0
 POLL_S: Final = 1.0
 UNREACHABLE: Final = (RuntimeError, OSError, aiohttp.ClientError, requests.RequestException)
 """What Ray's client raises when its server is gone, restarts, or is behind a proxy that hangs up."""
-COMMAND: Final = ("python", "-m", "okralong.jobs.cli")
-
 SEARCHED_BYTES: Final = 2_000_000
 """Up to this size a file that is sent is searched for keys; larger ones are data. Ours."""
 _PACKAGE: Final = Path(okralong.__file__).parent
-
-ALLOWED: Final = re.compile(
-    r"AWS_(DEFAULT_)?REGION|AWS_ENDPOINT_URL(_S3)?|GOOGLE_CLOUD_PROJECT|OMP_NUM_THREADS|MKL_NUM_THREADS"
-    r"|TOKENIZERS_PARALLELISM|HF_HUB_OFFLINE|HF_HUB_CACHE|CUDA_VISIBLE_DEVICES|PYTHONUNBUFFERED|TZ"
-)
-"""Variables that a job may carry: places and numbers. Ours."""
-
-SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
-PLACE_NAME: Final = re.compile(r"_(PATH|FILE|DIR|ENV|MODE|URL)$", re.IGNORECASE)
-"""A secret variable's name, and the end of one that says where a secret is and not what."""
-LEAST_SECRET: Final = 8
-"""Characters from which on a value of such a variable is a secret and no placeholder (``none``, ``EMPTY``). Ours."""
-
-KEY_SHAPES: Final = re.compile(
-    r"\bsk-[A-Za-z0-9_-]{12,}|\b(AKIA|ASIA)[0-9A-Z]{12,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}"
-    r"|\bhf_[A-Za-z0-9]{16,}|\bAIza[0-9A-Za-z_-]{30,}|\bxox[abprs]-[\w-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}|\bBearer\s+\S{8,}"
-)
-"""Keys of OpenAI, Anthropic, AWS, GitHub, Hugging Face, Google and Slack, PEM files, JSON web tokens."""
-_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
-
-WHERE_KEYS_BELONG: Final = (
-    "Ray shows it to everyone who sees the job. Keys belong into the environment of the nodes, or into a secret that "
-    "is mounted there (docs/cluster.md); the config names only their variable, as llm.api_key_env does. Nothing was "
-    "sent."
-)
-
-
-def _everywhere(value: str) -> str:
-    if "://" not in value and not value.startswith("/"):
-        raise ValueError(
-            "must be a URI (s3://BUCKET/PATH) or an absolute path that all nodes see: the working directory of a job "
-            "goes with it"
-        )
-    return value
-
-
-Everywhere = Annotated[str, AfterValidator(_everywhere)]
-"""A place that every node sees."""
-
-
-class _Job(Settings):
-    """A command and its arguments."""
-
-    @abstractmethod
-    def arguments(self) -> list[str]:
-        """What stands after ``okralong`` on the command line."""
-
-    @property
-    @abstractmethod
-    def inputs(self) -> tuple[str, ...]:
-        """What may be files beside CONFIG that travel with the job."""
-
-
-class IndexJob(_Job):
-    """``okralong index``; ``sources`` are what ``--from`` takes there, every other key is an option of that name."""
-
-    kind: Literal["index"]
-    archive: Everywhere
-    sources: list[Everywhere] = Field(min_length=1)
-    config: str = "index.yaml"
-    metadata: str | None = None
-    exclude: list[str] = Field(default_factory=list)
-    embed: Literal["smallest", "each", "none"] | None = None
-    rehash: bool = False
-
-    def arguments(self) -> list[str]:
-        """See ``_Job``."""
-        words = ["index", self.archive, *_repeated("from", self.sources), "--config", self.config]
-        words += [*_option("metadata", self.metadata), *_repeated("exclude", self.exclude)]
-        words += _option("embed", self.embed)
-        return [*words, "--rehash"] if self.rehash else words
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See ``_Job``."""
-        return (self.config,) if self.metadata is None else (self.config, self.metadata)
-
-
-class _AskingJob(_Job):
-    """A command over the questions of an archive; every key is an option of that name there."""
-
-    kind: str
-    archive: Everywhere
-    questions: str
-    config: str = "answer.yaml"
-    strategy: str | None = None
-    analyzer: str | None = None
-    model: str | None = None
-    base_url: str | None = None
-    window: int | None = None
-    budget_usd: Annotated[float, Field(gt=0)] | None = None
-    tags: dict[str, str] = Field(default_factory=dict)
-    carry: list[str] = Field(default_factory=list)
-
-    def arguments(self) -> list[str]:
-        """See ``_Job``."""
-        words = [self.kind, self.archive]
-        for name in (name for name in type(self).model_fields if name not in ("kind", "archive", "tags")):
-            value = getattr(self, name)
-            words += _repeated(name, value) if isinstance(value, list) else _option(name, value)
-        return [*words, *_repeated("tag", [f"{name}={value}" for name, value in self.tags.items()])]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See ``_Job``."""
-        return (self.config, self.questions)
-
-
-class EstimateJob(_AskingJob):
-    """``okralong estimate`` without a pilot: it asks nobody and needs no key."""
-
-    kind: Literal["estimate"]
-
-
-class _RunJob(_AskingJob):
-    run: Everywhere
-    replies_from: list[Everywhere] = Field(default_factory=list)
-    retry: list[Literal["failed", "unanswerable", "invalid_output", "over_budget"]] = Field(default_factory=list)
-    llm_mode: Literal["realtime", "batch"] | None = None
-    deadline: str | None = None
-
-
-class AnswerJob(_RunJob):
-    """``okralong answer``."""
-
-    kind: Literal["answer"]
-    changed_since: Annotated[int, Field(ge=0)] | None = None
-
-
-class MatrixJob(_RunJob):
-    """``okralong matrix``."""
-
-    kind: Literal["matrix"]
-    documents: list[str] = Field(default_factory=list)
-    where: str | None = None
-
-
-class NightlyJob(_Job):
-    """``okralong nightly`` (``kind``); paths in ``config`` are relative to it, so it lies where every node sees it."""
-
-    kind: Literal["nightly"]
-    config: Everywhere
-
-    def arguments(self) -> list[str]:
-        """See ``_Job``."""
-        return ["nightly", self.config]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """See ``_Job``."""
-        return ()
-
-
-def _option(name: str, value: Any) -> list[str]:
-    return [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
-
-
-def _repeated(name: str, values: list[str]) -> list[str]:
-    return [word for value in values for word in _option(name, value)]
-
-
-class DriverConfig(Settings):
-    """Where the command itself runs: by default on the head node. It waits most of the time; ``num_cpus`` and
-    ``memory_gib`` are set aside for it, which an embedded generator needs.
-    """
-
-    num_cpus: Annotated[float, Field(ge=0)] = 0.0
-    memory_gib: Annotated[float, Field(ge=0)] = 0.0
-    place: Place = Place()
-
-
-class Submission(Settings):
-    """A job for a cluster. Archive, run and sources are URIs or absolute paths that every node sees; questions and
-    configs may also be files beside CONFIG, which then travel with the job. ``name`` begins its id; ``code`` says
-    whether the nodes run this okralong, sent along, or the one that is installed on them; ``files`` are more files and
-    folders beside CONFIG that travel with the job; ``environment`` are variables without any secret, which Ray shows to
-    all who see the job.
-    """
-
-    name: str = "okralong"
-    job: Annotated[IndexJob | AnswerJob | EstimateJob | MatrixJob | NightlyJob, Field(discriminator="kind")]
-    code: Literal["shipped", "installed"] = "shipped"
-    files: list[str] = Field(default_factory=list)
-    environment: dict[str, str] = Field(default_factory=dict)
-    driver: DriverConfig = DriverConfig()
-
-    @field_validator("name")
-    @classmethod
-    def _an_id(cls, value: str) -> str:
-        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", value):
-            raise ValueError("must be up to 40 small letters, digits and dashes")
-        return value
-
-    @field_validator("environment")
-    @classmethod
-    def _nothing_secret(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            check_variable(name)
-        return value
-
-    @property
-    def entrypoint(self) -> str:
-        """The command line of the job."""
-        return shlex.join([*COMMAND, *self.job.arguments()])
 
 
 def job_request(submission: Submission, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
@@ -369,53 +157,6 @@ def _files(source: Path) -> Iterator[Path]:
     for entry in sorted(source.iterdir()):
         if not entry.name.startswith(".") and not entry.is_symlink():
             yield from _files(entry)
-
-
-def check_variable(name: str) -> None:
-    """Raises ConfigError when a job may not carry a variable of that name. (Ours and not pydantic's, which would print
-    the value.)"""
-    if not ALLOWED.fullmatch(name):
-        raise ConfigError(
-            f"environment.{name} cannot travel with a job, which may carry only {_readable(ALLOWED)}. "
-            f"{WHERE_KEYS_BELONG}"
-        )
-
-
-def refuse_secrets(sent: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Search everything in ``sent`` (by the names that a user knows) for a secret of this ``environment``.
-
-    Raises ConfigError that names the place and, where it is known, the variable, and never repeats the value.
-    """
-    known = {
-        value: name
-        for name, value in environment.items()
-        if SECRET_NAME.search(name) and not PLACE_NAME.search(name) and len(value.strip()) >= LEAST_SECRET
-    }
-    for where, text in _texts(sent, ""):
-        for value, name in known.items():
-            if value.strip() in text:
-                raise ConfigError(f"{where} holds the value of {name}. {WHERE_KEYS_BELONG}")
-        if KEY_SHAPES.search(text):
-            raise ConfigError(f"{where} holds what looks like a key. {WHERE_KEYS_BELONG}")
-        if any(holds_credentials(uri) for uri in _URI.findall(text)):
-            raise ConfigError(f"{where} holds a URI with credentials. {WHERE_KEYS_BELONG}")
-
-
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, below in value.items():
-            path = f"{where}.{key}" if where else str(key)
-            yield where or "the submission", str(key)
-            yield from _texts(below, path)
-    elif isinstance(value, (list, tuple)):
-        for number, below in enumerate(value):
-            yield from _texts(below, f"{where}[{number}]")
-    elif value is not None:
-        yield where, str(value)
-
-
-def _readable(pattern: re.Pattern[str]) -> str:
-    return pattern.pattern.replace("(DEFAULT_)?", "[DEFAULT_]").replace("(_S3)?", "[_S3]").replace("|", ", ")
 
 
 def job_server(address: str) -> JobSubmissionClient:

@@ -14,7 +14,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from okralong.jobs.submit import Submission, refuse_secrets
+from okralong.jobs.secret_search import refuse_secrets
+from okralong.jobs.submission import Submission
 from okralong.pipelines.core.config import load_config, unplaceable_parts
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig

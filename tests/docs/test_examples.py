@@ -21,7 +21,7 @@ import yaml
 from pydantic import BaseModel
 
 from okralong.jobs.cli import app
-from okralong.jobs.submit import Submission
+from okralong.jobs.submission import Submission
 from okralong.lab.datasets.base import Catalog
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config

@@ -7,7 +7,7 @@ import inspect
 import pytest
 import yaml
 
-from okralong.jobs.submit import AnswerJob, EstimateJob, IndexJob, MatrixJob
+from okralong.jobs.submission import AnswerJob, EstimateJob, IndexJob, MatrixJob
 from okralong.pipelines.core.config import shipped_config
 from tests.docs import reference
 

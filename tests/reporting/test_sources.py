@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.reporting.run import AROUND, CITED, GOLD, HEAD, TAIL, evidence_recall, evidence_span, sources
+from okralong.pipelines.reporting.sources import (
+    AROUND,
+    CITED,
+    GOLD,
+    HEAD,
+    TAIL,
+    evidence_recall,
+    evidence_span,
+    sources,
+)
 
 TEXT = "\n".join(f"line {n:04d} of the report" for n in range(2_000))
 

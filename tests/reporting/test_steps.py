@@ -6,7 +6,7 @@ import json
 
 from okralong.pipelines.answering.prompt_text import framed_prompt
 from okralong.pipelines.core.types import Passage
-from okralong.pipelines.reporting.run import MESSAGE_CHARS, PASSAGE_CHARS, shortened, step_of
+from okralong.pipelines.reporting.steps import MESSAGE_CHARS, PASSAGE_CHARS, shortened, step_of
 
 
 def test_passages_of_a_real_prompt_are_cut_and_the_question_stays() -> None:

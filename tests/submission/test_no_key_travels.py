@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.jobs.submit import Submission, job_request, refuse_secrets
+from okralong.jobs.secret_search import refuse_secrets
+from okralong.jobs.submission import Submission
+from okralong.jobs.submit import job_request
 from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
 

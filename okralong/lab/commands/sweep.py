@@ -72,7 +72,7 @@ from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import UNANSWERABLE, best, exact_match
-from okralong.pipelines.reporting.run import spans_of
+from okralong.pipelines.reporting.sources import spans_of
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.run.questions import read_questions

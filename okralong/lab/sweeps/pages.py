@@ -16,6 +16,7 @@ from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.cited import archive_of
+from okralong.pipelines.reporting.details import run_details
 from okralong.pipelines.reporting.page import Report, Tile
 from okralong.pipelines.reporting.rows import (
     ACCURACY,
@@ -30,7 +31,7 @@ from okralong.pipelines.reporting.rows import (
     mean_over,
     said,
 )
-from okralong.pipelines.reporting.run import facts, run_details
+from okralong.pipelines.reporting.run import facts
 from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import (
     Better,

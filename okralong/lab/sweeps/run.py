@@ -58,7 +58,7 @@ from okralong.pipelines.llm.records import USED
 from okralong.pipelines.llm.replay import calls_begun
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
-from okralong.pipelines.reporting.run import evidence_span, spans_of
+from okralong.pipelines.reporting.sources import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.questions import question_row, read_questions

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import read_sources
-from okralong.pipelines.core.types import Document
 from okralong.pipelines.core.confined_process import ConfinedProcess, ProcessLost
+from okralong.pipelines.core.types import Document
 from okralong.pipelines.reporting.cited import number_of, parts_of
 from okralong.pipelines.reporting.page_process import MOST_PICTURE_BYTES, PAGE_SECONDS, SIGNATURES, folded
 

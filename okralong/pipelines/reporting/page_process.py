@@ -23,16 +23,17 @@ from typing import Any, Final
 import pypdfium2
 from PIL.Image import Image
 
-from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.core.confined_process import (
     OUT_OF_MEMORY,
     allow_seconds,
     confine,
     end_with_parent,
+    request_lines,
+    silence,
     write_frame,
 )
-from okralong.pipelines.core.confined_process import request_lines, silence
+from okralong.pipelines.core.types import DocumentError
+from okralong.pipelines.indexing.documents import Source
 
 PAGE_SECONDS: Final = 20.0
 """Processor time for one page, its file's opening included; ours: a page takes a tenth of a second."""

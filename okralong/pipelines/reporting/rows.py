@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -242,3 +243,14 @@ def bounded(text: object, limit: int) -> str:
     """The text's first ``limit`` characters, and after a cut how many more there were."""
     whole = str(text)
     return whole if len(whole) <= limit else f"{whole[:limit]} … [{len(whole) - limit:,} more characters]"
+
+
+def public(value: Any) -> Any:
+    """Return JSON values with absolute paths cut to their last part: a page travels further than a folder."""
+    if isinstance(value, Mapping):
+        return {key: public(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [public(each) for each in value]
+    if isinstance(value, str):
+        return PurePosixPath(value).name if value.startswith(("/", "~")) else value
+    return value
