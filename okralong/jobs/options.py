@@ -223,8 +223,8 @@ def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     elif any(get_origin(each) is Literal for each in get_args(kind)):
         kind = str | None
     default = None if info.default_factory else info.default
-    option = Annotated[kind, _option(info)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option)
+    annotation: Any = Annotated[kind, _option(info)]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _read(model: type[S], given: dict[str, Any]) -> S:
