@@ -185,6 +185,6 @@ def diff(before: str | Path, after: str | Path, *, to: Sequence[str | Path] = ()
     ``table`` of the result has a row for each question that differs. Raises InputError for a folder that is no run, or
     a format that is not known.
     """
-    from okralong.jobs.report import diff_folders
+    from okralong.jobs.diff import diff_folders
 
     return diff_folders(str(before), str(after), [str(each) for each in to])[0]

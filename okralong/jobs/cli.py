@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from okralong.jobs import archive as archive_jobs
-from okralong.jobs import doctor, report, session, show
-from okralong.jobs.options import AskOptions, RowOptions, RunCommand, RunOptions, with_options
+from okralong.jobs import archive, diff, doctor, export, failures, index, report, session, show
+from okralong.jobs.options import Address, AskOptions, RowOptions, RunCommand, RunOptions, with_options
 from okralong.jobs.plugins import CommandGroup
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.stopping import run_stoppable, saying, stop_came
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
 QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - is stdin."
-Address = Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")]
 Grace = Annotated[float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")]
 RunFolder = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
 
@@ -268,20 +266,20 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("index")(with_options(archive_jobs.index))
+app.command("index")(with_options(index.index))
 app.command("estimate")(with_options(estimate))
 app.command("answer")(with_options(answer))
 app.command("matrix")(with_options(matrix))
 app.command("up")(with_options(up))
 app.command("down")(down)
 app.command("nightly")(nightly)
-app.add_typer(archive_jobs.archive_app, name="archive")
+app.add_typer(archive.archive_app, name="archive")
 app.command("submit")(submit)
 app.command("show")(show.command)
-app.command("failures")(report.failures)
+app.command("failures")(failures.failures)
 app.command("report")(report.report)
-app.command("export")(report.export)
-app.command("diff")(report.diff)
+app.command("export")(export.export)
+app.command("diff")(diff.diff)
 app.command("doctor")(doctor.command)
 app.command("sample")(sample)
 

@@ -22,8 +22,8 @@ from rich.console import Console
 from okralong.actors.cluster import connected
 from okralong.actors.index_streams import index_archive
 from okralong.jobs.answer import answer_prepared
+from okralong.jobs.diff import print_diff
 from okralong.jobs.estimate import Asking, estimate_prepared
-from okralong.jobs.report import print_diff
 from okralong.jobs.terminal import IndexPanel, ray_lines, say_line
 from okralong.pipelines.archive.versions import Location, version_numbers
 from okralong.pipelines.core.config import Settings, load_config, parse_config

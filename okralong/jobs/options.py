@@ -28,6 +28,8 @@ Retriable = Literal["failed", "unanswerable", "invalid_output", "over_budget"]
 
 S = TypeVar("S", bound=Settings)
 
+Address = Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")]
+
 
 class IndexOptions(Settings):
     """Options of ``okralong index``."""

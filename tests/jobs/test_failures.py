@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from okralong.jobs.report import failure_rows
+from okralong.jobs.failures import failure_rows
 from okralong.jobs.terminal import say_first
 from okralong.pipelines.core.schemas import ANSWERS, FAILURES
 from okralong.pipelines.core.storage import Folder

@@ -1,0 +1,34 @@
+"""``okralong export``: the answers of a run as one flat table in a file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.storage import Folder
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="A run folder, or the current folder of okralong nightly.")],
+    to: Annotated[str, typer.Option(help="The file, a path or URI: .xlsx, .csv, .jsonl, .parquet or .duckdb.")],
+    format_: Annotated[
+        str | None, typer.Option("--format", help="xlsx, csv, jsonl, parquet or duckdb; without it, by the ending.")
+    ] = None,
+) -> None:
+    """Write a run's answers as one flat table, with page, words and file of what they cite; of a matrix, before it, a
+    row a document."""
+    from okralong.pipelines.reporting.export import export_run
+
+    console = Console()
+    written, exported = export_run(Folder.of(run), to, format_)
+    if exported.missing:
+        say_line(console, exported.missing, style="yellow")
+    if (matrix := exported.matrix) is not None:
+        counts = f"{len(matrix.documents):,} documents x {len(matrix.columns):,} columns, {len(matrix.cells):,} cells"
+        say_line(console, f"a table of {counts}")
+    say_line(console, f"{exported.answers.num_rows:,} answers with {exported.citations.num_rows:,} citations")
+    for path in written:
+        say_line(console, f"written: {path}")

@@ -1,0 +1,68 @@
+"""``okralong failures``: what a run could not answer, or an archive could not read."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from okralong.jobs.run_folder import BEGUN, table
+from okralong.jobs.terminal import say_line
+from okralong.pipelines.core.schemas import FAILURES
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
+
+
+def failures(
+    place: Annotated[str, typer.Argument(help="A run folder, or an archive (ARCHIVE@3: a version of it).")],
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line, for programs.")] = False,
+    to: Annotated[
+        str | None, typer.Option(help="Write them to this file instead: xlsx, csv, jsonl, parquet or duckdb.")
+    ] = None,
+) -> None:
+    """List what a run could not answer or an archive could not read, and why; exit code 1 when there is any."""
+    console, rows = Console(), failure_rows(place)
+    if to is not None:
+        from okralong.pipelines.reporting.export import format_of, without_zones, write_tables
+
+        table_of = without_zones(pa.Table.from_pylist(rows, schema=FAILURES).replace_schema_metadata())
+        write_tables({"failures": table_of}, to, format_of(to))
+    for row in rows if to is None else ():
+        if as_json:
+            say_line(console, json.dumps(row, ensure_ascii=False, default=lambda value: value.isoformat()))
+        else:
+            say_line(console, f"{row['id']}  ({row['stage']})  {row['message']}")
+    if not as_json:
+        where = "" if to is None else f", in {to}"
+        say_line(console, f"{place}: {len(rows) or 'no'} failures{where}")
+    if rows:
+        raise typer.Exit(EXIT_FAILURES)
+
+
+def failure_rows(place: str) -> list[dict[str, Any]]:
+    """The rows of the ``failures`` table of a run, or of a version of an archive, in order of ``at`` and ``id``.
+
+    Of a run those that still stand: a question that was asked again and answered has none. Raises InputError for a
+    place that is neither.
+    """
+    run = Folder.of(place)
+    if run.exists(BEGUN):
+        ends = {row["query_id"]: row["status"] for row in table(run, "answers", ["query_id", "status"])}
+        rows = [row for row in table(run, "failures") if ends.get(row["id"], "failed") == "failed"]
+    else:
+        from okralong.pipelines.archive.archive import Archive
+
+        try:
+            archive = Archive.open(place)
+        except ArchiveError as error:
+            raise InputError(
+                f"{place} is neither a run (it has no {BEGUN}) nor an archive ({error}) Give the folder that okralong "
+                "answer --run or okralong index wrote."
+            ) from error
+        rows = archive.folder.at("failures").read_table(archive.manifest["files"]["failures"]).to_pylist()
+    return sorted(
+        ({name: row[name] for name in FAILURES.names} for row in rows), key=lambda row: (row["at"], row["id"])
+    )
