@@ -26,11 +26,11 @@ from ray.exceptions import RayError
 from okralong.actors.cluster import index_metrics
 from okralong.actors.models import Embedder
 from okralong.pipelines.core.types import GO_ON, BrokenError, OkraError
-from okralong.pipelines.indexing.version_builder import Share, compress_shard, share_texts
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import chunk_again, read_part
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, Report, run_index
+from okralong.pipelines.indexing.version_builder import Share, compress_shard, share_texts
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import TableCompressor
 

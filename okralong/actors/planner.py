@@ -68,12 +68,12 @@ from okralong.pipelines.core.types import (
     ReplyError,
 )
 from okralong.pipelines.llm.batch import BatchScheduler
+from okralong.pipelines.llm.bill import ARTIFACT
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.llm.gateway import Gateway, Steps
 from okralong.pipelines.llm.journal import JournalRow, reserve_bytes
 from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.bill import ARTIFACT
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import SharedReplies
 from okralong.pipelines.methods.registry import StrategySpec, load_strategy

@@ -31,7 +31,7 @@ def test_sample_writes_reports_and_questions(
         (["answer", "{tmp}/archive", "--questions", "{tmp}/q.jsonl", "--run", "{tmp}/run"], 2, "Run okralong index"),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--config", "{tmp}/none.yaml"], 2, "does not exist"),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--strategy", "guess"], 2, "no strategy 'guess'"),
-        (["answer", "{tmp}", "--questions", "q", "--run", "r", "--budget-usd", "-1"], 2, "--budget-usd -1.0: Input should be"),
+        (["answer", "{tmp}", "--questions", "q", "--run", "r", "--budget-usd", "-1"], 2, "--budget-usd -1.0: "),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--tag", "research"], 2, "takes NAME=VALUE"),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--window", "1"], 2, "llm.window"),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--model", "m", "--base-url", "no"], 2, "llm.base_url"),

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from okralong.lab.commands.sweep import Judged, each_seed, judge_cells, judge_config, mark_cells
 from okralong.jobs.run_folder import table
-from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
+from okralong.lab.commands.sweep import Judged, each_seed, judge_cells, judge_config, mark_cells
+from okralong.lab.sweeps.config import JudgeConfig
 from okralong.lab.sweeps.judge import (
     MARKS,
     MOST_CONTEXT,
@@ -23,8 +21,10 @@ from okralong.lab.sweeps.judge import (
     parse_marks,
     parse_verdict,
 )
-from okralong.lab.sweeps.config import JudgeConfig
 from okralong.lab.sweeps.run import SharedBudget, read_gold_questions
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
 from okralong.pipelines.run.rows import purge_run
 from tests.conftest import NODE_KEY
 from tests.evaluation.sweeps.invented_run import QUESTIONS, TEXTS, answer, usual_run, write_questions, write_run

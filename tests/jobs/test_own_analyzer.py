@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from okralong.lab.training.rows.tables import ANALYZER_ROWS
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.storage import Folder
-from okralong.lab.training.rows.tables import ANALYZER_ROWS
 from tests.jobs.conftest import call
 
 pytestmark = pytest.mark.slow

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.answering.analyzers.analysis import TYPES
-from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
-from okralong.pipelines.core.storage import Folder
 from okralong.lab.datasets.split import Side
 from okralong.lab.training.learners import fit
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, TrainingRow
+from okralong.pipelines.answering.analyzers.analysis import TYPES
+from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.weights import resolve_embedding_model
 from tests.jobs.conftest import call
 from tests.training.questions import invented_examples

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from okralong.pipelines.core.storage import Folder
 from okralong.lab.training.learners.question_writer import _batches
 from okralong.lab.training.rows.question_writer_rows import read_passages
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, RANKING
+from okralong.pipelines.core.storage import Folder
 from tests.evaluation.evidence.town import write_town
 from tests.jobs.conftest import call
 

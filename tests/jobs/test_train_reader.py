@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
+from okralong.lab.training.reader_report import mark, well_formed
+from okralong.lab.training.rows.tables import READER_ROWS, ReadingRow
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import parse_answer, parse_split, parse_step
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
-from okralong.lab.training.reader_report import mark, well_formed
-from okralong.lab.training.rows.tables import READER_ROWS, ReadingRow
 from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.instructrag import rationale_prompt
 from tests.evaluation.evidence.town import write_town

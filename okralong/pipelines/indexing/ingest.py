@@ -28,8 +28,8 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.listing import duplicate
-from okralong.pipelines.indexing.parsers import WITHOUT_OCR, is_parsed_as_today, parser_version
 from okralong.pipelines.indexing.parser_process import SandboxedParser, shared_parser
+from okralong.pipelines.indexing.parsers import WITHOUT_OCR, is_parsed_as_today, parser_version
 
 # Ours: about one long report in the smallest part, forty in the largest.
 _PARTS_WANTED: Final = 64

@@ -35,17 +35,6 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, Document, InputError
-from okralong.pipelines.indexing.version_builder import (
-    NO_MODEL,
-    Built,
-    Share,
-    VersionBuilder,
-    compress_shard,
-    compressor_facts,
-    lacking,
-    share_texts,
-    wanted_compressor,
-)
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, Source, make_document
 from okralong.pipelines.indexing.ingest import (
@@ -66,6 +55,17 @@ from okralong.pipelines.indexing.ingest import (
 )
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.indexing.sidecar import Matched, Sidecar, matched, read_sidecar
+from okralong.pipelines.indexing.version_builder import (
+    NO_MODEL,
+    Built,
+    Share,
+    VersionBuilder,
+    compress_shard,
+    compressor_facts,
+    lacking,
+    share_texts,
+    wanted_compressor,
+)
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 from okralong.pipelines.sara.artifact import TableCompressor
 

@@ -40,7 +40,6 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
-from okralong.pipelines.indexing.version_builder import WORK, Built, VersionBuilder, carry_without
 from okralong.pipelines.indexing.config import config_of, embedded_sizes
 from okralong.pipelines.indexing.ingest import (
     CHUNKS_FOLDER,
@@ -53,6 +52,7 @@ from okralong.pipelines.indexing.ingest import (
     read_keys,
     write_keys,
 )
+from okralong.pipelines.indexing.version_builder import WORK, Built, VersionBuilder, carry_without
 from okralong.pipelines.models.weights import ResolvedModel
 
 _FOLDERS: Final = (

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from okralong.pipelines.archive import files as layout
-from okralong.pipelines.archive.shard_builder import Base, BuiltShard, Held, Rows, rebuild_shards
 from okralong.pipelines.archive.files import (
     FILE,
     compressed_folder,
@@ -33,6 +32,7 @@ from okralong.pipelines.archive.files import (
 )
 from okralong.pipelines.archive.metadata import DocumentFacts, facts_of_documents, read_facts, write_facts
 from okralong.pipelines.archive.shard import Shard
+from okralong.pipelines.archive.shard_builder import Base, BuiltShard, Held, Rows, rebuild_shards
 from okralong.pipelines.archive.vectors import (
     KEY_BYTES,
     Keys,

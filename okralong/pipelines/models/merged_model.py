@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
+from okralong.pipelines.core.child_process import run_module
 from okralong.pipelines.core.config import Settings, parse_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import (
@@ -31,7 +32,6 @@ from okralong.pipelines.models.weights import (
     embedded_gguf,
     shipped_adapter,
 )
-from okralong.pipelines.core.child_process import run_module
 
 READER: Final = "reader"
 """The name of the shipped reader, and of its folder below ``pipelines/models/adapters``."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from okralong.pipelines.core.child_process import module_command, module_environment, tail
 from okralong.pipelines.core.types import ConfigError, EndpointError
 from okralong.pipelines.models.merged_model import Reader, merged_gguf, merged_model
 from okralong.pipelines.models.weights import (
@@ -38,7 +39,6 @@ from okralong.pipelines.models.weights import (
     has_amx,
     repacked_gguf,
 )
-from okralong.pipelines.core.child_process import module_command, module_environment, tail
 from okralong.pipelines.models.weights import device as best_device
 
 START_LIMIT_S: Final = 180.0

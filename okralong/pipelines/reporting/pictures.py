@@ -57,6 +57,7 @@ def write_svg(figure: Figure, path: Path) -> None:
 
 
 def look(number: int, **more: Any) -> dict[str, Any]:
+    """Return matplotlib's options for the line of a number: its colour, its marker and ``more``."""
     return {**more, "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
@@ -114,8 +115,8 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     for number, (name, (x, y)) in enumerate(places.items()):
         found = panel.points[name]
         reach: dict[str, Any] = {"xerr": _reach(x, found[cost]), "yerr": _reach(y, found[accuracy])}
-        look = look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
-        axis.errorbar(x, y, **look, **reach)
+        shown = look(number, markersize=6, elinewidth=0.9, clip_on=False, linestyle="none", label=_short(name))
+        axis.errorbar(x, y, **shown, **reach)
     line = [places[name] for name in panel.frontier(accuracy, cost)]
     if len(line) > 1:
         axis.plot(*zip(*line, strict=True), color=INK, lw=0.9, ls="--", zorder=1)

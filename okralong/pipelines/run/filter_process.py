@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from okralong.pipelines.core.types import QuestionError
 from okralong.pipelines.core.confined_process import (
     OUT_OF_MEMORY,
     FrameReader,
@@ -34,9 +33,10 @@ from okralong.pipelines.core.confined_process import (
     allow_seconds,
     confine,
     end_with_parent,
+    silence,
     write_frame,
 )
-from okralong.pipelines.core.confined_process import silence
+from okralong.pipelines.core.types import QuestionError
 
 MOST_LITERAL_CHARS: Final = 1_000
 """Longest constant in a filter. project default: ten times the longest name of a document."""

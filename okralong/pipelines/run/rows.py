@@ -19,8 +19,8 @@ from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Answer, InputError, Question, TypedValue
-from okralong.pipelines.llm.journal import absorb_log, read_run_table
 from okralong.pipelines.llm.bill import ARTIFACT
+from okralong.pipelines.llm.journal import absorb_log, read_run_table
 from okralong.pipelines.llm.records import models_named
 
 
