@@ -225,7 +225,7 @@ def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
     elif any(get_origin(each) is Literal for each in get_args(kind)):
         kind = str | None
     default = None if info.default_factory else info.default
-    annotation: Any = Annotated[kind, _option(info)]  # type: ignore[valid-type]
+    annotation: Any = Annotated[kind, _option(info)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
