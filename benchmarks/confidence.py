@@ -1,16 +1,15 @@
 """Does the confidence of answers tell right ones from wrong ones? Risk against coverage, and calibration.
 
-    python -m benchmarks.answers --rows ROWS --side test --out spans_test.jsonl      # and --by bare, and on validation
-    python -m benchmarks.confidence spans_test.jsonl --fit spans_validation.jsonl --out confidence_test.md
-    python -m benchmarks.confidence RUN... --questions questions.jsonl      # runs, by the confidence that they wrote
+    python -m benchmarks.answers --rows ROWS --side test --out spans_test.jsonl      # and --by reader, --by bare
+    python -m benchmarks.confidence spans_test.jsonl --out confidence_test.md
+    python -m benchmarks.confidence RUN... --questions questions.jsonl      # the confidence that runs recorded
 
 The answers are taken surest first. *Coverage* is the share of them that is taken, *risk* the mean of 1 - F1 (or of 1 -
 exact match) over these. The area under that curve (AURC) is set against that of random order, which is the risk of all:
 1 and more means that the confidence tells nothing. Answers of equal confidence count as taken in any order. *Brier* is
 the mean square of confidence less F1, *ECE* the mean gap of the two over ten bins of equal width. Intervals: 95 %,
 bootstrap over documents. *own word* is the confidence that a run gives an answer, *passage alone* the probability that
-its passage holds an answer, whatever it says. ``--fit`` fits weights over what is known of answers
-(``benchmarks/confidence_features.py``) and sets them beside those.
+its passage holds an answer, whatever it says.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
-from benchmarks.confidence_features import answer_features, fit_judge
 from okralong.lab.training.learners.calibration import BINS
 from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.storage import Folder
@@ -145,23 +143,10 @@ def judged_by(name: str, way: Way, rows: Sequence[Marked]) -> Judged:
     return Judged(name, np.array(sure), wrong, missed, [row.cluster for row in rows])
 
 
-def _known(row: Marked) -> dict[str, float]:
-    return answer_features(row.question, row.answer, row.texts, row.readings)
-
-
-def fitted(rows: Sequence[Marked]) -> Way:
-    """By weights with which what is known of these answers foretells their F1."""
-    judge = fit_judge([_known(row) for row in rows], np.array([row.f1 for row in rows]))
-    return lambda row: judge.probability(_known(row))
-
-
-def in_all_ways(name: str, learned: Way | None, rows: Sequence[Marked]) -> list[Judged]:
-    """All answers and those of each set of at least ``FEWEST``, as a run judges them, by the passage alone and, where
-    there is one, as was ``learned``.
-    """
+def in_all_ways(name: str, rows: Sequence[Marked]) -> list[Judged]:
+    """Score all answers, and those of each set of at least ``FEWEST``, by either confidence."""
     parts = {"": rows, **{f" {each}": [row for row in rows if row.source == each] for each in {r.source for r in rows}}}
     ways: dict[str, Way] = {"own word": own_word, "passage alone": passage_alone}
-    ways |= {} if learned is None else {"fitted": learned}
     return [
         judged_by(f"{name}{part}, {called}", way, own)
         for part, own in sorted(parts.items())
@@ -212,24 +197,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", help="run folders, or files of `benchmarks.answers`")
     parser.add_argument("--questions", help="the questions of run folders, with gold answers")
-    parser.add_argument("--fit", type=Path, nargs="+", default=[], help="files of answers that weights are fitted on")
     parser.add_argument("--out", type=Path, help="a Markdown file; the picture lies beside it")
     given = parser.parse_args()
-    fit_on = [row for rows in answers_of(given.fit).values() for row in rows]
-    learned = fitted(fit_on) if fit_on else None
     rows = answers_of([Path(run) for run in given.runs if run.endswith(".jsonl")])
-    every = [each for name, own in rows.items() for each in in_all_ways(name, learned, own)]
+    every = [each for name, own in rows.items() for each in in_all_ways(name, own)]
     others = [run for run in given.runs if not run.endswith(".jsonl")]
     if others:
         if given.questions is None:
             parser.error("run folders need --questions")
         asked, _ = read_questions(given.questions, strict=False)
         every += [judged(run, asked) for run in others]
-    told = [
-        *(Path(run).name for run in given.runs),
-        *(["--fit", *(file.name for file in given.fit)] if given.fit else []),
-    ]
-    _write(given.out, every, " ".join(told))
+    _write(given.out, every, " ".join(Path(run).name for run in given.runs))
 
 
 def draw_risk(path: Path, every: Sequence[Judged]) -> None:

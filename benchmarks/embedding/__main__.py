@@ -1,14 +1,13 @@
-"""The index job's embed stage against the bare model's best forward passes, and against other ways to embed.
+"""Compare the index job's embed stage with the bare model's best forward passes.
 
-    python -m benchmarks.embedding --out benchmarks/results/embedding.md [--frameworks PYTHON]
+    python -m benchmarks.embedding --out benchmarks/results/embedding.md
 
-The texts are chunks of made-up reports, of 150 and of 400 tokens. In each round every way embeds all of them, in turn,
-so that other work on the machine falls on all alike: the bare transformer over tokens cut and padded beforehand, in the
-batch size that ran fastest; the stage, which is the `Embedder` actor's class from texts to the written Parquet file;
-`SentenceTransformer.encode` in batches of 32 as they come; and, where PYTHON has LlamaIndex and Haystack (packages
-`llama-index-embeddings-huggingface` and `sentence-transformers-haystack`), their ingestion pipelines with the same
-model. All see 512 tokens. Also runs the bare model in bfloat16 over some of the texts. Medians of the rounds, and of
-their ratios; exits 1 when the stage's share of the bare model's throughput, by the clock, is under 0.75.
+The texts are chunks of made-up reports, of 150 and of 400 tokens. Each round runs every variant once, so that other
+load on the machine affects all of them alike: the bare transformer over tokens that are truncated and padded
+beforehand, in its fastest batch size; the stage, which is the `Embedder` actor's class from texts to the written
+Parquet file; and `SentenceTransformer.encode` in batches of 32. All truncate to 512 tokens. Some of the texts also run
+through the bare model in bfloat16. The table shows medians over rounds. Exits with 1 when the stage reaches less than
+0.75 of the bare model's throughput by wall-clock time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from benchmarks.embedding.bare import Bare
-from benchmarks.embedding.peers import Peer
 from okralong.actors.models import Embedder
 from okralong.pipelines.archive.vectors import key_bytes, text_keys
 from okralong.pipelines.indexing.chunking import chunk_document
@@ -52,14 +49,12 @@ Seconds = tuple[float, float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--frameworks", type=Path, help="a Python that has LlamaIndex and Haystack")
     options = parser.parse_args()
     torch.set_num_threads(available_cores())
     model = resolve_embedding_model("embedded")
     texts = _texts()
     everything = [text for of_size in texts.values() for text in of_size]
-    with ExitStack() as held:
-        folder = held.enter_context(tempfile.TemporaryDirectory())
+    with tempfile.TemporaryDirectory() as folder:
         bare = Bare(model.path, torch.float32, LIMIT)
         batches = bare.prepare(everything)
         ways: dict[str, Callable[[], Seconds]] = {
@@ -67,9 +62,6 @@ def main() -> None:
             "the embed stage": _here(_stage(folder, model.path, texts)),
             f"SentenceTransformer.encode, batches of {BATCH}": _here(_plain(model.path, everything)),
         }
-        for name in ("llama_index", "haystack") if options.frameworks else ():
-            peer = held.enter_context(Peer(options.frameworks, name, model.path))
-            ways[f"{name} ingestion"] = _asked(peer, everything)
         rounds = [{name: run() for name, run in ways.items()} for _ in range(ROUNDS)]
         half = _half(model.path, everything[:HALF_TEXTS], bare.batch)
     first, stage, *_ = ways
@@ -80,11 +72,11 @@ def main() -> None:
         lines.append(f"| {name} | {clock:.2f} | {processor:.2f} | {shares[0]:.2f} | {shares[1]:.2f} |\n")
     share = statistics.median(each[first][0] / each[stage][0] for each in rounds)
     numbers = " and ".join(f"{len(of_size)} of {size}" for size, of_size in texts.items())
-    command = f"python -m benchmarks.embedding{' --frameworks PYTHON' if options.frameworks else ''}"
     kind = "with AMX" if has_amx() else "with AVX-512 BF16" if multiplies_bfloat16() else "without AMX"
     machine = f"{available_cores()} of {os.cpu_count()} cores {kind}"
     text = (
-        f"# Embedding\n\n`{command}`, {numbers} tokens, {model.name}, float32, {machine}, medians of {ROUNDS} rounds"
+        f"# Embedding\n\n`python -m benchmarks.embedding`, {numbers} tokens, {model.name}, float32, {machine}, medians "
+        f"of {ROUNDS} rounds"
         "\n\n| way | seconds | of the processor | of the bare model's throughput | by processor time |\n"
         "|---|---|---|---|---|\n"
         f"{''.join(lines)}\nThe stage reaches {share:.2f} of the bare model's throughput; the goal is {LEAST_SHARE}. "
@@ -139,10 +131,6 @@ def _plain(path: str, texts: list[str]) -> Callable[[], None]:
             model.encode(texts[start : start + BATCH], show_progress_bar=False)
 
     return run
-
-
-def _asked(peer: Peer, texts: list[str]) -> Callable[[], Seconds]:
-    return lambda: peer.run(texts)
 
 
 def _half(path: str, texts: Sequence[str], batch: int) -> float:

@@ -1,1 +1,1 @@
-"""What an archive costs as it grows: unit costs, growth, placement on a cluster, and the arithmetic of a night."""
+"""Measure how the costs of an archive grow, and calculate what a night costs."""

@@ -14,9 +14,10 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.scaling.placement import Cluster, shard_count, shards_touched
 from benchmarks.scaling.unit_costs import RESULTS, UnitCosts
+from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.core.types import Usage
+from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.llm.prices import PriceTable
 
 GPU_TOKENS_A_S: Final = 300_000.0
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--archive-wide", type=float, default=0.01, help="share of questions about everything")
     parser.add_argument("--tokens", type=float, default=24_000, help="of a document")
     parser.add_argument("--nodes", type=int, default=100)
-    parser.add_argument("--chunks-per-shard", type=int, default=Cluster.chunks_per_shard)
+    parser.add_argument("--chunks-per-shard", type=int, default=100_000)
     parser.add_argument("--gpu-tokens-per-s", type=float, default=GPU_TOKENS_A_S)
     parser.add_argument("--prompt-tokens", type=float, help="of a question; default: as measured on real reports")
     parser.add_argument("--completion-tokens", type=float)
@@ -228,8 +229,11 @@ def _archive(given: Any, costs: UnitCosts) -> list[Line]:
 
 def _shards(given: Any) -> tuple[int, float]:
     """Shards of the archive, and the share of them that the new documents fall into."""
-    shards = shard_count(given.documents * given.tokens, given.chunks_per_shard)
-    return shards, shards_touched(Cluster(documents=given.documents), shards, given.new)
+    tokens = int(given.documents * given.tokens)
+    shards = IndexConfig(chunks_per_shard=given.chunks_per_shard).shard_count(tokens)
+    new = range(given.documents, given.documents + given.new)
+    names = (f"company-{number // 12:06d}/report-{number % 12:02d}" for number in new)
+    return shards, len({shard_of(name, shards) for name in names}) / shards
 
 
 def _hours(seconds: float) -> str:

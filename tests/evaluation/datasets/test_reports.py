@@ -1,4 +1,4 @@
-"""The adapter of the ``reports`` set: four shapes in, gold questions out, and the files that keep them."""
+"""The adapter of the ``reports`` set: four shapes in, gold questions out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reports.gold_file import read_gold, write_gold, write_questions
 from okralong.lab.datasets.filings import read_reports, read_reports_set
 from okralong.lab.datasets.gold import (
     derivation_operands,
@@ -15,7 +14,6 @@ from okralong.lab.datasets.gold import (
     read_operands,
 )
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.run.questions import read_questions
 from tests.evaluation.data import FINQA, ROWS, write_data
 
 
@@ -60,18 +58,6 @@ def test_an_answer_in_other_words_than_its_document_has_no_parts(tmp_path: Path)
     assert found["finqa-001"] == 2  # its document is not there, so nothing can be said against it
 
 
-def test_the_files_come_back_as_they_were_and_can_be_asked(tmp_path: Path) -> None:
-    golds = read_reports(write_data(tmp_path))
-    write_gold(tmp_path / "out" / "gold.jsonl", golds)
-    write_questions(tmp_path / "out" / "questions.jsonl", golds)
-    assert read_gold(tmp_path / "out" / "gold.jsonl") == golds
-    for name in ("gold", "questions"):
-        assert read_questions(tmp_path / "out" / f"{name}.jsonl", strict=name == "questions") == (
-            [gold.question for gold in golds],
-            [],
-        )
-
-
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
@@ -89,11 +75,6 @@ def test_a_row_of_no_known_shape_is_named(tmp_path: Path, row: dict[str, str], p
 def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         read_reports(tmp_path)
-    with pytest.raises(InputError, match="does not exist"):
-        read_gold(tmp_path / "gold.jsonl")
-    (tmp_path / "gold.jsonl").write_text('{"query_id": "a"}\n')
-    with pytest.raises(InputError, match="line 1 is no gold question"):
-        read_gold(tmp_path / "gold.jsonl")
     write_data(tmp_path)
     (tmp_path / "finqa" / "dev_200.json").write_text(json.dumps([{"qa": {**FINQA[0]["qa"], "program": None}}]))
     with pytest.raises(InputError, match="not the form"):

@@ -9,7 +9,7 @@ import pytest
 
 from okralong.lab.sweeps.results import compare_runs, regression
 from okralong.pipelines.core.types import ConfigError, InputError
-from tests.evaluation.runs import write_archive
+from tests.archives.written import write_version
 from tests.evaluation.sweeps.invented_run import usual_run, write_questions
 from tests.jobs.conftest import call
 
@@ -17,7 +17,9 @@ from tests.jobs.conftest import call
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[Path, Path, Path]:
     """A run, the same a night later with the sales wrong, and the gold."""
-    archive = write_archive(tmp_path / "archive")
+    texts = {"alder": "Sales were $ 1,544 in 2019. The chair is Ida Moss.", "birch": "Costs were 1,241 and 303."}
+    rows = [{"doc_id": doc_id, "text": text, "n_tokens": 1, "tables": []} for doc_id, text in texts.items()]
+    archive = write_version(tmp_path / "archive", rows, [512], {"model": "m"})
     for name, sales in (("a", "1544"), ("b", "1,100")):
         run = usual_run(tmp_path / name, sales)
         run.write_bytes("run.json", json.dumps({"archive": str(archive)}).encode())

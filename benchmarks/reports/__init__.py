@@ -1,1 +1,0 @@
-"""Real reports and papers: their questions prepared, the runs over them scored."""
