@@ -65,12 +65,12 @@ def test_of_many_that_come_in_the_same_instant_to_a_store_that_errs_one_writes(
 
 def test_a_put_whose_reply_was_lost_counts_as_written(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder.of(f"s3://{BUCKET}/archive")
-    create = storage._create_object
+    create = storage.create_object
 
     def twice(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
         return create(filesystem, path, data) and create(filesystem, path, data)  # as the client sends it again
 
-    monkeypatch.setattr(storage, "_create_object", twice)
+    monkeypatch.setattr(storage, "create_object", twice)
     folder.create_bytes("000001.json", b"{}")
     assert folder.read_bytes("000001.json") == b"{}"
     monkeypatch.setattr(Folder, "exists", lambda *_: False)
@@ -82,7 +82,7 @@ def test_a_put_whose_reply_was_lost_counts_as_written(store: ObjectStore, monkey
 def test_a_lock_that_went_while_it_was_looked_at_is_refused_as_held(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_create_object", lambda *_: False)  # another held it, and has just ended
+    monkeypatch.setattr(storage, "create_object", lambda *_: False)  # another held it, and has just ended
     with pytest.raises(LockedError), Folder.of(f"s3://{BUCKET}/run").locked("okralong answer"):
         pass
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from okralong.pipelines.core.filesystems import holds_credentials, located
 from okralong.pipelines.core.schemas import FAILURES
-from okralong.pipelines.core.storage import Folder, holds_credentials, located
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.listing import list_sources
 from okralong.pipelines.run.questions import read_questions

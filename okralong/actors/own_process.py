@@ -35,7 +35,8 @@ from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.core.config import AnswerPlacement
 from okralong.pipelines.core.log import ROOT, JsonLines
-from okralong.pipelines.core.storage import Folder, not_written
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.storage_errors import not_written
 from okralong.pipelines.core.types import Analysis, Question, Reading, WordKept
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig

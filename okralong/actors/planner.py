@@ -52,7 +52,7 @@ from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import log_as_json
 from okralong.pipelines.core.log import query_id as logged_query
-from okralong.pipelines.core.storage import not_written
+from okralong.pipelines.core.storage_errors import not_written
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,

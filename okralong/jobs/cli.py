@@ -57,7 +57,7 @@ def estimate(
     """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
     from okralong.pipelines.core.codec import encode
-    from okralong.pipelines.core.storage import writing
+    from okralong.pipelines.core.storage_errors import writing
 
     settings, console = options.settings(), Console()
     with saying("Stopped. What the pilot has answered is kept; run the same command again to go on."):
@@ -245,7 +245,7 @@ def sample(
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
 ) -> None:
     """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
-    from okralong.pipelines.core.storage import writing
+    from okralong.pipelines.core.storage_errors import writing
     from okralong.pipelines.samples.questions import generate, write_sample
 
     sample = generate(reports=reports, questions=questions, seed=seed, words=words)
@@ -300,7 +300,7 @@ def run_command() -> None:
         say_line(console, f"okralong: {error}", style="red")
         sys.exit(error.exit_code)
     except Exception as error:
-        from okralong.pipelines.core.storage import storage_failure
+        from okralong.pipelines.core.storage_errors import storage_failure
 
         if stop_came():  # Ctrl-C comes to all processes of a terminal: what they held is lost to this one
             sys.exit(EXIT_STOPPED)

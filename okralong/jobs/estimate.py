@@ -234,14 +234,13 @@ def _note_on_again(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tu
 # An estimate on the terminal: the strategies side by side, as a whole, by type and by workflow.
 
 PROBLEMS_SHOWN = 5
-PLAIN_WIDTH = 200
-"""Columns of the table where the output is no terminal: it has more of them than a run's summary."""
+WIDE_COLUMNS = 200
+"""Width of the table where the output is not a terminal: it has more columns than a run's summary. # project default"""
 
 
 def print_estimate(console: Console, result: EstimateResult) -> None:
     """Print the figures, and what they rest on."""
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
+    widen_plain(console, WIDE_COLUMNS)
     grid = Table(title=f"{result.questions:,} questions to {result.model}", title_justify="left")
     for title in ("questions", "strategy"):
         grid.add_column(title, overflow="fold")

@@ -288,7 +288,7 @@ class SessionServer:
             except (asyncio.CancelledError, KeyboardInterrupt):
                 asked.reply(code=EXIT_STOPPED)
             except Exception as error:
-                from okralong.pipelines.core.storage import storage_failure
+                from okralong.pipelines.core.storage_errors import storage_failure
 
                 if (failure := storage_failure(error)) is not None:
                     asked.reply(error=str(failure), code=failure.exit_code)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160
-PLAIN_WIDTH = 160
-"""Columns of the table where the output is no terminal, whose width is then not known."""
 REFERENCE_MODEL = "gpt-4o-2024-08-06"
 """The paper's generator (appendix B.2): what the same tokens would cost there, for runs on a local model."""
 
@@ -50,8 +48,7 @@ def print_summary(
     ``golds`` are the gold answers by query_id, where the questions file gives any.
     """
     rows = sorted(table(run, "answers"), key=lambda row: str(row["query_id"]))
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
+    widen_plain(console)
     grid = Table(show_lines=False, expand=True)
     typed = any(row["value"] is not None for row in rows[:ROWS_SHOWN])
     values = (("value", 3), ("period", 2)) if typed else ()

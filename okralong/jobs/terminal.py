@@ -35,6 +35,16 @@ WINDOW_S: Final = 60.0
 """Over how long a time rates are measured, in seconds. Ours: calls of an answer take seconds, and so do batches."""
 
 
+PLAIN_WIDTH: Final = 160
+"""Columns of a table where the output is not a terminal. # project default"""
+
+
+def widen_plain(console: Console, columns: int = PLAIN_WIDTH) -> None:
+    """Set the width of a console that is not a terminal, because it has none of its own."""
+    if not console.is_terminal:
+        console.width = columns
+
+
 def printable(text: object) -> str:
     """``text`` without control characters (escape sequences set titles, clear screens, write clipboards) and without
     characters that print nothing or turn the reading direction; tab and line feed stay."""

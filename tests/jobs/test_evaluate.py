@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.core.schemas import SCORES
+from okralong.lab.sweeps.schemas import SCORES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_OVER_BUDGET
 from tests.conftest import NODE_KEY

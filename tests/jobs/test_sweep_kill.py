@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.jobs.run_folder import table
-from okralong.pipelines.core.schemas import SCORES
+from okralong.lab.sweeps.schemas import SCORES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_STOPPED
 from tests.conftest import CHECKOUT

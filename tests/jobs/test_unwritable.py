@@ -13,7 +13,7 @@ import yaml
 from ray.exceptions import RayTaskError
 
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.core.storage import storage_failure, writing
+from okralong.pipelines.core.storage_errors import storage_failure, writing
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_OK
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.disks import Ballast, mounted, remount

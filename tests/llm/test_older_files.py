@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from okralong.pipelines.core.schemas import ADDED_COLUMNS, ANSWERS, DOCUMENTS, LEDGER, ORIGINS, SCORES, columns_in
+from okralong.lab.sweeps.schemas import SCORES
+from okralong.pipelines.core.schemas import ADDED_COLUMNS, ANSWERS, DOCUMENTS, LEDGER, ORIGINS, columns_in
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table

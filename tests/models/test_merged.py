@@ -12,7 +12,8 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.models.merged_model import merged_gguf, merged_model, read_lora
+from okralong.pipelines.models.lora import read_lora
+from okralong.pipelines.models.merged_model import merged_gguf, merged_model
 from tests.fakes.random_reader import write_random_reader
 from tests.fakes.tiny_llama import write_tiny_llama
 

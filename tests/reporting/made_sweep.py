@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from okralong.lab.sweeps.schemas import PAIRED, SCORES, SUMMARY
 from okralong.pipelines.answering.analyzers.analysis import TYPES
-from okralong.pipelines.core.schemas import PAIRED, SCORES, SUMMARY
 from okralong.pipelines.core.storage import Folder
 from tests.reporting import made_run
 

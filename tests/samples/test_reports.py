@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
+from okralong.pipelines.samples.blocks import FORMATS, Table, cell, render
 from okralong.pipelines.samples.questions import Sample, generate
-from okralong.pipelines.samples.text import FORMATS, Report, Table, cell, render
+from okralong.pipelines.samples.report import Report
 
 
 def tables(report: Report) -> list[Table]:

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from okralong.lab.sweeps.config import Tune
     from okralong.lab.sweeps.results import Compared, Point
 
-PLAIN_WIDTH = 120
-"""Columns of the table where the output is no terminal."""
-
 
 def compare(
     run_a: Annotated[str, typer.Argument(help="The run folder that is compared with: yesterday's.")],
@@ -56,10 +53,10 @@ def compare(
 
 
 def _print(console: Console, found: list[Compared]) -> None:
+    from okralong.jobs.terminal import widen_plain
     from okralong.lab.sweeps.results import shown_number
 
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
+    widen_plain(console)
     grid = Table(title="B less A, on the same questions", title_justify="left")
     for title in ("metric", "A", "B", "difference", "95 % interval", "p", "questions"):
         grid.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)

@@ -169,15 +169,11 @@ def spent_so_far(folder: SweepFolder) -> dict[str, float]:
 # --------
 # Before anything is spent: what the cells may cost, and every cell checked.
 
-PLAIN_WIDTH = 160
-"""Columns of the table where the output is no terminal."""
-
 
 def show(expanded: Expanded, console: Console) -> None:
     """Print a row for each method and variant over sets and seeds, and the whole, with what they may cost."""
     sweep, plans, costs = expanded.sweep, expanded.plans, expanded.costs
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
+    widen_plain(console)
     grid = Table(title=f"{sweep.title}: {len(plans)} cells, {expanded.finished} of them finished", title_justify="left")
     for title in ("method", "variant"):
         grid.add_column(title, overflow="fold")

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.lab.datasets.base import DataSet, Item, Text, text_id
-from okralong.pipelines.core.schemas import SPLIT
+from okralong.pipelines.core.schemas import table_schema
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.reporting.metrics import plain_words
 
@@ -35,6 +35,9 @@ KEY_DIGITS: Final = 10
 
 MANIFEST: Final = "split/manifest.parquet"
 """The shipped manifest, among the configs."""
+
+SPLIT: Final = table_schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
+"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash (``key_of``)."""
 
 _PREFIX: Final = b"okralong.split."
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 from okralong.lab.sweeps.config import DEFAULT, CellName, Tune
 from okralong.lab.sweeps.metrics import METRICS
 from okralong.lab.sweeps.run import CELL_FILE, GoldQuestion, read_gold_questions, score_rows
+from okralong.lab.sweeps.schemas import PAIRED, SCORES, SUMMARY
 from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.core.schemas import PAIRED, SCORES, SUMMARY
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.reporting.statistics import (

@@ -52,7 +52,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
 """By table: the columns that were added later, and the first version that has them."""
 
 
-def _schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
+def table_schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
     version = max([SCHEMA_VERSION, *ADDED_COLUMNS.get(name, {}).values()])
     return pa.schema(fields, metadata={"okralong.table": name, "okralong.schema_version": str(version)})
 
@@ -60,7 +60,7 @@ def _schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
 def _described(name: str, fields: list[tuple[str, pa.DataType, str]]) -> pa.Schema:
     """The same with a sentence on each column, for people."""
     described = [pa.field(column, kind, metadata={"about": about}) for column, kind, about in fields]
-    return pa.schema(described, metadata=_schema(name, []).metadata)
+    return pa.schema(described, metadata=table_schema(name, []).metadata)
 
 
 def columns_in(schema: pa.Schema, version: str) -> list[str] | None:
@@ -84,13 +84,13 @@ def completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 _UTC: Final = pa.timestamp("us", tz="UTC")
-_SPAN: Final = pa.struct([("doc_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
+SPAN: Final = pa.struct([("doc_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
 _SECTION: Final = pa.struct(
     [("kind", pa.string()), ("name", pa.string()), ("start_char", pa.int64()), ("ocr", pa.bool_())]
 )
 _TABLE_SPAN: Final = pa.struct([("table_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
 
-DOCUMENTS: Final = _schema(
+DOCUMENTS: Final = table_schema(
     "documents",
     [
         ("doc_id", pa.string()),
@@ -108,7 +108,7 @@ DOCUMENTS: Final = _schema(
 """A row is a document. ``sha256`` covers id and text; tokens are o200k_base; ``tables`` are the spans of tables that
 were found in ``text``, ``sections`` its pages, sheets, slides, headings and attachments, in order of their start."""
 
-CHUNKS: Final = _schema(
+CHUNKS: Final = table_schema(
     "chunks",
     [
         ("chunk_id", pa.string()),
@@ -131,7 +131,7 @@ def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
     ``over_limit`` says that the encoder did not see the text's end; null where that is not known.
     """
     value = pa.float16() if precision == "float16" else pa.float32()
-    return _schema(
+    return table_schema(
         "vectors", [("text_key", pa.binary(16)), ("vector", pa.list_(value, dimension)), ("over_limit", pa.bool_())]
     )
 
@@ -140,7 +140,7 @@ def compressed(numbers: int) -> pa.Schema:
     """Schema of the compressed chunks of a shard, in the order of its rows: ``vector`` holds the chunk's vectors one
     after the other, ``numbers`` in all. An Arrow file, which is mapped as the rest of the index is.
     """
-    return _schema(
+    return table_schema(
         "compressed",
         [("chunk_id", pa.large_string()), ("doc_id", pa.large_string()), ("vector", pa.list_(pa.float16(), numbers))],
     )
@@ -156,11 +156,11 @@ _ENTRY: Final[list[tuple[str, pa.DataType]]] = [
     ("source_name", pa.string()),
 ]
 
-CATALOGUE: Final = _schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
+CATALOGUE: Final = table_schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
 """What a version holds: a row is a document, and ``part`` names the files that it is in. ``shadowed`` ones have an id
 that another document has, and are not seen."""
 
-ARTIFACTS: Final = _schema(
+ARTIFACTS: Final = table_schema(
     "artifacts",
     [
         ("doc_id", pa.string()),
@@ -181,7 +181,7 @@ ARTIFACTS: Final = _schema(
 """What a method had written about a document (``archive/artifacts.py``), a file each: ``made`` is the thing as JSON,
 ``about`` all that its name is made of, and the others say what it cost the run that made it."""
 
-OUTCOMES: Final = _schema(
+OUTCOMES: Final = table_schema(
     "outcomes",
     [
         *_ENTRY,
@@ -194,7 +194,7 @@ OUTCOMES: Final = _schema(
 """What became of each document of a part; with a ``message`` it could not be read, under limits of that hash.
 ``reader`` is the version of the reader (see ``indexing/readers.py``)."""
 
-METADATA: Final = _schema(
+METADATA: Final = table_schema(
     "metadata",
     [
         ("doc_id", pa.string()),
@@ -212,7 +212,7 @@ metadata; ``file_date`` is the day on which the file was last changed, as it was
 
 _FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
 
-SOURCES: Final = _schema(
+SOURCES: Final = table_schema(
     "sources",
     [
         ("uri", pa.string()),
@@ -227,7 +227,7 @@ SOURCES: Final = _schema(
 """The files that a version was made of, with the documents of each that could not be read, and the version of the
 reader that read them."""
 
-ANSWERS: Final = _schema(
+ANSWERS: Final = table_schema(
     "answers",
     [
         ("query_id", pa.string()),
@@ -236,10 +236,10 @@ ANSWERS: Final = _schema(
         ("status", pa.string()),
         ("answer", pa.string()),
         ("cited", pa.bool_()),
-        ("citations", pa.list_(_SPAN)),
+        ("citations", pa.list_(SPAN)),
         ("analysis", pa.string()),
         ("plan", pa.string()),
-        ("context", pa.list_(_SPAN)),
+        ("context", pa.list_(SPAN)),
         ("context_tokens", pa.int64()),
         ("strategy", pa.string()),
         ("calls", pa.int32()),
@@ -277,7 +277,7 @@ this is one of its cells, and ``doc_ids`` then holds the document. ``replied_by`
 its reply names it (several with "; " between them); the cross-encoder or the rules that read it off a passage; of a
 question without an answer the model that replied last; null where nobody replied."""
 
-JOURNAL: Final = _schema(
+JOURNAL: Final = table_schema(
     "journal",
     [
         ("seq", pa.int64()),
@@ -293,7 +293,7 @@ JOURNAL: Final = _schema(
 """``kind`` is analysis, plan, retrieval, selection, found, request or reply; ``body`` is JSON; ``seq`` orders a run's
 rows. Of no question (``query_id`` "") are the rows of kind batch: a batch's number and the endpoint's name for it."""
 
-LEDGER: Final = _schema(
+LEDGER: Final = table_schema(
     "ledger",
     [
         ("call_id", pa.string()),
@@ -344,7 +344,7 @@ that the reply names ("" where it names none), and of the tier by length that it
 ``reasoning_tokens`` are part of the completion tokens, ``cached_tokens`` and ``cache_write_tokens`` of the prompt's.
 """
 
-FAILURES: Final = _schema(
+FAILURES: Final = table_schema(
     "failures",
     [
         ("id", pa.string()),
@@ -355,10 +355,6 @@ FAILURES: Final = _schema(
     ],
 )
 """A document or question (``id``) that could not be done, at which ``stage``, and why."""
-
-SPLIT: Final = _schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
-"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash, see
-``lab/datasets/split.py``."""
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run folder by folder name."""
@@ -465,7 +461,7 @@ DIFFERENCES: Final = _described(
 """A row is a question whose answer is another in the second of two runs, as ``okralong diff`` and ``okralong nightly``
 write it. The columns that questions carry along follow."""
 
-ORIGINS: Final = _schema(
+ORIGINS: Final = table_schema(
     "origins",
     [
         ("query_id", pa.string()),
@@ -478,157 +474,5 @@ ORIGINS: Final = _schema(
 """Where an answer of a nightly's ``current`` comes from: the night, the version of the archive that it was asked over,
 the hash of the config, and the generator as that night's config names it."""
 
-KNOWN_DOCUMENTS: Final = _schema("known_documents", [("doc_id", pa.string()), ("sha256", pa.string())])
+KNOWN_DOCUMENTS: Final = table_schema("known_documents", [("doc_id", pa.string()), ("sha256", pa.string())])
 """The documents over which the answers of a nightly's ``current`` hold, and the hashes of their ids and texts."""
-
-TRAINING_ROWS: Final = _schema(
-    "training_rows",
-    [
-        ("query_id", pa.string()),
-        ("source", pa.string()),
-        ("documents", pa.list_(pa.string())),
-        ("question", pa.string()),
-        ("passages", pa.list_(pa.string())),
-        ("exact_scores", pa.list_(pa.float32())),
-        ("semantic_scores", pa.list_(pa.float32())),
-        ("semantic_ranks", pa.list_(pa.int32())),
-        ("type", pa.string()),
-        ("pattern", pa.string()),
-        ("evidence", pa.bool_()),
-    ],
-)
-"""A question that an analyzer learns from, with its primary passages and how the retrievers scored them; null labels
-are unknown."""
-
-RANKING_ROWS: Final = _schema(
-    "ranking_rows",
-    [
-        ("query_id", pa.string()),
-        ("source", pa.string()),
-        ("documents", pa.list_(pa.string())),
-        ("question", pa.string()),
-        ("passages", pa.list_(pa.string())),
-        ("relevance", pa.list_(pa.float32())),
-        ("answerable", pa.list_(pa.int32())),
-        ("starts", pa.list_(pa.int32())),
-        ("ends", pa.list_(pa.int32())),
-    ],
-)
-"""A question that a cross-encoder learns from, with passages: how much of the evidence each holds, whether it holds the
-answer (1, 0, or -100 where nobody knows), and at which characters (-1: nowhere, or nobody knows)."""
-
-KEEP_ROWS: Final = _schema(
-    "keep_rows",
-    [
-        ("source", pa.string()),
-        ("documents", pa.list_(pa.string())),
-        ("text", pa.string()),
-        ("labels", pa.list_(pa.int32())),
-    ],
-)
-"""A passage that a token classifier learns from, and of each of its words whether questions or answers name it (0 no
-one, 1 a question, 2 an answer)."""
-
-READING_ROWS: Final = _schema(
-    "reading_rows",
-    [
-        ("query_id", pa.string()),
-        ("source", pa.string()),
-        ("documents", pa.list_(pa.string())),
-        ("role", pa.string()),
-        ("type", pa.string()),
-        ("question", pa.string()),
-        ("system", pa.large_string()),
-        ("user", pa.large_string()),
-        ("reply", pa.string()),
-        ("answers", pa.list_(pa.string())),
-        ("answerable", pa.bool_()),
-        ("calculator", pa.bool_()),
-        ("passages", pa.list_(pa.struct([*_SPAN, ("text", pa.large_string())]))),
-        ("evidence", pa.list_(_SPAN)),
-    ],
-)
-"""A prompt that a reader learns from (``system``, ``user``) and the ``reply`` that it should get."""
-
-SCORES: Final = _schema(
-    "scores",
-    [
-        ("cell", pa.string()),
-        ("method", pa.string()),
-        ("set", pa.string()),
-        ("variant", pa.string()),
-        ("seed", pa.int64()),
-        ("query_id", pa.string()),
-        ("cluster", pa.string()),
-        ("type", pa.string()),
-        ("status", pa.string()),
-        ("f1", pa.float64()),
-        ("em", pa.float64()),
-        ("rouge_l", pa.float64()),
-        ("numeric", pa.float64()),
-        ("judge", pa.float64()),
-        ("judge_relevance", pa.float64()),
-        ("judge_correctness", pa.float64()),
-        ("judge_similarity", pa.float64()),
-        ("judge_faithfulness", pa.float64()),
-        ("judge_seeds", pa.map_(pa.string(), pa.list_(pa.float64()))),
-        ("answer_recall", pa.float64()),
-        ("evidence_recall", pa.float64()),
-        ("citation_precision", pa.float64()),
-        ("prompt_tokens", pa.int64()),
-        ("completion_tokens", pa.int64()),
-        ("weighted_tokens", pa.int64()),
-        ("billed_usd", pa.float64()),
-        ("alone_usd", pa.float64()),
-        ("seconds_analysis", pa.float64()),
-        ("seconds_retrieval", pa.float64()),
-        ("seconds_generation", pa.float64()),
-        ("seconds_total", pa.float64()),
-        ("replied_by", pa.string()),
-    ],
-)
-"""A question under a cell of a sweep. A metric is null where it is not defined (see ``lab/sweeps/metrics.py`` and
-``docs/evaluate.md``). The judge's columns are means over its seeds, and ``judge_seeds`` has of several what each said,
-by column. ``cluster`` names the documents that the question is joined with by a chain of shared ones: what
-the bootstrap draws. ``replied_by`` is that of the answers row."""
-
-_SCOPE: Final[list[tuple[str, pa.DataType]]] = [
-    ("method", pa.string()),
-    ("variant", pa.string()),
-    ("set", pa.string()),
-    ("type", pa.string()),
-]
-_ESTIMATE: Final[list[tuple[str, pa.DataType]]] = [("low", pa.float64()), ("high", pa.float64())]
-
-SUMMARY: Final = _schema(
-    "summary",
-    [
-        ("cell", pa.string()),
-        *_SCOPE,
-        ("seed", pa.int64()),
-        ("metric", pa.string()),
-        ("value", pa.float64()),
-        *_ESTIMATE,
-        ("n", pa.int64()),
-        ("clusters", pa.int64()),
-    ],
-)
-"""A metric of a cell with its 95 % interval. ``type`` "" is all types. ``cell`` and ``set`` "" is the mean over the
-sets, ``seed`` null over the seeds."""
-
-PAIRED: Final = _schema(
-    "paired",
-    [
-        *_SCOPE,
-        ("against_method", pa.string()),
-        ("against_variant", pa.string()),
-        ("metric", pa.string()),
-        ("difference", pa.float64()),
-        *_ESTIMATE,
-        ("p", pa.float64()),
-        ("p_holm", pa.float64()),
-        ("n", pa.int64()),
-        ("clusters", pa.int64()),
-    ],
-)
-"""A method less another on the same questions. ``set`` "" is the mean over the sets, ``type`` "" all types."""

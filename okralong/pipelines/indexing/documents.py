@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
-from okralong.pipelines.core.storage import located, open_file
+from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, DocumentError, Section, SectionKind, TableSpan
 from okralong.pipelines.indexing.tables import find_tables

@@ -21,7 +21,7 @@ from typing import Final
 from pyarrow import fs
 
 from okralong.pipelines.archive.versions import KnownSource
-from okralong.pipelines.core.storage import located
+from okralong.pipelines.core.filesystems import located
 from okralong.pipelines.core.types import DocumentError, InputError
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.parsers import SUFFIXES, is_supported

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.versions import DocumentEntry
-from okralong.pipelines.core.storage import located, open_file
+from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, plain, read_workbook
 from okralong.pipelines.core.types import DocumentError, InputError
 

@@ -30,7 +30,8 @@ import pyarrow.parquet as pq
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
 from okralong.pipelines.core.schemas import RUN_TABLES, columns_in, completed
-from okralong.pipelines.core.storage import Folder, not_written
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.storage_errors import not_written
 from okralong.pipelines.core.types import ArchiveError, LockedError
 from okralong.pipelines.llm.frames import Segments, numbers, read_segment
 

@@ -19,7 +19,7 @@ from gguf import quants
 from tokenizers import pre_tokenizers
 from tokenizers.pre_tokenizers import ByteLevel, Digits
 
-from okralong.pipelines.models.merged_model import Matrix, read_lora
+from okralong.pipelines.models.lora import Matrix, read_lora
 
 _SKIPPED = ("general.architecture", "general.file_type")
 """Keys that the writer sets itself, or that would no longer be true."""

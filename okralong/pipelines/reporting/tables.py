@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.core.storage import writing
+from okralong.pipelines.core.storage_errors import writing
 from okralong.pipelines.reporting.charts import Groups, stages_of
 from okralong.pipelines.reporting.rows import ACCURACY, MEASURES, Row, as_seen, is_formula, known_measures, plain
 from okralong.pipelines.reporting.statistics import Estimate

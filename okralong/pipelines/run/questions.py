@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.answering.answer_types import names_schema_file, read_answer_type
-from okralong.pipelines.core.storage import located, open_file
+from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, read_workbook
 from okralong.pipelines.core.types import DocumentError, InputError, Question, QuestionError
 from okralong.pipelines.run.matrix import EACH, EVERY, column_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from okralong.pipelines.core.schemas import SCORES
+from okralong.lab.sweeps.schemas import SCORES
 
 
 def score(query_id: str, f1: float | None, cluster: str, kind: str = "extractive", **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from okralong.lab.sweeps.results import kappa, r_of, read_scores, shown_number, write_results
-from okralong.pipelines.core.schemas import PAIRED, SUMMARY
+from okralong.lab.sweeps.schemas import PAIRED, SUMMARY
 from okralong.pipelines.core.storage import Folder
 from tests.evaluation.sweeps.invented_scores import cell
 

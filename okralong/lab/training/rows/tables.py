@@ -15,8 +15,8 @@ import pyarrow as pa
 from okralong.lab.datasets.pooling import Span
 from okralong.lab.datasets.split import SIDES, Side
 from okralong.lab.training.recipe import ANSWERED, ASKED, Example, example
+from okralong.lab.training.rows.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES, AnalysisInput
-from okralong.pipelines.core.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, QuestionType, RetrieverScores
 from okralong.pipelines.reporting.tables import markdown_table

@@ -1,97 +1,16 @@
-"""An annual report: its headings, paragraphs and tables with marked facts, how they are written, and how rendered.
-
-A fact is marked where it is written, ``mark("founder", "Edith Quist")``, and survives every rendering: the renderer
-strips the marks and notes where the marked words came to lie. So gold spans are exact by construction.
-"""
+"""Write the annual report of a company: core sections that state every fact, and filler up to the wanted length."""
 
 from __future__ import annotations
 
-import html
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from okralong.pipelines.core.types import TableSpan
+from okralong.pipelines.samples.blocks import Block, Heading, Paragraph, Row, Table, mark, word_count
 from okralong.pipelines.samples.words import MONTHS, SECTIONS, TOWNS
 from okralong.pipelines.samples.world import Accounts, Company, Events, Segment, draw_events, rose
-
-# Private-use characters: no template and no name can contain them.
-_OPEN: Final = "\ue000"
-_MIDDLE: Final = "\ue001"
-_CLOSE: Final = "\ue002"
-MARK: Final = re.compile(f"{_OPEN}([^{_MIDDLE}]*){_MIDDLE}([^{_CLOSE}]*){_CLOSE}")
-
-
-def mark(key: str, text: str) -> str:
-    """``text`` as the statement of the fact ``key``. A key is marked once in a report."""
-    return f"{_OPEN}{key}{_MIDDLE}{text}{_CLOSE}"
-
-
-def unmarked(text: str) -> str:
-    """The words alone."""
-    return MARK.sub(r"\2", text)
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading of level 1 (the report), 2 (a section) or 3 (a part of it)."""
-
-    text: str
-    level: int = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """A paragraph; ``key`` makes the whole of it a fact, for questions that ask for a summary."""
-
-    text: str
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A table row of whole numbers. ``total_of`` names the rows above that it sums; empty for an ordinary row."""
-
-    label: str
-    values: tuple[int, ...]
-    total_of: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A titled table. The fact of a cell is ``table_id/row label/column``."""
-
-    table_id: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-Block = Heading | Paragraph | Table
-
-
-def cell(table_id: str, label: str, column: int | str) -> str:
-    """The fact key of a table cell."""
-    return f"{table_id}/{label}/{column}"
-
-
-def grouped(value: int) -> str:
-    """A whole number as accounts print it: thousands separated, a negative one in parentheses."""
-    return f"({-value:,})" if value < 0 else f"{value:,}"
-
-
-def word_count(block: Block) -> int:
-    """Words of a block, split at white space, about as the text rendering has them."""
-    if isinstance(block, Table):
-        head = len(block.title.split()) + sum(len(column.split()) for column in block.columns)
-        return head + sum(len(row.label.split()) + len(row.values) for row in block.rows)
-    return len(unmarked(block.text).split())
-
-
-# --------
-# The whole: the core sections, and filler sections that grow until the wanted length is reached.
 
 _SENTENCES: Final = (3, 5)  # sentences of a paragraph of filler, ours
 _PARAGRAPHS_A_PART: Final = 8  # of filler under one sub-heading, ours
@@ -185,7 +104,6 @@ def _context(company: Company, rng: random.Random) -> Context:
     }
 
 
-# --------
 # The part of a report that every length has: each fact that a question may ask for, stated once and marked.
 #
 # One function a section; each returns its blocks. Fact keys are spelled here and read by the question makers.
@@ -328,7 +246,6 @@ def risks(events: Events) -> list[Block]:
     return [Heading("Risks"), *parts]
 
 
-# --------
 # The tables of a report, built from the accounts: every subtotal and total names the rows that it sums.
 
 _SHOWN_YEARS = 2
@@ -423,7 +340,6 @@ _CASH: Final[Plan] = {
 }
 
 
-# --------
 # Templates that become sentences: ``[a|b]`` is a choice, ``{slot}`` is filled from a context, choices may nest.
 #
 # A ``Writer`` remembers what a report has already said and draws again rather than repeat itself.
@@ -475,117 +391,3 @@ class Writer:
             if template not in chosen:
                 chosen.append(template)
         return " ".join(self.sentence((template,), context) for template in chosen)
-
-
-# --------
-# Blocks to text: plain (aligned columns), Markdown (pipes) or HTML (real tables), with the place of every fact.
-
-Format = Literal["txt", "md", "html"]
-FORMATS: tuple[Format, ...] = ("txt", "md", "html")
-
-
-@dataclass(frozen=True, slots=True)
-class Rendered:
-    """A text with the character ranges of its facts and tables. For HTML both are empty: readers move the offsets."""
-
-    text: str
-    spans: Mapping[str, tuple[int, int]]
-    tables: tuple[TableSpan, ...] = ()
-
-
-def render(blocks: Sequence[Block], form: Format) -> Rendered:
-    """The blocks as one text of the given format."""
-    if form == "html":
-        body = "\n".join(_html(block) for block in blocks)
-        return Rendered(
-            f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">\n<body>\n{body}\n</body></html>\n', {}
-        )
-    builder = _TextBuilder()
-    for block in blocks:
-        if isinstance(block, Table):
-            _table(builder, block, form)
-        elif isinstance(block, Heading):
-            builder.write(_heading(block, form))
-        else:
-            start = builder.length
-            builder.write(block.text)
-            if block.key:
-                builder.spans[block.key] = (start, builder.length)
-        builder.write("\n\n")
-    return Rendered(builder.text().rstrip("\n") + "\n", builder.spans, tuple(builder.tables))
-
-
-class _TextBuilder:
-    """Text under way: takes marked text, keeps plain text, remembers where the facts are."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self.length = 0
-        self.spans: dict[str, tuple[int, int]] = {}
-        self.tables: list[TableSpan] = []
-
-    def write(self, marked: str) -> None:
-        at = 0
-        for match in MARK.finditer(marked):
-            self._append(marked[at : match.start()])
-            start = self.length
-            self._append(match.group(2))
-            self.spans[match.group(1)] = (start, self.length)
-            at = match.end()
-        self._append(marked[at:])
-
-    def _append(self, plain: str) -> None:
-        self._pieces.append(plain)
-        self.length += len(plain)
-
-    def text(self) -> str:
-        return "".join(self._pieces)
-
-
-def _heading(heading: Heading, form: Format) -> str:
-    if form == "md":
-        return f"{'#' * heading.level} {heading.text}"
-    if heading.level == 1:
-        return f"{heading.text.upper()}\n{'=' * len(heading.text)}"
-    return f"{heading.text}\n{'-' * len(heading.text)}" if heading.level == 2 else heading.text
-
-
-def _table(builder: _TextBuilder, table: Table, form: Format) -> None:
-    """Title line, header, rows. Figures are flush right; the span of a cell is its figure without the padding."""
-    start = builder.length
-    labels = max(len(row.label) for row in table.rows)
-    widths = [
-        max(len(column), *(len(grouped(row.values[at])) for row in table.rows))
-        for at, column in enumerate(table.columns)
-    ]
-    builder.write(f"**Table: {table.title}**\n\n" if form == "md" else f"Table: {table.title}\n")
-    left, gap, right = ("| ", " | ", " |") if form == "md" else ("", "   ", "")
-    builder.write(left + " " * labels)
-    for column, width in zip(table.columns, widths, strict=True):
-        builder.write(gap + column.rjust(width))
-    builder.write(right)
-    if form == "md":
-        builder.write(f"\n|{'-' * (labels + 2)}|" + "".join(f"{'-' * (width + 1)}:|" for width in widths))
-    for row in table.rows:
-        builder.write(f"\n{left}{row.label.ljust(labels)}")
-        for column, value, width in zip(table.columns, row.values, widths, strict=True):
-            shown = grouped(value)
-            builder.write(gap + " " * (width - len(shown)))
-            at = builder.length
-            builder.write(shown)
-            builder.spans[cell(table.table_id, row.label, column)] = (at, builder.length)
-        builder.write(right)
-    builder.tables.append(TableSpan(table.table_id, start, builder.length))
-
-
-def _html(block: Block) -> str:
-    if isinstance(block, Paragraph):
-        return f"<p>{html.escape(unmarked(block.text))}</p>"
-    if isinstance(block, Heading):
-        return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
-    head = "".join(f"<th>{column}</th>" for column in ("", *block.columns))
-    rows = "".join(
-        f"<tr><th>{html.escape(row.label)}</th>{''.join(f'<td>{grouped(value)}</td>' for value in row.values)}</tr>\n"
-        for row in block.rows
-    )
-    return f"<table>\n<caption>Table: {html.escape(block.title)}</caption>\n<tr>{head}</tr>\n{rows}</table>"
