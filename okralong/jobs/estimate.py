@@ -18,7 +18,7 @@ from okralong.actors.own_process import unfit
 from okralong.jobs.answer import answer_prepared, reading_vectors, say_unusable
 from okralong.jobs.generator import as_served
 from okralong.jobs.run_folder import BEGUN, RunResult, archive_of_run, begin, statuses
-from okralong.jobs.terminal import EstimatePanel, say_line
+from okralong.jobs.terminal import EstimatePanel, say_line, widen_plain
 from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from okralong.jobs.run_folder import BEGUN, table
-from okralong.jobs.terminal import printable, say, say_line
+from okralong.jobs.terminal import printable, say, say_line, widen_plain
 from okralong.pipelines.answering.answer_types import SCHEMA, AnswerType
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage

@@ -27,7 +27,7 @@ from okralong.actors.retrieval import RetrievalNames, SharedModels
 from okralong.jobs.answer import Interrupt, Session, Shared, answer_prepared, reading_vectors
 from okralong.jobs.generator import Generator, generator
 from okralong.jobs.run_folder import RunResult, begun_alike, statuses, table
-from okralong.jobs.terminal import say_line
+from okralong.jobs.terminal import say_line, widen_plain
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.sweeps.config import (
     DEFAULT,

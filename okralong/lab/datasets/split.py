@@ -37,7 +37,8 @@ MANIFEST: Final = "split/manifest.parquet"
 """The shipped manifest, among the configs."""
 
 SPLIT: Final = table_schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
-"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash (``key_of``)."""
+"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash of it
+(``question_hash`` and so on)."""
 
 _PREFIX: Final = b"okralong.split."
 

@@ -9,14 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from okralong.lab.datasets.base import load_catalog
-<<<<<<< HEAD
-from okralong.lab.datasets.split import MANIFEST, SIDES, Split
+from okralong.lab.datasets.split import MANIFEST, SIDES, SPLIT, Split
 from okralong.lab.datasets.split_build import LEFT_OUT, RULES, SplitRules, build_split
-=======
-from okralong.lab.datasets.split import SPLIT
-from okralong.lab.split import MANIFEST, SIDES, Split
-from okralong.lab.split_build import LEFT_OUT, RULES, SplitRules, build_split
->>>>>>> d99837b3 (Storage, schemas, LoRA and the sample are split by what they do; the sample's words are a data file)
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError
 from tests.evaluation.split.invented import TEST_FIRST, data_set

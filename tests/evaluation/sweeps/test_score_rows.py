@@ -8,15 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-<<<<<<< HEAD
 from okralong.lab.sweeps.judge import MARKS
 from okralong.lab.sweeps.metrics import METRICS
-=======
-from okralong.lab.judge import MARKS
-from okralong.lab.metrics import METRICS
-from okralong.lab.sweeps.schemas import SCORES
->>>>>>> d99837b3 (Storage, schemas, LoRA and the sample are split by what they do; the sample's words are a data file)
 from okralong.lab.sweeps.run import indexing_row, read_gold_questions, score_rows
+from okralong.lab.sweeps.schemas import SCORES
 from okralong.pipelines.core.types import InputError, MetricError
 from tests.evaluation.sweeps.invented_run import (
     NAMED,
