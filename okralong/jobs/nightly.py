@@ -27,8 +27,8 @@ from okralong.jobs.estimate import Asking, estimate_prepared
 from okralong.jobs.terminal import IndexPanel, ray_lines, say_line
 from okralong.pipelines.archive.versions import Location, version_numbers
 from okralong.pipelines.core.config import Settings, load_config, parse_config
-from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.filesystems import located, open_file
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import (
     EXIT_CHANGED,
     EXIT_FAILURES,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from okralong.pipelines.core.storage import holds_credentials
+from okralong.pipelines.core.filesystems import holds_credentials
 from okralong.pipelines.core.types import ConfigError
 
 ALLOWED: Final = re.compile(
