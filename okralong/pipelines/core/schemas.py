@@ -53,6 +53,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
 
 
 def table_schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
+    """Return a schema that carries the table's name and its newest version in the metadata."""
     version = max([SCHEMA_VERSION, *ADDED_COLUMNS.get(name, {}).values()])
     return pa.schema(fields, metadata={"okralong.table": name, "okralong.schema_version": str(version)})
 
