@@ -132,8 +132,8 @@ def check_okralong(words: list[str], complete: bool) -> None:
     while hasattr(command, "commands"):
         assert words, "a group of commands without a command"
         name, *words = words
-        assert name in command.commands, f"there is no command {name}"
-        command = command.commands[name]
+        command = command.get_command(None, name)
+        assert command, f"there is no command {name}"
     try:
         command.make_context(command.name, list(words))
     except Exception as error:  # typer's own classes of errors are private
