@@ -31,6 +31,7 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Document, Hit, Question, Reading
 from okralong.pipelines.indexing.chunking import chunk_document
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.statements.amounts import SCALES
 
@@ -95,7 +96,7 @@ def main() -> None:
     counts = Counter((each.document, each.question) for each in cells)
     alone = [each for each in cells if counts[each.document, each.question] == 1]
     mine = [each for each in alone if test_side(each.document) == (given.side == "test")][: given.limit]
-    reader = Reader(load_config(Policy, "policy/default.yaml"), load_reranker(RerankerConfig()))
+    reader = Reader(load_config(FullPolicy, "policy/default.yaml"), load_reranker(RerankerConfig()))
     ends = [asyncio.run(both_ways(reader, each)) for each in mine]
     rows = []
     for name, at in (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.run.config import RunConfig
 
 
@@ -40,7 +40,7 @@ def test_a_file_that_was_whole_before_is_read_as_before() -> None:
         assert config == RunConfig.model_validate(whole)
         assert config.llm.seed == 0, "the shipped file says 7"
     with pytest.raises(ConfigError, match=r"policy\.yaml cannot be used: .* is missing"):
-        parse_config(Policy, "name: mine", "policy.yaml")
+        parse_config(FullPolicy, "name: mine", "policy.yaml")
 
 
 @pytest.mark.parametrize(

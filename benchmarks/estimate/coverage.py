@@ -30,7 +30,6 @@ from benchmarks.estimate.manner import Manner
 from okralong.lab.datasets.encoder import cached_encoder, index_encoder
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.cost_model import Priors
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
@@ -40,6 +39,7 @@ from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import METHOD, PRECISE, AskedQuestion, asked_in, side_by_side
 from okralong.pipelines.run.estimate import Figures, Range, Setting, StrategyEstimate, draw_pilot, estimate
@@ -89,7 +89,7 @@ def one_archive(
     sample = generate(
         reports=random_.randint(2, 4), questions=random_.randint(18, 36), seed=number, words=random_.randint(1500, 4000)
     )
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     raw = [RawDocument(document.doc_id, document.text, "sample") for document in sample.documents]
     archive = index_here(str(work / "archive"), raw, IndexConfig(granularities=policy.granularities()), encoder)
     asked = [Scoped(question, archive.resolve(question.doc_ids)) for question in sample.questions]

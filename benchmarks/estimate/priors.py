@@ -39,6 +39,7 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Message, OkraError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.okralong import orchestrate
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens
 
@@ -125,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path(".evidence"), help="where archives and vectors are kept")
     parser.add_argument("--out", type=Path, help="markdown file to write")
     options = parser.parse_args(argv)
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     try:
         split, encoder = Split.load("split/manifest.parquet"), cached_encoder(options.work)
         catalog = load_catalog("datasets.yaml")

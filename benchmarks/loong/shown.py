@@ -50,7 +50,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
-from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.methods.registry import FullPolicy, load_strategy
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.sara.artifact import NONE
 
@@ -126,7 +126,7 @@ def chosen(bench_questions: Sequence[PooledQuestion], kinds: Sequence[str]) -> I
 def tools_of(bench: Bench, policy: Policy, question: PooledQuestion, queries: tuple[str, ...]) -> BenchTools:
     """Return the bench's tools for one question over its own documents."""
     retrievals, analyze = bench.retrievals, analyzed_by(KeywordRules())
-    reader = reader_of(load_config(Policy, "policy/default.yaml"))
+    reader = reader_of(load_config(FullPolicy, "policy/default.yaml"))
     tools = BenchTools(retrievals, policy, question.doc_ids, queries, analyze, GoldWriter(), reader=reader)
     if not retrievals.archive.has_vectors:
         tools.ports = replace(tools.ports, embed=None)
@@ -196,7 +196,7 @@ def main() -> None:
     pooled = whole(replace(dataset, items=tuple(items)))
     overrides: dict[str, Any] = PLAIN | ({"rerank.candidates": 0} if given.unranked else {})
     part = "-".join(given.kinds) + ("" if given.limit is None else f"-{given.limit}")
-    policy = load_config(Policy, "policy/default.yaml", overrides)
+    policy = load_config(FullPolicy, "policy/default.yaml", overrides)
     embedding = NO_VECTORS if given.bm25 else EACH
     config = IndexConfig(granularities=policy.granularities(), embedding=embedding, compressor=NONE)
     main_bench = store.bench(
@@ -216,7 +216,7 @@ def main() -> None:
                 if method != STD_RAG or std_rag is not None:
                     done.rows.append(await benches.measured(policy, method, question, kind))
             for count in given.counts:
-                fewer = load_config(Policy, "policy/default.yaml", overrides | {"over_documents.count": count})
+                fewer = load_config(FullPolicy, "policy/default.yaml", overrides | {"over_documents.count": count})
                 name = f"over documents, {count} chunks"
                 done.rows.append(await benches.measured(fewer, "over_documents", question, kind, name))
 

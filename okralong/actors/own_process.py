@@ -73,7 +73,7 @@ def unfit(prepared: Prepared, questions: int) -> str:
         return "it asks in batches"
     if sum(prepared.manifest["chunks"].values()) > SMALL_CHUNKS:
         return f"the archive has more than {SMALL_CHUNKS:,} chunks"
-    if strategy.reads_vectors or strategy.needs_compressor:
+    if strategy.needs.sara_generator or strategy.needs.compressor:
         return f"the strategy {config.strategy!r} needs models that run on Ray"
     parts: list[Any] = [config.query_embedder, config.analyzer, config.reranker, config.token_classifier]
     parts += [config.scorer] if config.scorer else []

@@ -78,7 +78,7 @@ class RetrievalNames:
             shards,
             apps,
             rules=prepared.config.analyzer if prepared.config.analyzer.kind == "rules" else None,
-            compresses=prepared.strategy.needs_compressor,
+            compresses=prepared.strategy.needs.compressor,
             reads_spans=ours,
             reads_answers=ours and reranker.may_answer(prepared.config.llm.base_url == EMBEDDED),
             checks=ours and reranker.confidence,
@@ -101,7 +101,7 @@ def _apps(prepared: Prepared, asking: bool = True) -> dict[str, _App]:
 
     config, places, strategy = prepared.config, prepared.config.placement, prepared.strategy
     llm, encoders, scorer = config.llm, config.query_embedder, config.scorer
-    compressor = config.sara.folder() if strategy.needs_compressor else None
+    compressor = config.sara.folder() if strategy.needs.compressor else None
     replicas = encoders.replicas, encoders.gpus_per_replica
     make: dict[str, Callable[[], serve.Application]] = {
         "embedder": lambda: models.query_embedder_app(prepared.manifest, *replicas, places.embedder, compressor),
@@ -127,19 +127,19 @@ def needed_models(prepared: Prepared, asking: bool = True) -> dict[str, object]:
     config, strategy = prepared.config, prepared.strategy
     needed: dict[str, object] = {}
     if prepared.archive.has_vectors:
-        compressor = config.sara.folder() if strategy.needs_compressor else None
+        compressor = config.sara.folder() if strategy.needs.compressor else None
         needed["embedder"] = [prepared.manifest["config"]["embedding"], config.query_embedder.model_dump(), compressor]
     if config.analyzer.kind != "llm":
         needed["analyzer"] = [config.analyzer.identity(), config.analyzer.model_dump(mode="json")]
     # An estimate sets the method beside whatever strategy the config names.
-    ranks = strategy.needs_reranker if asking else prepared.policy.needs_reranker
+    ranks = strategy.needs.reranker if asking else prepared.policy.needs_reranker
     if ranks or (asking and config.reranker.confidence and config.reranker.reads_spans):
         needed["reranker"] = [config.reranker.identity(), config.reranker.model_dump()]
-    if strategy.needs_scorer and config.scorer is not None:
+    if strategy.needs.scorer and config.scorer is not None:
         needed["scorer"] = config.scorer.model_dump()
-    if strategy.needs_token_classifier:
+    if strategy.needs.token_classifier:
         needed["token_classifier"] = [config.token_classifier.identity(), config.token_classifier.model_dump()]
-    if asking and strategy.reads_vectors:
+    if asking and strategy.needs.sara_generator:
         needed["generator"] = [config.sara.model_dump(), config.llm.model, config.llm.window]
     return needed
 

@@ -266,12 +266,12 @@ def answer_prepared(
 
 def reading_vectors(prepared: Prepared) -> Path | None:
     """The compressor whose generator a run's strategy needs; None where any generator will do."""
-    return prepared.config.sara.folder() if prepared.strategy.reads_vectors else None
+    return prepared.config.sara.folder() if prepared.strategy.needs.sara_generator else None
 
 
 def _check_logprobs(prepared: Prepared, served: Generator) -> None:
     """Raises ConfigError when the strategy needs log-probabilities and the server that was started here has none."""
-    if prepared.strategy.needs_logprobs and served.facts.get("engine") == "transformers":
+    if prepared.strategy.needs.logprobs and served.facts.get("engine") == "transformers":
         raise ConfigError(
             f"The strategy {prepared.strategy.name!r} works with the log-probabilities of the reply's tokens, and the "
             f"model {prepared.config.llm.model} is served here by transformers, which gives none. Set llm.base_url to "
@@ -303,7 +303,7 @@ def say_unusable(console: Console, prepared: Prepared) -> None:
 def _second(prepared: Prepared) -> str:
     """What is done with answers that are not trusted, and where none can be judged."""
     again, stronger = prepared.policy.escalate, prepared.llm.stronger
-    if again is not None and prepared.strategy.escalates:
+    if again is not None and prepared.strategy.needs.escalates:
         how = f"go to {stronger.model} at {stronger.base_url}" if stronger else "are asked for from the full text"
         return f"\nanswers of a confidence under {again.under:g} {how}"
     reranker = prepared.config.reranker

@@ -20,13 +20,12 @@ from okralong.jobs.generator import as_served
 from okralong.jobs.run_folder import BEGUN, RunResult, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimatePanel, say_line, widen_plain
 from okralong.pipelines.answering.cost_model import Priors
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
-from okralong.pipelines.methods.registry import describe
+from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.dry_run import AskedQuestion, Outlook, asked_in, side_by_side
 from okralong.pipelines.run.estimate import (
@@ -96,7 +95,7 @@ def estimate_questions(
             "A pilot is answered into the folder of the run to come, so that it is not paid for twice. Name it with "
             "--run, or leave --pilot out."
         )
-    if (why := describe(config.strategy, load_config(Policy, config.policy)).unforeseen) is not None:
+    if (why := describe(config.strategy, load_config(FullPolicy, config.policy)).needs.unforeseen) is not None:
         raise ConfigError(
             f"No estimate can tell what the strategy {config.strategy!r} will send: {why}. Answer a few questions with "
             "a small budget_usd and read what they cost, or estimate another strategy. Nothing was spent."
@@ -158,7 +157,7 @@ def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
     held = set(prepared.manifest["granularities"])
     strategies = side_by_side(prepared.config.strategy)
     specs = {name: describe(name, prepared.policy) for name in strategies}
-    missing = {name: sorted(set(spec.granularities) - held) for name, spec in specs.items()}
+    missing = {name: sorted(set(spec.needs.granularities) - held) for name, spec in specs.items()}
     left_out = {
         name: f"the archive was indexed without chunks of {', '.join(map(str, sizes))} tokens"
         for name, sizes in missing.items()
@@ -166,7 +165,7 @@ def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
     }
     if not prepared.archive.has_vectors:
         why = "the archive was indexed without vectors (embedding.of: none)"
-        left_out |= {name: why for name, spec in specs.items() if spec.needs_vectors}
+        left_out |= {name: why for name, spec in specs.items() if spec.needs.vectors}
     return tuple(name for name in strategies if name not in left_out), left_out
 
 
@@ -218,7 +217,7 @@ def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str,
 
 def _note_on_again(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:
     again, stronger = prepared.policy.escalate, prepared.llm.stronger
-    if again is None or not prepared.strategy.escalates:
+    if again is None or not prepared.strategy.needs.escalates:
         return ()
     how = f"asked of {stronger.model}" if stronger else "asked for from the full text"
     share = sum(any(call.again for call in each.calls) for each in asked.values())

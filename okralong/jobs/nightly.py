@@ -252,7 +252,7 @@ class NightJob:
         budget = tonight.config.budget_usd
         if budget is None:
             return None
-        if (why := describe(tonight.config.strategy, tonight.policy).unforeseen) is not None:
+        if (why := describe(tonight.config.strategy, tonight.policy).needs.unforeseen) is not None:
             self._say(f"no estimate: {why}; budget_usd holds as the run's cap", "yellow")
             return None
         found = estimate_prepared(tonight, Asking(), console=self.console)

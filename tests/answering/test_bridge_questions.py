@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from okralong.pipelines.answering.bridge_questions import MOST_LOOK_UPS, first_look_up, name_in, newly_said
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Passage, Question, Reading
 from okralong.pipelines.indexing.documents import RawDocument, make_document
-from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.methods.registry import FullPolicy, load_strategy
 from tests.fakes.tools import ScriptedTools, analysis
 
 
@@ -139,7 +138,7 @@ QUESTION = "For which firm had the leader of project Small Hammer of Alder Works
 
 
 async def ask(question: str = QUESTION, **read: object) -> tuple[Answer, ScriptedTools]:
-    default = load_config(Policy, "policy/default.yaml")
+    default = load_config(FullPolicy, "policy/default.yaml")
     policy = default.model_copy(update={"read": default.read.model_copy(update=read)})
     tools = ScriptedTools(
         [LEADER, BEFORE],
@@ -190,7 +189,7 @@ async def test_look_ups_end() -> None:
         ],
         {"step": ["Query: none\nAnswer: by steps"], "generate": ["Answer: at last"]},
         analysis=analysis("multi-bridge"),
-        policy=load_config(Policy, "policy/default.yaml"),
+        policy=load_config(FullPolicy, "policy/default.yaml"),
         reads_answers=True,
     )
     nested = "the head of " * 8

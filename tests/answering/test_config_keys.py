@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import shipped_config
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.run.config import RunConfig
 
 
@@ -31,7 +31,7 @@ def keys(model: type[BaseModel]) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("model", "files"),
-    [(RunConfig, ["answer.yaml", "prices.yaml"]), (Policy, ["policy/paper.yaml", "policy/default.yaml"])],
+    [(RunConfig, ["answer.yaml", "prices.yaml"]), (FullPolicy, ["policy/paper.yaml", "policy/default.yaml"])],
 )
 def test_every_key_has_a_line(model: type[BaseModel], files: list[str]) -> None:
     text = "".join(map(shipped_config, files))

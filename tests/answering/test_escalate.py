@@ -16,7 +16,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, CallFailed, Citation, ConfigError, Passage, Question, QuestionType
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import Price
-from okralong.pipelines.methods.registry import describe, load_strategy
+from okralong.pipelines.methods.registry import FullPolicy, describe, load_strategy
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from okralong.pipelines.run.prepare import check_cross_encoder
 from tests.fakes.reports import ALDER, BIRCH
@@ -153,7 +153,7 @@ def known(policy: Policy, strategy: str = "okralong", **given: Any) -> str:
 
 
 def test_a_run_is_known_by_its_stronger_generator_where_it_may_ask_it() -> None:
-    off, on = (load_config(Policy, "policy/default.yaml", given) for given in (
+    off, on = (load_config(FullPolicy, "policy/default.yaml", given) for given in (
         {}, {"escalate": {"under": 0.3, "to": "stronger"}}
     ))  # fmt: skip
     given = {"llm.stronger": STRONGER}
@@ -178,7 +178,7 @@ def test_a_cross_encoder_that_cannot_judge_is_refused_where_it_must(
     given: dict[str, Any], policy: dict[str, Any], said: str
 ) -> None:
     config = load_config(RunConfig, "answer.yaml", given)
-    rules = load_config(Policy, "policy/default.yaml", policy)
+    rules = load_config(FullPolicy, "policy/default.yaml", policy)
     with pytest.raises(ConfigError, match=said):
         check_cross_encoder(config, rules, describe("okralong", rules))
     # One that only ranks is no error where nobody relies on more: then answers have no confidence.
@@ -186,7 +186,7 @@ def test_a_cross_encoder_that_cannot_judge_is_refused_where_it_must(
 
 
 def plain() -> tuple[Policy, Any]:
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     return policy, describe("okralong", policy)
 
 

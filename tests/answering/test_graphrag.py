@@ -10,18 +10,9 @@ import pytest
 from okralong.pipelines.answering.cost_model import plan_bound
 from okralong.pipelines.answering.tools import LACKING
 from okralong.pipelines.core.types import Answer, Message, Passage, Question, ReplyError
-from okralong.pipelines.methods.graphrag import (
-    Community,
-    Extracted,
-    Graph,
-    Relation,
-    communities,
-    extract_prompt,
-    merged,
-    read_extracted,
-    read_points,
-    read_report,
-)
+from okralong.pipelines.methods.graphrag.build import extract_prompt, read_extracted, read_report
+from okralong.pipelines.methods.graphrag.graph import Community, Extracted, Graph, Relation, communities, merged
+from okralong.pipelines.methods.graphrag.search import read_points
 from okralong.pipelines.methods.registry import describe, load_strategy
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, paper_policy
@@ -231,5 +222,5 @@ def test_a_document_cannot_leave_its_frame_nor_an_entity_open_one() -> None:
 
 def test_what_it_needs() -> None:
     spec = describe("graphrag", paper_policy())
-    assert (spec.granularities, spec.needs_vectors) == ((512,), True)
-    assert "graphs" in str(spec.unforeseen)
+    assert (spec.needs.granularities, spec.needs.vectors) == ((512,), True)
+    assert "graphs" in str(spec.needs.unforeseen)

@@ -62,8 +62,8 @@ async def test_without_examples_it_is_the_instruction_alone() -> None:
     await ask(tools)
     (call,) = tools.of("complete")
     assert [message.role for message in call.details["messages"]] == ["system", "user"]
-    assert describe("instructrag", paper_policy(instructrag__examples=0)).unforeseen is None
-    assert describe("instructrag", paper_policy()).unforeseen is not None
+    assert describe("instructrag", paper_policy(instructrag__examples=0)).needs.unforeseen is None
+    assert describe("instructrag", paper_policy()).needs.unforeseen is not None
 
 
 async def test_a_rationale_that_does_not_come_leaves_the_answer_alone() -> None:

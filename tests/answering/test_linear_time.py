@@ -31,12 +31,12 @@ from okralong.pipelines.methods import (
     adaptive_rag,
     compact,
     flare,
-    graphrag,
     instructrag,
     raptor,
     recomp,
     self_rag,
 )
+from okralong.pipelines.methods.graphrag import build, search
 from okralong.pipelines.statements import amounts, periods, values
 from tests.fakes.tools import ScriptedTools
 
@@ -79,9 +79,9 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "methods.compact.read_digest": compact.read_digest,
     "methods.flare.read_sentence": lambda text: flare.read_sentence(Reply(text, "m", Usage(0, 0, 0), "stop", 0.0)),
     "methods.flare.sentence_end": flare.sentence_end,
-    "methods.graphrag.read_extracted": graphrag.read_extracted,
-    "methods.graphrag.read_points": graphrag.read_points,
-    "methods.graphrag.read_report": graphrag.read_report,
+    "methods.graphrag.build.read_extracted": build.read_extracted,
+    "methods.graphrag.build.read_report": build.read_report,
+    "methods.graphrag.search.read_points": search.read_points,
     "methods.instructrag.read_rationale": instructrag.read_rationale,
     "methods.raptor.read_summary": raptor.read_summary,
     "methods.recomp.read_summary": recomp.read_summary,

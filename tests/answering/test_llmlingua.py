@@ -86,4 +86,4 @@ async def test_what_is_short_enough_stays_whole() -> None:
 
 def test_a_run_must_have_a_scorer_and_vectors() -> None:
     spec = describe("llmlingua", paper_policy())
-    assert (spec.needs_scorer, spec.needs_vectors, spec.unforeseen) == (True, True, None)
+    assert (spec.needs.scorer, spec.needs.vectors, spec.needs.unforeseen) == (True, True, None)

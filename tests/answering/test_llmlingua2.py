@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from okralong.pipelines.answering.policy import LlmLingua2Policy
 from okralong.pipelines.core.types import Answer, Question, WordKept
-from okralong.pipelines.methods.llmlingua2 import kept_words
+from okralong.pipelines.methods.llmlingua2 import Section, kept_words
 from okralong.pipelines.methods.longllmlingua import cut
 from okralong.pipelines.methods.registry import describe, load_strategy
 from tests.fakes.reports import ALDER, BIRCH
@@ -86,7 +85,7 @@ def kept(share: float, **policy: object) -> str:
     for word in TEXT.replace(".", " . ").replace("?", " ? ").split():
         start = TEXT.index(word, spans[-1].end if spans else 0)
         spans.append(WordKept(start, start + len(word), PROBABLE.get(word, 0.1)))
-    return cut(TEXT, kept_words(TEXT, spans, share, LlmLingua2Policy.model_validate(policy)))
+    return cut(TEXT, kept_words(TEXT, spans, share, Section.model_validate(policy)))
 
 
 @pytest.mark.parametrize(
@@ -107,5 +106,5 @@ def test_words_stay_whole_and_signs_stay_where_they_part_something(
 
 def test_a_run_must_have_a_token_classifier_and_vectors() -> None:
     spec = describe("llmlingua2", paper_policy())
-    assert (spec.needs_token_classifier, spec.needs_scorer) == (True, False)
-    assert (spec.needs_vectors, spec.unforeseen) == (True, None)
+    assert (spec.needs.token_classifier, spec.needs.scorer) == (True, False)
+    assert (spec.needs.vectors, spec.needs.unforeseen) == (True, None)

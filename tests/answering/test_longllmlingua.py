@@ -93,8 +93,8 @@ async def test_a_resumed_run_shows_what_was_kept_before() -> None:
 
 
 def test_a_run_must_have_a_scorer() -> None:
-    assert describe("longllmlingua", paper_policy()).needs_scorer
-    assert not describe("std_rag", paper_policy()).needs_scorer
+    assert describe("longllmlingua", paper_policy()).needs.scorer
+    assert not describe("std_rag", paper_policy()).needs.scorer
 
 
 def test_shares_fall_in_a_line_about_the_mean() -> None:

@@ -55,12 +55,12 @@ async def test_without_a_source_the_first_answer_stands(mine: Path) -> None:
 def test_what_a_file_says_of_itself_is_heard(mine: Path) -> None:
     name = str(mine)
     spec = describe(name, paper_policy())
-    assert spec.granularities == (256,)
-    assert spec.unforeseen == "the first reply decides what the second prompt shows"
-    assert not spec.needs_scorer
-    assert not spec.needs_logprobs
-    assert describe("flare", paper_policy()).needs_logprobs
-    assert describe("std_rag", paper_policy()).unforeseen is None
+    assert spec.needs.granularities == (256,)
+    assert spec.needs.unforeseen == "the first reply decides what the second prompt shows"
+    assert not spec.needs.scorer
+    assert not spec.needs.logprobs
+    assert describe("flare", paper_policy()).needs.logprobs
+    assert describe("std_rag", paper_policy()).needs.unforeseen is None
     mine.write_text(f"{mine.read_text()}other = answer")
     named = [describe(each, paper_policy()).name for each in (name, f"{name}:other", "std_rag")]
     assert named == ["hybrid_twice", "hybrid_twice:other", "std_rag"]
@@ -94,7 +94,7 @@ def test_a_module_and_its_function(mine: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(str(mine.parent))
     try:
         assert load_strategy("hybrid_twice:answer") is sys.modules["hybrid_twice"].answer
-        assert describe("hybrid_twice:answer", paper_policy()).granularities == (256,)
+        assert describe("hybrid_twice:answer", paper_policy()).needs.granularities == (256,)
     finally:
         sys.modules.pop("hybrid_twice", None)
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         load_strategy("no_such_module_here:answer")
     with pytest.raises(ConfigError, match="has no function 'reply'"):
         load_strategy("json:reply")
-    with pytest.raises(ConfigError, match="has no function granularities"):
+    with pytest.raises(ConfigError, match="has no function needs"):
         load_strategy("json:dumps")
     broken = tmp_path / "broken.py"
     broken.write_text("def answer(:\n")

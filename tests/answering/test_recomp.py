@@ -89,9 +89,9 @@ async def test_a_document_cannot_close_its_frame_in_the_summary_prompt() -> None
 
 
 def test_what_an_estimate_can_tell_depends_on_the_compressor() -> None:
-    assert describe("recomp", paper_policy()).unforeseen is None
-    assert "summary" in str(describe("recomp", paper_policy(**ABSTRACTIVE)).unforeseen)
-    assert describe("recomp", paper_policy()).needs_vectors
+    assert describe("recomp", paper_policy()).needs.unforeseen is None
+    assert "summary" in str(describe("recomp", paper_policy(**ABSTRACTIVE)).needs.unforeseen)
+    assert describe("recomp", paper_policy()).needs.vectors
 
 
 def test_replies_are_read() -> None:

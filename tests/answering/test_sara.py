@@ -12,8 +12,8 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import fuse_by
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import VECTORS_PLACE, Answer, ConfigError, Document, Hit, Question, Reading
-from okralong.pipelines.methods.registry import describe, load_strategy
-from okralong.pipelines.methods.sara import LINE
+from okralong.pipelines.methods.registry import FullPolicy, describe, load_strategy
+from okralong.pipelines.methods.sara import LINE, Section
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import ScriptedTools, paper_policy, token_vectors
@@ -91,8 +91,8 @@ async def test_the_cross_encoder_orders_more_than_are_taken() -> None:
     assert tools.of("retrieve")[0].details["k"] == 14
     found = await best(tools, 14)
     assert [passage.chunk_ids[0] for passage in answer.context] == [hit.chunk.chunk_id for hit in found[::-1][:4]]
-    assert describe("sara", policy).needs_reranker
-    assert not describe("sara", paper_policy()).needs_reranker
+    assert describe("sara", policy).needs.reranker
+    assert not describe("sara", paper_policy()).needs.reranker
 
 
 async def test_xrag_is_one_vector_and_no_text() -> None:
@@ -132,13 +132,13 @@ async def test_selectors_differ_and_say_what_they_need() -> None:
         tools = tools_for(**values)
         chosen[name] = [passage.chunk_ids[0] for passage in (await ask(tools)).context]
         policy: Policy = tools.policy
-        assert describe("sara", policy).needs_scorer is (name == "csi")
-        assert describe("sara", policy).needs_compressor is (name == "novelty")
+        assert describe("sara", policy).needs.scorer is (name == "csi")
+        assert describe("sara", policy).needs.compressor is (name == "novelty")
     assert chosen["csi"] != chosen["encoder"]
     # Letters counted backwards lie as far from each other as forwards, so the two spaces choose alike here.
     assert chosen["novelty"] == chosen["encoder"]
-    assert describe("sara", paper_policy()).reads_vectors
-    assert not describe("budget_rag", paper_policy()).reads_vectors
+    assert describe("sara", paper_policy()).needs.sara_generator
+    assert not describe("budget_rag", paper_policy()).needs.sara_generator
 
 
 async def test_under_a_budget_what_does_not_fit_as_text_stands_as_vectors() -> None:
@@ -160,7 +160,7 @@ async def test_without_compression_the_others_are_left_out() -> None:
     assert (len(answer.context), asked.vectors) == (5, ())
     assert COMPRESSED not in asked.content
     with pytest.raises(ConfigError, match="nothing would be shown"):
-        load_config(Policy, "policy/paper.yaml", {"sara.compression": False, "sara.text": 0})
+        load_config(FullPolicy, "policy/paper.yaml", {"sara.compression": False, "sara.text": 0})
 
 
 async def test_a_window_that_is_too_small_turns_text_into_vectors() -> None:
@@ -200,7 +200,7 @@ async def test_the_bound_of_the_plan_holds() -> None:
 
 
 def test_the_default_policy_departs_from_the_papers_where_it_says_so() -> None:
-    paper, ours = (load_config(Policy, f"policy/{name}.yaml").sara for name in ("paper", "default"))
+    paper, ours = (load_config(FullPolicy, f"policy/{name}.yaml").section(Section) for name in ("paper", "default"))
     assert (paper.candidates, paper.text, paper.granularity, paper.selection) == (10, 5, 256, "novelty")
     assert (paper.space, paper.trade_off) == ("compressor", 0.0)
     assert ours == paper.model_copy(update={"space": "encoder", "trade_off": 0.5})

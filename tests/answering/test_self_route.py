@@ -38,5 +38,5 @@ async def test_after_unanswerable_the_full_text_is_read_and_the_plan_holds_a_win
 
 def test_it_needs_the_chunks_of_both_ways() -> None:
     spec = describe("self_route", paper_policy(self_route__granularity=256))
-    assert spec.granularities == (256, 512)
-    assert spec.unforeseen is None
+    assert spec.needs.granularities == (256, 512)
+    assert spec.needs.unforeseen is None

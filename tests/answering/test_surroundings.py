@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from okralong.pipelines.answering.organizer import organize
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import (
     assembled_retrieval,
     boost_by_neighbours,
@@ -16,6 +15,7 @@ from okralong.pipelines.answering.retrieve import (
 )
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Chunk, Document, Hit
+from okralong.pipelines.methods.registry import FullPolicy
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 
 
@@ -92,7 +92,7 @@ def test_chunks_as_large_as_their_surroundings_are_ranked_by_themselves() -> Non
 
 
 def test_our_policy_in_the_plan() -> None:
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     wide = organize(analysis("abstractive"), policy, precise=False)
     assert (wide.granularity, wide.count, wide.neighbour_weight) == (150, 15, 0.6)
     assert any("better neighbour" in reason for reason in wide.reasons)

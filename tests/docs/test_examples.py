@@ -23,9 +23,9 @@ from pydantic import BaseModel
 from okralong.jobs.cli import app
 from okralong.jobs.submission import Submission
 from okralong.lab.datasets.base import Catalog
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import Columns
 from okralong.pipelines.run.nightly import NightlyConfig
@@ -42,7 +42,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "index.yaml": (IndexConfig, None),
     "answer.yaml": (RunConfig, None),
     "mine.yaml": (RunConfig, None),
-    "policy.yaml": (Policy, "policy/default.yaml"),
+    "policy.yaml": (FullPolicy, "policy/default.yaml"),
     "nightly.yaml": (NightlyConfig, None),
     "columns.yaml": (Columns, None),
     "submit.yaml": (Submission, None),
@@ -53,7 +53,7 @@ MODELS: dict[str, tuple[type[Settings], str | None]] = {
     "catalog.yaml": (Catalog, None),
 }
 """By the title of a YAML block: the model that reads such a file, and the shipped file that the block changes."""
-KEYS = (RunConfig, IndexConfig, Policy, Sweep, Tune, EvidenceSweep, Submission, NightlyConfig)
+KEYS = (RunConfig, IndexConfig, FullPolicy, Sweep, Tune, EvidenceSweep, Submission, NightlyConfig)
 """Models whose keys the text names."""
 FENCE = re.compile(
     r"^(?P<indent>[ ]*)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```[ ]*$", re.DOTALL | re.MULTILINE
@@ -244,7 +244,7 @@ def test_keys_that_the_text_names_are_there() -> None:
 def test_a_key_that_no_model_has_is_found() -> None:
     assert resolves(RunConfig, ["llm", "batch", "deadline"])
     assert not resolves(RunConfig, ["llm", "batch", "dead_line"])
-    assert not resolves(Policy, ["factoid", "granularitys"])
+    assert not resolves(FullPolicy, ["factoid", "granularitys"])
 
 
 def resolves(model: Any, path: list[str]) -> bool:

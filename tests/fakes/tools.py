@@ -40,6 +40,7 @@ from okralong.pipelines.core.types import (
     WordKept,
 )
 from okralong.pipelines.indexing.chunking import chunk_document
+from okralong.pipelines.methods.registry import FullPolicy
 
 Scripted = str | Exception | Reply | Callable[[Sequence[Message]], str]
 """A reply, an error to raise, or what makes a reply of the messages."""
@@ -60,7 +61,8 @@ class Call:
 
 def paper_policy(**overrides: Any) -> Policy:
     """The shipped policy; ``overrides`` are dotted keys with ``__`` for the dot."""
-    return load_config(Policy, "policy/paper.yaml", {key.replace("__", "."): value for key, value in overrides.items()})
+    dotted = {key.replace("__", "."): value for key, value in overrides.items()}
+    return load_config(FullPolicy, "policy/paper.yaml", dotted)
 
 
 def analysis(type_: QuestionType, pattern: Pattern = "same", *, evidence: bool = True) -> Analysis:

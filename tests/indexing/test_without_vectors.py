@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import fuse_by
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import search, stored_vectors
@@ -20,7 +19,7 @@ from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.indexing.maintenance import purge, vacuum
-from okralong.pipelines.methods.registry import describe
+from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.models.weights import resolve_embedding_model
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import prepare
@@ -135,18 +134,18 @@ def test_strategies_that_retrieve_by_vectors_are_refused_before_anything_is_spen
 
 
 def test_policies_that_choose_by_vectors_say_so() -> None:
-    policy = load_config(Policy, "policy/default.yaml")
-    novel = load_config(Policy, "policy/default.yaml", {"selection.method": "novelty"})
-    dense = load_config(Policy, "policy/default.yaml", {"fusion.only": "semantic"})
-    assert [describe("okralong", each).needs_vectors for each in (policy, novel, dense)] == [False, True, True]
-    budget = load_config(Policy, "policy/default.yaml", {"budget_rag.retriever": "semantic"})
-    assert [describe("budget_rag", each).needs_vectors for each in (policy, budget)] == [False, True]
-    assert describe("sara", policy).needs_vectors
+    policy = load_config(FullPolicy, "policy/default.yaml")
+    novel = load_config(FullPolicy, "policy/default.yaml", {"selection.method": "novelty"})
+    dense = load_config(FullPolicy, "policy/default.yaml", {"fusion.only": "semantic"})
+    assert [describe("okralong", each).needs.vectors for each in (policy, novel, dense)] == [False, True, True]
+    budget = load_config(FullPolicy, "policy/default.yaml", {"budget_rag.retriever": "semantic"})
+    assert [describe("budget_rag", each).needs.vectors for each in (policy, budget)] == [False, True]
+    assert describe("sara", policy).needs.vectors
 
 
 async def test_bm25_ranks_whatever_the_weights_where_nothing_is_semantic(tmp_path: Path) -> None:
     archive = index_here(str(tmp_path), RAW, NONE)
     found = await search(archive.clients(64), WORDS, None, (), 5)
-    fusion = load_config(Policy, "policy/default.yaml").fusion
+    fusion = load_config(FullPolicy, "policy/default.yaml").fusion
     for weights in ((0.0, 1.0), (2.0, 3.0)):
         assert [hit.chunk for hit in fuse_by(fusion, found, *weights)] == [hit.chunk for hit in found.exact]

@@ -10,11 +10,10 @@ import pytest
 from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import table
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError
-from okralong.pipelines.methods.registry import describe
+from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
@@ -38,7 +37,7 @@ def test_a_run_begins_when_one_endpoint_can_be_used_and_says_which_cannot(tmp_pa
 
 
 def test_a_run_is_known_by_its_endpoints_and_not_by_their_limits() -> None:
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     spare = {"base_url": "http://b/v1", "model": "m"}
 
     def known(*endpoints: dict[str, Any]) -> str:

@@ -13,7 +13,6 @@ import pytest
 from okralong.jobs.doctor import examine
 from okralong.jobs.generator import generator
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder
@@ -24,7 +23,7 @@ from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
-from okralong.pipelines.methods.registry import describe
+from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from tests.fakes.openai_server import FakeOpenAI
@@ -84,7 +83,7 @@ def test_an_endpoint_is_shown_none_unless_told_otherwise(said: bool | None, sett
 
 def test_a_reader_trained_anew_is_another_run(random_reader: Path, tmp_path: Path) -> None:
     trained = shutil.copytree(random_reader, tmp_path / "mine")
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     config = load_config(RunConfig, "answer.yaml", {"llm.reader": str(trained)})
     spec = describe(config.strategy, policy)
     first = fingerprint(config, policy, spec, {})

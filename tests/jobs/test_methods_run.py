@@ -22,8 +22,8 @@ from okralong.pipelines.core.types import EXIT_ENDPOINT, ConfigError
 from okralong.pipelines.methods.adaptive_rag import COMPLEXITY_INSTRUCTIONS as COMPLEXITY
 from okralong.pipelines.methods.compact import INSTRUCTIONS as COMPRESS
 from okralong.pipelines.methods.flare import INSTRUCTIONS as SENTENCE
-from okralong.pipelines.methods.graphrag import EXTRACT_INSTRUCTIONS as EXTRACT
-from okralong.pipelines.methods.graphrag import REPORT_INSTRUCTIONS as REPORT
+from okralong.pipelines.methods.graphrag.build import EXTRACT_INSTRUCTIONS as EXTRACT
+from okralong.pipelines.methods.graphrag.build import REPORT_INSTRUCTIONS as REPORT
 from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
 from okralong.pipelines.run.rows import artifacts_taken, purge_run

@@ -11,12 +11,11 @@ import pytest
 
 from okralong.jobs.answer import batch_setup
 from okralong.jobs.run_folder import BEGUN
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.methods.registry import describe
+from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
 
 NOW = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
@@ -69,7 +68,7 @@ def test_real_time_needs_a_scheduler_only_for_what_is_left_in_batches(tmp_path: 
 
 
 def test_a_run_may_go_on_in_the_other_mode() -> None:
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     given = {"llm.base_url": "http://a/v1"}
     told = [given, {**given, "llm.mode": "batch", "llm.batch.deadline": "8h", "llm.batch.quiet_s": 3.0}]
     spec, configs = describe("okralong", policy), [load_config(RunConfig, "answer.yaml", one) for one in told]

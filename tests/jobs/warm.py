@@ -35,11 +35,11 @@ class Warm:
         """What a run needs beside its planners, ledger and limiter, which it starts itself."""
         config, strategy = prepared.config, prepared.strategy
         models = [config.analyzer.model_dump_json(), config.reranker.model_dump_json()]
-        if strategy.needs_scorer and config.scorer is not None:
+        if strategy.needs.scorer and config.scorer is not None:
             models.append(config.scorer.model_dump_json())
-        if strategy.needs_token_classifier:
+        if strategy.needs.token_classifier:
             models.append(config.token_classifier.model_dump_json())
-        if strategy.needs_compressor:
+        if strategy.needs.compressor:
             models += [config.sara.model_dump_json(), config.llm.model]
         key = " ".join([prepared.archive.location, str(prepared.archive.version), *models])
         if key not in self._looking:

@@ -22,10 +22,10 @@ from okralong.lab.evidence.sets import DataSetStore
 from okralong.lab.training.rows.reader_rows import Collector, ReadingConfig, chosen
 from okralong.lab.training.rows.sources import SampleRows, sample_set
 from okralong.lab.training.rows.tables import ReadingRow
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Passage
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.methods.registry import FullPolicy
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 3001
@@ -46,7 +46,7 @@ def read_generated() -> list[ReadingRow]:
 
 def main() -> None:
     config = load_config(ReadingConfig, "training/reading.yaml")
-    policy = load_config(Policy, config.policy)
+    policy = load_config(FullPolicy, config.policy)
     with tempfile.TemporaryDirectory() as work:
         root = Path(work)
         store = DataSetStore(

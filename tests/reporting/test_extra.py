@@ -57,8 +57,10 @@ def test_a_sweep_says_what_its_pictures_lack(tmp_path: Path) -> None:
 def test_a_method_that_needs_it_is_refused_when_it_is_loaded() -> None:
     code = BARE.replace("from okralong.jobs.cli import main\nmain()", "") + (
         "from okralong.pipelines.core.types import ConfigError\n"
-        "from okralong.pipelines.methods.registry import load_strategy\n"
-        "try:\n    load_strategy('raptor')\nexcept ConfigError as error:\n    print(error)\n"
+        "from okralong.pipelines.core.config import load_config\n"
+        "from okralong.pipelines.methods.registry import FullPolicy, describe\n"
+        "policy = load_config(FullPolicy, 'policy/default.yaml')\n"
+        "try:\n    describe('raptor', policy)\nexcept ConfigError as error:\n    print(error)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "package sklearn is not installed" in result.stdout

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.statement_reading import read_calculation
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Citation, Document, Question, TypedValue
-from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.methods.registry import FullPolicy, load_strategy
 from okralong.pipelines.statements.arithmetic import RIGHT, calculation_of, worked_out
 from tests.fakes.tools import ScriptedTools, analysis
 
@@ -26,7 +25,7 @@ Table: Balance sheet at 31 December (in thousands of dollars)
 Current assets          187,768     182,381     170,000
 Current liabilities      52,470      58,947      60,000
 """
-DEFAULT = load_config(Policy, "policy/default.yaml")
+DEFAULT = load_config(FullPolicy, "policy/default.yaml")
 DOCUMENT = Document("alder", TEXT, title="Alder")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.policy import LineItemsPolicy, Policy
+from okralong.pipelines.answering.policy import LineItemsPolicy
 from okralong.pipelines.answering.statement_reading import MOST_NAMED, line_item_rows
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Document, Question, QuestionType
-from okralong.pipelines.methods.registry import load_strategy
+from okralong.pipelines.methods.registry import FullPolicy, load_strategy
 from okralong.pipelines.statements.line_items import FILE, Metrics, items_needed, line_item_queries, line_items
 from tests.fakes.tools import ScriptedTools, analysis, paper_policy
 
@@ -129,7 +129,7 @@ def statement(name: str, current_assets: str, filler: int = 30) -> Document:
 )
 async def test_rows_of_the_documents_that_a_question_names(question: str, rows: list[str]) -> None:
     documents = [statement("Alder", "310"), statement("Birch", "440"), statement("Cedar", "5"), statement("Elm", "6")]
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     found = await line_item_rows(ScriptedTools(documents, policy=policy), question)
     assert len(documents) > MOST_NAMED
     assert len(found) == len(rows)
@@ -145,7 +145,7 @@ async def test_rows_of_the_documents_that_a_question_names(question: str, rows: 
 
 async def test_rows_never_outgrow_what_a_plan_reserves() -> None:
     """No more passages than chunks were found, and none where the plan shows no whole tables."""
-    default = load_config(Policy, "policy/default.yaml")
+    default = load_config(FullPolicy, "policy/default.yaml")
     plain = default.model_copy(update={"context": default.context.model_copy(update={"recover_tables": False})})
     one = default.model_copy(update={"factoid": default.factoid.model_copy(update={"count": 1})})
     for policy in (plain, one):
@@ -163,7 +163,7 @@ async def test_rows_never_outgrow_what_a_plan_reserves() -> None:
 @pytest.mark.parametrize(("type_", "shown"), [("arithmetic", True), ("abstractive", False)])
 async def test_rows_stand_in_the_place_of_chunks(type_: QuestionType, shown: bool) -> None:
     """Of the only document of the scope, whatever is asked; an answer in words does not need them."""
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     tools = ScriptedTools(
         [statement("Alder", "310", filler=120)], {"generate": ["Answer: 220"]}, analysis=analysis(type_), policy=policy
     )

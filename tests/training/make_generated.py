@@ -19,9 +19,9 @@ from okralong.lab.evidence.sets import DataSetStore
 from okralong.lab.training.recipe import write_examples
 from okralong.lab.training.rows.analyzer_rows import primary_granularities, rows_of
 from okralong.lab.training.rows.sources import SampleRows, sample_set
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.methods.registry import FullPolicy
 
 FILE: Final = Path(__file__).parent / "generated.jsonl"
 SEED: Final = 2001
@@ -29,7 +29,7 @@ CHOICE: Final = SampleRows(reports=8, questions=72, words=2500)
 
 
 async def main() -> None:
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     with tempfile.TemporaryDirectory() as work:
         store = DataSetStore(
             load_catalog("datasets.yaml"),

@@ -12,15 +12,15 @@ from okralong.lab.evidence.bench import Bench
 from okralong.lab.training.rows.analyzer_rows import questions_only, rows_of
 from okralong.lab.training.rows.sources import SampleRows, sample_of
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, LEARNED, TrainingRow
-from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
+from okralong.pipelines.methods.registry import FullPolicy
 
 
 @pytest.fixture(scope="module")
 def rows(town: Bench) -> list[TrainingRow]:
-    policy = load_config(Policy, "policy/paper.yaml", {"primary.granularity": 64, "primary.count": 2})
+    policy = load_config(FullPolicy, "policy/paper.yaml", {"primary.granularity": 64, "primary.count": 2})
     return asyncio.run(rows_of(town, policy))
 
 
@@ -41,7 +41,7 @@ def test_a_question_that_marks_nothing_has_no_such_labels(town: Bench) -> None:
     bare = replace(town.pooled.questions[0], evidence=())
     item = replace(bare.item, evidence=(), gold=replace(bare.item.gold, parts=()))
     silent = replace(town, pooled=replace(town.pooled, questions=(replace(bare, item=item),)))
-    policy = load_config(Policy, "policy/paper.yaml", {"primary.granularity": 64})
+    policy = load_config(FullPolicy, "policy/paper.yaml", {"primary.granularity": 64})
     (row,) = asyncio.run(rows_of(silent, policy))
     assert (row.pattern, row.evidence) == (None, None)
     (alone,) = questions_only("town all", [item])

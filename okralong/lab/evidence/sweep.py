@@ -35,6 +35,7 @@ from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.models.weights import SHIPPED
 from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
 
@@ -162,7 +163,7 @@ def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:
 def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
     """The policy at each scale. Raises ConfigError when an override is none of its keys."""
     where, text = read_config(method.policy)
-    plain = parse_config(Policy, text, where, method.overrides)
+    plain = parse_config(FullPolicy, text, where, method.overrides)
     return {scale: _scaled(plain, scale) for scale in method.scales}
 
 

@@ -18,7 +18,7 @@ from okralong.lab.sweeps.metrics import METRICS
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, read_config
 from okralong.pipelines.core.types import ConfigError
-from okralong.pipelines.methods.registry import StrategySpec, describe
+from okralong.pipelines.methods.registry import FullPolicy, StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.artifact import NONE
@@ -297,7 +297,7 @@ class CellPlan:
     @property
     def granularities(self) -> tuple[int, ...]:
         """Chunk sizes, in tokens, that the set's archive must hold for it."""
-        return self.strategy.granularities
+        return self.strategy.needs.granularities
 
 
 def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
@@ -334,7 +334,7 @@ def policy_of(sweep: Sweep, variant: Variant) -> Policy:
         where, text = read_config(sweep.answer)
         source = parse_config(RunConfig, text, where, {**sweep.overrides, **variant.overrides}).policy
     where, text = read_config(source)
-    return parse_config(Policy, text, where, variant.policy_overrides)
+    return parse_config(FullPolicy, text, where, variant.policy_overrides)
 
 
 def cell_name(method: str, chosen: SweepSet, variant: str, seed: int) -> str:
@@ -363,7 +363,8 @@ def tables_by_cell(plans: Sequence[CellPlan]) -> dict[str, CompressedBy]:
     """By cell: the table that its archive has. An archive holds one: cells of a set that need others have archives of
     their own, and a cell that reads no vectors shares that of the first that does.
     """
-    own = {p.named.cell: (p.config.sara.compressor, p.config.llm.model) for p in plans if p.strategy.reads_vectors}
+    vectors = [plan for plan in plans if plan.strategy.needs.sara_generator]
+    own = {plan.named.cell: (plan.config.sara.compressor, plan.config.llm.model) for plan in vectors}
     first: dict[str, CompressedBy] = {}
     for plan in plans:
         if plan.named.cell in own:
@@ -392,7 +393,7 @@ def _check(plans: Sequence[CellPlan]) -> None:
                     f"The answer config of the sweep sets {key}, which the sweep deals out itself. Leave it out there, "
                     "and set budget_usd or share_replies in the sweep."
                 )
-        if plan.strategy.needs_scorer and plan.config.scorer is None:
+        if plan.strategy.needs.scorer and plan.config.scorer is None:
             raise ConfigError(
                 f"The cell {plan.named.cell} needs a local language model that measures likelihoods, for its strategy "
                 "or its policy's selection of evidence. Add scorer: {model: embedded} to the sweep's overrides."

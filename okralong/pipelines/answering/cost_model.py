@@ -374,11 +374,13 @@ def use_of_question(strategy: str, policy: Policy, kind: str, whole: int, priors
             forecast = forecast_of_plan(organize(analysis, policy, precise=False), whole, sizes.overhead)
             used += expected_use(replace(forecast, full_text=full_text), kind, priors) * share
         return used, True
+    section = dict(policy)  # a method's section is defined in the method's file, which this layer cannot import
+    std, budget, route = section["std_rag"], section["budget_rag"], section["self_route"]
     shown = {
-        "std_rag": policy.std_rag.count * policy.std_rag.granularity,
-        "budget_rag": min(policy.budget_rag.candidates * policy.budget_rag.granularity, policy.budget_rag.max_tokens),
+        "std_rag": std.count * std.granularity,
+        "budget_rag": min(budget.candidates * budget.granularity, budget.max_tokens),
         "long_context": whole,
-        "self_route": policy.self_route.count * policy.self_route.granularity,
+        "self_route": route.count * route.granularity,
     }
     if strategy in shown:
         prompt = Prompt("generate", min(whole, shown[strategy]) + sizes.overhead)
@@ -398,7 +400,7 @@ def use_again(strategy: str, policy: Policy, kind: str, whole: int, priors: Prio
 
 def _vectors_use(policy: Policy, whole: int, assumed: VectorPrompt) -> Use:
     """Some chunks as text, the others as vectors, each on a line of its own."""
-    sara = policy.sara
+    sara = dict(policy)["sara"]
     candidates = min(sara.candidates, math.ceil(whole / sara.granularity))
     text = min(sara.text, candidates)
     vectors = (candidates - text) * assumed.vector if sara.compression else 0.0

@@ -1,238 +1,36 @@
-"""The policy: every constant that the method and the baselines decide by.
+"""The policy: every constant that OkraLong decides by, and the sections of the other methods.
 
-The paper's own policy is ``configs/policy/paper.yaml``, which names the source of each value. A baseline's section has
-defaults, its authors' values as far as there are any, so that a policy file need not name it; how far each baseline
-follows its paper stands in its file and in ``docs/methods.md``.
+``configs/policy/paper.yaml`` is the paper's own policy and names the source of each value. The section of a baseline is
+defined in the baseline's file; ``methods.registry.FullPolicy`` is the policy with all of them.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import QuestionType, RetrieverName, Workflow
+from okralong.pipelines.core.types import ConfigError, QuestionType, RetrieverName, Workflow
 
 Tokens = Annotated[int, Field(ge=16, le=8192)]
 Count = Annotated[int, Field(ge=1, le=1000)]
 Rounds = Annotated[int, Field(ge=1, le=64)]
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class AdaptiveRagPolicy(Settings):
-    """Adaptive-RAG: ``count`` chunks of ``granularity`` tokens for each look-up; the iterative way takes at most
-    ``max_steps`` sentences of reasoning and gathers at most ``max_chunks``.
-    """
-
-    granularity: Tokens = 512
-    count: Count = 5
-    max_steps: Rounds = 10
-    max_chunks: Count = 15
-
-
-class FlarePolicy(Settings):
-    """FLARE: ``count`` chunks of ``granularity`` tokens for each look-up; a look-ahead sentence with a token less
-    likely than ``threshold`` is looked up, without its tokens less likely than ``mask_below``; at most
-    ``max_sentences`` are written.
-    """
-
-    granularity: Tokens = 512
-    count: Count = 5
-    threshold: Share = 0.8
-    mask_below: Share = 0.4
-    max_sentences: Rounds = 8
-
-
-class LongLlmLinguaPolicy(Settings):
-    """LongLLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens the most telling ones are kept,
-    ``coarse_factor`` times ``target_tokens`` together, and then cut token by token to ``target_tokens``; the best of
-    them keep ``spread`` more than the mean share of their tokens, the last ``spread`` less.
-    """
-
-    granularity: Tokens = 512
-    candidates: Count = 30
-    target_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
-    coarse_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
-    spread: Share = 0.3
-
-
-class RaptorPolicy(Settings):
-    """RAPTOR: leaves of ``granularity`` tokens, summaries of clusters of at most ``cluster_tokens``, in at most
-    ``layers`` layers. The best nodes up to ``max_tokens`` are shown, of the ``candidates`` best leaves and of the
-    summaries of the ``max_documents`` documents that have the best ones.
-    """
-
-    granularity: Tokens = 150
-    layers: Rounds = 5
-    cluster_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 3500
-    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
-    candidates: Count = 100
-    max_documents: Count = 8
-
-
-class CompactPolicy(Settings):
-    """CompAct: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time, best first."""
-
-    granularity: Tokens = 512
-    candidates: Count = 30
-    segment: Count = 5
-
-
-class SaraPolicy(Settings):
-    """SARA: of the ``candidates`` best chunks of ``granularity`` tokens, ``text`` are shown as text and the others as
-    vectors. ``retriever`` says by what they are the best: exact (BM25), semantic (dense vectors) or hybrid (both fused
-    alike); the cross-encoder orders the first ``rerank`` anew before the best are taken (0: it reads none).
-
-    ``selection`` chooses the text: the best as retrieved (none), or one by one by what each adds (novelty, csi);
-    novelty is measured in ``space``, and ``trade_off`` is as in ``SelectionPolicy``. With ``max_tokens`` texts and
-    vectors together take no more (a vector counts as one); a chunk whose text does not fit stands as vectors.
-    ``compression`` false leaves the other chunks out.
-    """
-
-    granularity: Tokens = 256
-    candidates: Count = 10
-    text: Annotated[int, Field(ge=0, le=1000)] = 5
-    selection: Literal["none", "novelty", "csi"] = "novelty"
-    space: Literal["compressor", "encoder"] = "compressor"
-    trade_off: Share = 0.0
-    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
-    compression: bool = True
-    retriever: Literal["exact", "semantic", "hybrid"] = "exact"
-    rerank: Annotated[int, Field(ge=0, le=500)] = 0
-
-    @model_validator(mode="after")
-    def _something_to_show(self) -> Self:
-        if not self.compression and not self.text:
-            raise ValueError("text is 0 and compression is false, so nothing would be shown")
-        return self
-
-
-class BudgetRagPolicy(Settings):
-    """Plain RAG under a budget: the best of ``candidates`` chunks of ``granularity`` tokens by ``retriever`` (exact is
-    BM25), up to ``max_tokens`` together; the last one is cut where it does not fit whole.
-    """
-
-    granularity: Tokens = 256
-    candidates: Count = 10
-    retriever: Literal["exact", "semantic"] = "exact"
-    max_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 512
-
-
-class RecompPolicy(Settings):
-    """RECOMP: the ``candidates`` best chunks of ``granularity`` tokens, compressed by ``compressor``: to their
-    ``sentences`` nearest to the question (extractive), or to one summary for the question (abstractive).
-    """
-
-    granularity: Tokens = 512
-    candidates: Count = 5
-    compressor: Literal["extractive", "abstractive"] = "extractive"
-    sentences: Count = 5
-
-
-class SelfRoutePolicy(Settings):
-    """Self-Route: the ``count`` best chunks of ``granularity`` tokens first, then the full text as ``full_text`` says
-    where these do not hold the answer.
-    """
-
-    granularity: Tokens = 512
-    count: Count = 5
-
-
-class IterRetgenPolicy(Settings):
-    """Iter-RetGen: ``count`` chunks of ``granularity`` tokens for each look-up; at most ``iterations`` answers, each a
-    part of the next look-up's query.
-    """
-
-    granularity: Tokens = 512
-    count: Count = 5
-    iterations: Rounds = 2
-
-
-class SelfRagPolicy(Settings):
-    """Self-RAG, prompted: each of the ``count`` best chunks of ``granularity`` tokens is answered from by itself, and
-    the answer counts whose critique weighs most: ``relevance``, ``support`` and ``utility`` are the weights of its
-    marks. ``adaptive`` first asks whether anything must be looked up.
-    """
-
-    granularity: Tokens = 512
-    count: Count = 5
-    relevance: Annotated[float, Field(ge=0, le=100)] = 1.0
-    support: Annotated[float, Field(ge=0, le=100)] = 1.0
-    utility: Annotated[float, Field(ge=0, le=100)] = 0.5
-    adaptive: bool = True
-
-
-class LlmLinguaPolicy(Settings):
-    """LLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens those that surprise a small model most are
-    kept, ``coarse_factor`` times ``target_tokens`` together, and then cut to ``target_tokens``, ``segment`` of the
-    small model's tokens at a time, each read behind what was kept before it.
-    """
-
-    granularity: Tokens = 512
-    candidates: Count = 30
-    target_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
-    coarse_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
-    segment: Annotated[int, Field(ge=8, le=8192)] = 200
-
-
-class LlmLingua2Policy(Settings):
-    """LLMLingua-2: of the ``candidates`` best chunks of ``granularity`` tokens those of the highest mean probability
-    are kept, ``coarse_factor`` times ``target_tokens`` together, and of each as large a share of its words as makes
-    ``target_tokens``. The signs of ``always`` stay, and with ``keep_digits`` words with a digit go first.
-    """
-
-    granularity: Tokens = 512
-    candidates: Count = 30
-    target_tokens: Annotated[int, Field(ge=16, le=1_000_000)] = 2000
-    coarse_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
-    always: Annotated[str, Field(pattern=r"^[\n.?!]*$")] = "\n?!."
-    keep_digits: bool = False
-
-
-class InstructRagPolicy(Settings):
-    """InstructRAG: the ``count`` best chunks of ``granularity`` tokens, and ``examples`` questions with rationales that
-    the generator wrote itself; 0: none are shown.
-    """
-
-    granularity: Tokens = 512
-    count: Count = 5
-    examples: Annotated[int, Field(ge=0, le=2)] = 2
-
-
-class GraphRagPolicy(Settings):
-    """GraphRAG: chunks of ``granularity`` tokens are read for entities and relations, communities of ``cluster_size``
-    entities and more are parted again, a report is written from at most ``report_tokens``. Of more documents
-    the graphs of those ``max_documents`` are used that have the best of the ``candidates`` best chunks.
-
-    ``search`` local shows ``max_tokens`` around the ``entities`` nearest to the question: ``community_share`` of
-    reports at most, ``text_share`` of chunks, in the rest the entities with ``relationships`` relations each; global
-    asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of ``max_tokens``.
-    """
-
-    granularity: Tokens = 512
-    cluster_size: Annotated[int, Field(ge=2, le=1000)] = 10
-    report_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 8000
-    candidates: Count = 100
-    max_documents: Count = 8
-    search: Literal["local", "global"] = "local"
-    max_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 8000
-    entities: Count = 10
-    relationships: Count = 10
-    community_share: Share = 0.1
-    text_share: Share = 0.5
-    level: Annotated[int, Field(ge=0, le=16)] = 2
-    max_maps: Rounds = 8
-
-    @model_validator(mode="after")
-    def _shares(self) -> Self:
-        if self.community_share + self.text_share > 1:
-            raise ValueError("community_share and text_share are more than the whole together")
-        return self
-
-
 Weight = Annotated[float, Field(ge=0, le=100)]
 Budget = Annotated[int, Field(ge=16, le=1_000_000)]
+
+
+class MethodSection(Settings):
+    """Base of a method's own section of the policy, which stands under ``KEY`` in a policy file.
+
+    Every field has a default, so that a policy file need not name the section.
+    """
+
+    KEY: ClassVar[str]
+
+
+Section = TypeVar("Section", bound=MethodSection)
 
 
 class PrimaryPolicy(Settings):
@@ -444,17 +242,12 @@ class FullTextPolicy(Settings):
     fallback_count: Count
 
 
-class StdRagPolicy(Settings):
-    """The standard baseline: ``count`` chunks of ``granularity`` tokens by dense vectors."""
-
-    granularity: Tokens
-    count: Count
-
-
 class Policy(Settings):
-    """Everything the organizer decides by. ``name`` is what the policy is called in plans and tables; ``workflow`` has
-    one entry for each question type, of which the ``contextual_types`` are shown as much as ``contextual`` says and the
-    others as ``factoid`` says.
+    """Everything the organizer decides by.
+
+    ``name`` is what the policy is called in plans and tables. ``workflow`` has one entry for each question type; the
+    ``contextual_types`` are shown as much as ``contextual`` says, the others as much as ``factoid`` says. ``plugins``
+    holds the sections of methods that do not ship with okralong, by their keys.
     """
 
     name: str
@@ -469,28 +262,27 @@ class Policy(Settings):
     split: SplitPolicy
     step: StepPolicy
     full_text: FullTextPolicy
-    std_rag: StdRagPolicy
     doubt: DoubtPolicy = DoubtPolicy()
     rerank: RerankPolicy = RerankPolicy()
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
     over_documents: OverDocumentsPolicy = OverDocumentsPolicy()
     escalate: EscalatePolicy | None = None
-    adaptive_rag: AdaptiveRagPolicy = AdaptiveRagPolicy()
-    flare: FlarePolicy = FlarePolicy()
-    longllmlingua: LongLlmLinguaPolicy = LongLlmLinguaPolicy()
-    compact: CompactPolicy = CompactPolicy()
-    raptor: RaptorPolicy = RaptorPolicy()
-    sara: SaraPolicy = SaraPolicy()
-    budget_rag: BudgetRagPolicy = BudgetRagPolicy()
-    recomp: RecompPolicy = RecompPolicy()
-    self_route: SelfRoutePolicy = SelfRoutePolicy()
-    iter_retgen: IterRetgenPolicy = IterRetgenPolicy()
-    self_rag: SelfRagPolicy = SelfRagPolicy()
-    llmlingua: LlmLinguaPolicy = LlmLinguaPolicy()
-    llmlingua2: LlmLingua2Policy = LlmLingua2Policy()
-    instructrag: InstructRagPolicy = InstructRagPolicy()
-    graphrag: GraphRagPolicy = GraphRagPolicy()
+    plugins: dict[str, dict[str, Any]] = Field(default_factory=dict, exclude_if=lambda sections: not sections)
+
+    def section(self, model: type[Section]) -> Section:
+        """Return a method's own section; if the policy does not name it, its defaults.
+
+        Raises:
+            ConfigError: The section stands under ``plugins`` and cannot be used.
+        """
+        found = getattr(self, model.KEY, None)
+        if isinstance(found, model):
+            return found
+        try:
+            return model.model_validate(self.plugins.get(model.KEY, {}))
+        except ValidationError as error:
+            raise ConfigError(f"plugins.{model.KEY} of the policy cannot be used: {error}. Nothing was run.") from error
 
     @model_validator(mode="after")
     def _every_type(self) -> Self:
@@ -520,14 +312,10 @@ class Policy(Settings):
         return self.selection.method == "novelty" or self.fusion.only == "semantic"
 
     def granularities(self) -> list[int]:
-        """Chunk sizes, in tokens, that an archive must hold for this policy."""
-        return sorted(
-            {
-                self.primary.granularity,
-                self.contextual.granularity_present,
-                self.contextual.granularity_absent,
-                self.factoid.granularity_present,
-                self.factoid.granularity_absent,
-                *((self.fusion.surroundings.granularity,) if self.fusion.surroundings else ()),
-            }
-        )
+        """Return the chunk sizes, in tokens, that an archive must hold for this policy."""
+        sizes = {self.primary.granularity}
+        for scope in (self.contextual, self.factoid):
+            sizes |= {scope.granularity_present, scope.granularity_absent}
+        if self.fusion.surroundings:
+            sizes.add(self.fusion.surroundings.granularity)
+        return sorted(sizes)

@@ -395,7 +395,7 @@ class QuestionTools:
         if self.ports.keep is None:
             raise ConfigError(
                 "The strategy asks a token classifier which words to keep, and this run was started without one. A "
-                "strategy says so by NEEDS_TOKEN_CLASSIFIER = True in its module."
+                "strategy asks for one by Needs(token_classifier=True)."
             )
         with self._timed("score"):
             return await self.ports.keep(list(texts))

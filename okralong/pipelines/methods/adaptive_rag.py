@@ -23,6 +23,7 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate, generate
 from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Rounds, Tokens
 from okralong.pipelines.answering.prompt_text import neutralise, strip_thought
 from okralong.pipelines.answering.prompts import FORMULA, RESULT, UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import dense_retrieval
@@ -30,10 +31,29 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import QUESTION_MARK, Answer, Hit, Message, Plan, Question, ReplyError
 from okralong.pipelines.methods.flare import write_sentence
+from okralong.pipelines.methods.needs import Needs
 
-UNFORESEEN: Final = "the classifier's reply decides how often it retrieves and asks"
 
-NEEDS_VECTORS: Final = True
+class Section(MethodSection):
+    """Adaptive-RAG: ``count`` chunks of ``granularity`` tokens for each look-up; the iterative way takes at most
+    ``max_steps`` sentences of reasoning and gathers at most ``max_chunks``.
+    """
+
+    KEY = "adaptive_rag"
+
+    granularity: Tokens = 512
+    count: Count = 5
+    max_steps: Rounds = 10
+    max_chunks: Count = 15
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(
+        granularities=(policy.section(Section).granularity,),
+        vectors=True,
+        unforeseen="the classifier's reply decides how often it retrieves and asks",
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -46,7 +66,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     if plan.count == 0:
         result = await answer_closed_book(tools, "generate", words)
     elif plan.workflow == "step":
-        result = await interleave(tools, words, plan, tools.policy.adaptive_rag.max_chunks)
+        result = await interleave(tools, words, plan, tools.policy.section(Section).max_chunks)
     else:
         hits = await dense_retrieval(tools, "retrieve", words, plan)
         result = await generate(tools, "generate", words, [passage_of(hit) for hit in hits], hits)
@@ -54,7 +74,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def _plan(letter: Complexity, tools: Tools) -> Plan:
-    policy = tools.policy.adaptive_rag
+    policy = tools.policy.section(Section)
     size, count = policy.granularity, policy.count
     if letter == "A":
         return plain_plan(size, 0, "Adaptive-RAG, A: no retrieval")

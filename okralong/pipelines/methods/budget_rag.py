@@ -10,25 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from okralong.pipelines.answering.context import most_that_fits, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
+from okralong.pipelines.methods.needs import Needs
 
 
-def needs_vectors(policy: Policy) -> bool:
-    """Whether the archive must have dense vectors."""
-    return policy.budget_rag.retriever == "semantic"
+class Section(MethodSection):
+    """Plain RAG under a budget: the best of ``candidates`` chunks of ``granularity`` tokens by ``retriever`` (exact is
+    BM25), up to ``max_tokens`` together; the last one is cut where it does not fit whole.
+    """
+
+    KEY = "budget_rag"
+
+    granularity: Tokens = 256
+    candidates: Count = 10
+    retriever: Literal["exact", "semantic"] = "exact"
+    max_tokens: Budget = 512
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    section = policy.section(Section)
+    return Needs(granularities=(section.granularity,), vectors=section.retriever == "semantic")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``generate``. The chunks are shown best first."""
-    policy = tools.policy.budget_rag
+    policy = tools.policy.section(Section)
     exact = float(policy.retriever == "exact")
     name = "BM25" if exact else "dense vectors"
     reason = f"plain RAG: the best chunks of {policy.granularity} tokens by {name}, {policy.max_tokens} tokens together"

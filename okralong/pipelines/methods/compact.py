@@ -29,6 +29,7 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.prompt_text import (
     first_sections,
     framed_prompt,
@@ -40,27 +41,44 @@ from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, ReplyError
+from okralong.pipelines.methods.needs import Needs
 
-UNFORESEEN: Final = "it stops when the generator finds a summary complete"
 ROLE: Final = "compress"
 
-NEEDS_VECTORS: Final = True
+
+class Section(MethodSection):
+    """CompAct: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time, best first."""
+
+    KEY = "compact"
+
+    granularity: Tokens = 512
+    candidates: Count = 30
+    segment: Count = 5
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(
+        granularities=(policy.section(Section).granularity,),
+        vectors=True,
+        unforeseen="it stops when the generator finds a summary complete",
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, those of ``digest``, ``generate``."""
     plan = await tools.record_plan("plan", _plan(tools))
     hits = await dense_retrieval(tools, "retrieve", question.question, plan)
-    text = (await digest(tools, question.question, hits, tools.policy.compact.segment)).text
+    text = (await digest(tools, question.question, hits, tools.policy.section(Section).segment)).text
     # It is shown as a passage, but stands in no document, so the answer has neither context nor citations.
     written = Passage("summary", 0, len(text), text, count_tokens(text), 1.0)
-    first = [passage_of(hit) for hit in hits[: tools.policy.compact.segment]]
+    first = [passage_of(hit) for hit in hits[: tools.policy.section(Section).segment]]
     found = await generate(tools, "generate", question.question, [written] if text else first)
     return Answer(found.status, found.answer, plan=plan)
 
 
 def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.compact
+    policy = tools.policy.section(Section)
     rounds = -(-policy.candidates // policy.segment)
     summary = tools.completion_limit("compress")
     calls = [("compress", policy.granularity * policy.segment + summary)] * rounds

@@ -32,6 +32,7 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Rounds, Share, Tokens
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
@@ -39,19 +40,41 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, Reply
+from okralong.pipelines.methods.needs import Needs
 
-UNFORESEEN: Final = "how sure the generator is of each sentence decides how often it retrieves and asks"
-NEEDS_LOGPROBS: Final = True
 ROLE: Final = "sentence"
 
-NEEDS_VECTORS: Final = True
+
+class Section(MethodSection):
+    """FLARE: ``count`` chunks of ``granularity`` tokens for each look-up; a look-ahead sentence with a token less
+    likely than ``threshold`` is looked up, without its tokens less likely than ``mask_below``; at most
+    ``max_sentences`` are written.
+    """
+
+    KEY = "flare"
+
+    granularity: Tokens = 512
+    count: Count = 5
+    threshold: Share = 0.8
+    mask_below: Share = 0.4
+    max_sentences: Rounds = 8
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(
+        granularities=(policy.section(Section).granularity,),
+        vectors=True,
+        logprobs=True,
+        unforeseen="how sure the generator is of each sentence decides how often it retrieves and asks",
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, then ``sentence/1/look_ahead`` and, where it is doubtful, ``sentence/1/retrieve``
     and ``sentence/1/write`` onward.
     """
-    policy, words = tools.policy.flare, question.question
+    policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     hits = await dense_retrieval(tools, "retrieve", words, plan)
     said: list[Sentence] = []
@@ -76,7 +99,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.flare
+    policy = tools.policy.section(Section)
     shown, sentence = policy.granularity * policy.count, tools.completion_limit("sentence")
     twice = [("sentence", shown + number * sentence) for number in range(policy.max_sentences) for _ in range(2)]
     anew = f"looked up anew for each sentence with a token below {policy.threshold}"

@@ -23,21 +23,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import answer_of_reply
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise, render_passages, strip_thought
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.core.types import Answer, Message, Passage, Plan, Question, ReplyError
+from okralong.pipelines.methods.needs import Needs
 
-NEEDS_VECTORS: Final = True
 ROLE: Final = "rationale"
 
 ARTIFACT: Final = "instructrag"
@@ -45,14 +47,31 @@ EXAMPLES: Final = "examples"
 """What stands for a document in the artifact's key: it belongs to none."""
 
 
-def unforeseen(policy: Policy) -> str | None:
-    """Why the cost cannot be estimated before a run; None where it can."""
-    return "the rationales of its examples must be written first" if policy.instructrag.examples else None
+class Section(MethodSection):
+    """InstructRAG: the ``count`` best chunks of ``granularity`` tokens, and ``examples`` questions with rationales that
+    the generator wrote itself; 0: none are shown.
+    """
+
+    KEY = "instructrag"
+
+    granularity: Tokens = 512
+    count: Count = 5
+    examples: Annotated[int, Field(ge=0, le=2)] = 2
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    section = policy.section(Section)
+    return Needs(
+        granularities=(section.granularity,),
+        vectors=True,
+        unforeseen="the rationales of its examples must be written first" if section.examples else None,
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, the artifact ``instructrag`` (``write_rationales``), and ``rationale``."""
-    policy, words = tools.policy.instructrag, question.question
+    policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     hits = await dense_retrieval(tools, "retrieve", words, plan)
     if not hits:
@@ -69,7 +88,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.instructrag
+    policy = tools.policy.section(Section)
     shown = policy.granularity * policy.count + policy.examples * (tools.completion_limit(ROLE) + EXAMPLE_TOKENS)
     reason = f"InstructRAG: the {policy.count} best dense chunks and {policy.examples} examples, with a rationale"
     return plain_plan(policy.granularity, policy.count, reason, most=most_of(tools, [(ROLE, shown)]))

@@ -22,15 +22,35 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Rounds, Tokens
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Plan, Question
-
-UNFORESEEN: Final = "each answer is part of the next look-up's query"
-NEEDS_VECTORS: Final = True
+from okralong.pipelines.methods.needs import Needs
 
 LONGEST_QUERY: Final = 1200
 """Characters of a query: the question, and the head of what was answered. Ours: the encoder reads 256 tokens."""
+
+
+class Section(MethodSection):
+    """Iter-RetGen: ``count`` chunks of ``granularity`` tokens for each look-up; at most ``iterations`` answers, each a
+    part of the next look-up's query.
+    """
+
+    KEY = "iter_retgen"
+
+    granularity: Tokens = 512
+    count: Count = 5
+    iterations: Rounds = 2
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(
+        granularities=(policy.section(Section).granularity,),
+        vectors=True,
+        unforeseen="each answer is part of the next look-up's query",
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -60,7 +80,7 @@ def next_query(question: str, found: Answer) -> str:
 
 
 def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.iter_retgen
+    policy = tools.policy.section(Section)
     most = most_of(tools, [("generate", policy.granularity * policy.count)] * policy.iterations)
     reason = f"Iter-RetGen: {policy.iterations} times the {policy.count} best dense chunks and an answer"
     return plain_plan(policy.granularity, policy.count, reason, workflow="step", max_steps=policy.iterations, most=most)

@@ -22,14 +22,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Final
+from typing import Annotated
 
-from okralong.pipelines.answering.policy import LlmLinguaPolicy
+from pydantic import Field
+
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Question
 from okralong.pipelines.methods.longllmlingua import (
     Kept,
+    Shortening,
     Span,
     answer_shortened,
     cut,
@@ -37,18 +40,31 @@ from okralong.pipelines.methods.longllmlingua import (
     most_telling,
     within_budget,
 )
+from okralong.pipelines.methods.needs import Needs
 
-NEEDS_SCORER: Final = True
-NEEDS_VECTORS: Final = True
+
+class Section(Shortening):
+    """LLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens those that surprise a small model most are
+    kept, ``coarse_factor`` times ``target_tokens`` together, and then cut to ``target_tokens``, ``segment`` of the
+    small model's tokens at a time, each read behind what was kept before it.
+    """
+
+    KEY = "llmlingua"
+    segment: Annotated[int, Field(ge=8, le=8192)] = 200
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(granularities=(policy.section(Section).granularity,), vectors=True, scorer=True)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
-    policy = tools.policy.llmlingua
+    policy = tools.policy.section(Section)
     return await answer_shortened(question, tools, "LLMLingua", policy, partial(shortened, tools, policy=policy))
 
 
-async def shortened(tools: Tools, hits: Sequence[Hit], policy: LlmLinguaPolicy) -> Kept:
+async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
     """The most surprising of ``hits``, in their order, each with the stretches of its text that stay."""
     chosen = await _coarse(tools, hits, policy)
     share = min(1.0, policy.target_tokens / max(1, sum(hit.chunk.n_tokens for hit in chosen)))
@@ -69,7 +85,7 @@ async def shortened(tools: Tools, hits: Sequence[Hit], policy: LlmLinguaPolicy) 
     return kept
 
 
-async def _coarse(tools: Tools, hits: Sequence[Hit], policy: LlmLinguaPolicy) -> list[Hit]:
+async def _coarse(tools: Tools, hits: Sequence[Hit], policy: Section) -> list[Hit]:
     """The chunks of the highest perplexity, as many as the coarse budget holds and one more, in the order of ``hits``
     (the authors' ``prompt_compressor.py`` sorts by falling perplexity where no question is given).
     """
@@ -79,7 +95,7 @@ async def _coarse(tools: Tools, hits: Sequence[Hit], policy: LlmLinguaPolicy) ->
     return [hit for hit in hits if hit.chunk.chunk_id in kept]
 
 
-def _budget(policy: LlmLinguaPolicy) -> float:
+def _budget(policy: Section) -> float:
     return policy.coarse_factor * policy.target_tokens
 
 

@@ -26,25 +26,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Final
+from typing import Annotated
 
-from okralong.pipelines.answering.policy import LlmLingua2Policy
+from pydantic import Field
+
+from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Question, WordKept
-from okralong.pipelines.methods.longllmlingua import Kept, Span, answer_shortened, within_budget
+from okralong.pipelines.methods.longllmlingua import Kept, Shortening, Span, answer_shortened, within_budget
+from okralong.pipelines.methods.needs import Needs
 
-NEEDS_TOKEN_CLASSIFIER: Final = True
-NEEDS_VECTORS: Final = True
+
+class Section(Shortening):
+    """LLMLingua-2: of the ``candidates`` best chunks of ``granularity`` tokens those of the highest mean probability
+    are kept, ``coarse_factor`` times ``target_tokens`` together, and of each as large a share of its words as makes
+    ``target_tokens``. The signs of ``always`` stay, and with ``keep_digits`` words with a digit go first.
+    """
+
+    KEY = "llmlingua2"
+    always: Annotated[str, Field(pattern=r"^[\n.?!]*$")] = "\n?!."
+    keep_digits: bool = False
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(granularities=(policy.section(Section).granularity,), vectors=True, token_classifier=True)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
-    policy = tools.policy.llmlingua2
+    policy = tools.policy.section(Section)
     return await answer_shortened(question, tools, "LLMLingua-2", policy, partial(shortened, tools, policy=policy))
 
 
-async def shortened(tools: Tools, hits: Sequence[Hit], policy: LlmLingua2Policy) -> Kept:
+async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
     """Those of ``hits`` that hold most that is worth keeping, in their order, each with the stretches that stay."""
     words = dict(zip(hits, await tools.keep([hit.chunk.text for hit in hits]), strict=True))
     order = sorted(hits, key=lambda hit: -_mean(words[hit]))  # stable: of equals the better ranked
@@ -69,7 +85,7 @@ class _Piece:
     """What it is, where it is one of the signs that always stay; empty for a word."""
 
 
-def kept_words(text: str, words: Sequence[WordKept], share: float, policy: LlmLingua2Policy) -> list[Span]:
+def kept_words(text: str, words: Sequence[WordKept], share: float, policy: Section) -> list[Span]:
     """The stretches of ``text`` that stay of its ``words`` (in order): the most probable ones, and the signs between
     them that always stay, that hold a ``share`` of its o200k tokens together; at least one word, and all of the text
     where the share is 1.
@@ -90,7 +106,7 @@ def kept_words(text: str, words: Sequence[WordKept], share: float, policy: LlmLi
     return _joined(with_best(max(1, bisect_left(range(len(ranked) + 1), True, key=too_many) - 1)))
 
 
-def _pieces(text: str, words: Sequence[WordKept], policy: LlmLingua2Policy) -> list[_Piece]:
+def _pieces(text: str, words: Sequence[WordKept], policy: Section) -> list[_Piece]:
     """Words with the blank before them, and the signs that always stay."""
     pieces: list[_Piece] = []
     last = 0

@@ -9,11 +9,12 @@ from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.needs import Needs
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the fallback needs."""
-    return [policy.full_text.fallback_granularity]
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(granularities=(policy.full_text.fallback_granularity,))
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -23,20 +23,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import LlmLingua2Policy, LlmLinguaPolicy, LongLlmLinguaPolicy
+from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Policy, Share, Tokens
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.select_evidence import SEPARATOR, self_information
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Question
-
-NEEDS_SCORER: Final = True
+from okralong.pipelines.methods.needs import Needs
 
 RESTRICTION: Final = "We can get the answer to this question in the given documents."
 """Stands behind the question when a chunk is ranked by how likely it makes both (section 4.1)."""
@@ -45,12 +46,36 @@ Span = tuple[int, int]
 Kept = list[tuple[Hit, list[Span]]]
 """Chunks in the order in which they are shown, each with the stretches of its text that stay."""
 
-NEEDS_VECTORS: Final = True
+
+class Shortening(MethodSection):
+    """What the methods that shorten chunks have in common: of the ``candidates`` best chunks of ``granularity`` tokens
+    some are kept, ``coarse_factor`` times ``target_tokens`` together, and then cut to ``target_tokens``.
+    """
+
+    granularity: Tokens = 512
+    candidates: Count = 30
+    target_tokens: Budget = 2000
+    coarse_factor: Annotated[float, Field(ge=1, le=100)] = 2.0
+
+
+class Section(Shortening):
+    """LongLLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens the most telling ones are kept,
+    ``coarse_factor`` times ``target_tokens`` together, and then cut token by token to ``target_tokens``; the best of
+    them keep ``spread`` more than the mean share of their tokens, the last ``spread`` less.
+    """
+
+    KEY = "longllmlingua"
+    spread: Share = 0.3
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(granularities=(policy.section(Section).granularity,), vectors=True, scorer=True)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
-    policy = tools.policy.longllmlingua
+    policy = tools.policy.section(Section)
     shorten = partial(_shortened, tools, question.question, policy=policy)
     return await answer_shortened(question, tools, "LongLLMLingua", policy, shorten)
 
@@ -59,7 +84,7 @@ async def answer_shortened(
     question: Question,
     tools: Tools,
     name: str,
-    policy: LongLlmLinguaPolicy | LlmLinguaPolicy | LlmLingua2Policy,
+    policy: Shortening,
     shorten: Callable[[Sequence[Hit]], Awaitable[Kept]],
 ) -> Answer:
     """The answer from what ``shorten`` leaves of the policy's best dense chunks; ``name`` stands in the plan's reason.
@@ -106,12 +131,12 @@ async def compress(
     return [(by_id[chunk_id], [(start, end) for start, end in spans]) for chunk_id, spans in found]
 
 
-async def _shortened(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> Kept:
+async def _shortened(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> Kept:
     """The most telling of ``hits``, the best first (which is the paper's reordering), each cut to its best tokens."""
     return await _fine(tools, question, await _coarse(tools, question, hits, policy), policy)
 
 
-async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> list[Hit]:
+async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> list[Hit]:
     """Chunks by the perplexity of the question behind them, as many as the coarse budget holds and one more."""
     asked = f"{question.strip()} {RESTRICTION}"
     doubt: dict[str, float] = {}
@@ -133,7 +158,7 @@ def within_budget(hits: Sequence[Hit], tokens: float) -> list[Hit]:
     return kept
 
 
-async def _fine(tools: Tools, question: str, hits: Sequence[Hit], policy: LongLlmLinguaPolicy) -> Kept:
+async def _fine(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> Kept:
     texts = [hit.chunk.text for hit in hits]
     ends = await tools.token_ends(texts)
     plain = await tools.score("", texts)

@@ -7,8 +7,6 @@ answer that is not trusted is asked for again, of a stronger generator or from t
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, value_read
 from okralong.pipelines.answering.bridge_questions import read_bridge
@@ -35,24 +33,27 @@ from okralong.pipelines.answering.retrieve import (
 from okralong.pipelines.answering.statement_reading import line_item_rows, read_calculation, read_cell, read_statement
 from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.core.types import Analysis, Answer, Passage, Plan, Question, QuestionError, ReplyError
+from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.statements.line_items import line_item_queries
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk sizes that the archive must hold."""
-    if policy.escalate is not None and policy.escalate.to == "precise":
-        return _precise_granularities(policy)
-    return policy.granularities()
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    precise = policy.escalate is not None and policy.escalate.to == "precise"
+    return needs_precisely(policy) if precise else _needs(policy, ())
 
 
-def needs_reranker(policy: Policy) -> bool:
-    """Whether a run must have a cross-encoder to retrieve or to answer."""
-    return policy.needs_reranker
+def needs_precisely(policy: Policy) -> Needs:
+    """Return what the method needs in precise mode."""
+    return _needs(policy, (policy.full_text.fallback_granularity,))
 
 
-def escalates(policy: Policy) -> bool:
-    """Whether answers that are not trusted are asked for again."""
-    return policy.escalate is not None
+def _needs(policy: Policy, sizes: tuple[int, ...]) -> Needs:
+    return Needs(
+        granularities=(*policy.granularities(), *sizes),
+        reranker=policy.needs_reranker,
+        escalates=policy.escalate is not None,
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
@@ -60,21 +61,9 @@ async def answer(question: Question, tools: Tools) -> Answer:
     return fits_type(await orchestrate(question.question, tools, precise=False), question.answer_type)
 
 
-def _precise_granularities(policy: Policy) -> list[int]:
-    return sorted({*policy.granularities(), policy.full_text.fallback_granularity})
-
-
-async def _answer_precisely(question: Question, tools: Tools) -> Answer:
+async def answer_precisely(question: Question, tools: Tools) -> Answer:
+    """Answer by the plan, then from the full text if the reply is "unanswerable": ``okralong_precise``."""
     return fits_type(await orchestrate(question.question, tools, precise=True), question.answer_type)
-
-
-PRECISE: Final = SimpleNamespace(
-    answer=_answer_precisely,
-    granularities=_precise_granularities,
-    needs_reranker=needs_reranker,
-    escalates=escalates,
-)
-"""The strategy ``okralong_precise``: answer by the plan, then from the full text if the reply is "unanswerable"."""
 
 
 async def orchestrate_cell(question: str, tools: Tools) -> Answer:

@@ -13,17 +13,13 @@ from okralong.pipelines.answering.over_documents import answer_over_documents, a
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.methods.okralong import orchestrate_cell
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk sizes that the archive must hold: a cell may get any plan."""
-    return policy.granularities()
-
-
-def needs_reranker(policy: Policy) -> bool:
-    """Whether a run must have a cross-encoder to retrieve or to answer."""
-    return policy.needs_reranker
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run; a cell may get any plan."""
+    return Needs(granularities=tuple(policy.granularities()), reranker=policy.needs_reranker)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -22,16 +22,18 @@ import base64
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
+from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Policy, Rounds, Tokens
 from okralong.pipelines.answering.prompt_text import one_paragraph, render_passages
 from okralong.pipelines.answering.retrieve import dense_retrieval, sort_hits, within_tokens
 from okralong.pipelines.answering.tools import Branch, Tools, note_lacking
@@ -46,12 +48,8 @@ from okralong.pipelines.core.types import (
     ReplyError,
     needs_extra,
 )
+from okralong.pipelines.methods.needs import Needs
 
-with needs_extra("lab"):
-    from sklearn.decomposition import PCA
-    from sklearn.mixture import GaussianMixture
-
-UNFORESEEN: Final = "the summaries of its documents must be written first"
 SUMMARY: Final = "summary"
 ROLE: Final = "summarize"
 VERSION: Final = 1
@@ -75,14 +73,38 @@ SEED: Final = 224
 TRIED_BEYOND: Final = 5
 """Numbers of clusters that are tried beyond the best one so far. Ours: the authors try all up to the most."""
 
-NEEDS_VECTORS: Final = True
+
+class Section(MethodSection):
+    """RAPTOR: leaves of ``granularity`` tokens, summaries of clusters of at most ``cluster_tokens``, in at most
+    ``layers`` layers. The best nodes up to ``max_tokens`` are shown, of the ``candidates`` best leaves and of the
+    summaries of the ``max_documents`` documents that have the best ones.
+    """
+
+    KEY = "raptor"
+
+    granularity: Tokens = 150
+    layers: Rounds = 5
+    cluster_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 3500
+    max_tokens: Budget = 2000
+    candidates: Count = 100
+    max_documents: Count = 8
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(
+        granularities=(policy.section(Section).granularity,),
+        vectors=True,
+        unforeseen="the summaries of its documents must be written first",
+        packages=("sklearn",),
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, each document's artifact ``raptor`` (``build_tree``), ``choose``,
     and ``generate``.
     """
-    policy, words = tools.policy.raptor, question.question
+    policy, words = tools.policy.section(Section), question.question
     reason = f"RAPTOR: chunks and summaries of chunks, the best {policy.max_tokens} tokens of both"
     most = most_of(tools, [("generate", policy.max_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
@@ -220,11 +242,15 @@ def _reduced(vectors: Matrix) -> Any:
     dimensions = min(DIMENSIONS, len(vectors) - 2, vectors.shape[1])
     if dimensions < 1:
         return vectors
+    with needs_extra("lab"):
+        from sklearn.decomposition import PCA
     return PCA(dimensions, svd_solver="full").fit_transform(vectors.astype(np.float64))
 
 
 def _mixture(points: Any) -> list[list[int]]:
     """Clusters of the mixture with the least BIC; those without a member are left out."""
+    with needs_extra("lab"):
+        from sklearn.mixture import GaussianMixture
     best: Any = None
     least, tried = np.inf, 0
     distinct = len(np.unique(points.round(6), axis=0))

@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.prompt_text import framed_prompt, one_paragraph
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
@@ -37,22 +37,41 @@ from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Hit, Passage, Plan, Question, ReplyError
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
+from okralong.pipelines.methods.needs import Needs
 
-NEEDS_VECTORS: Final = True
 ROLE: Final = "summarize"
 
 SHORTEST: Final = 12
 """Characters of a sentence that is looked at; ours. A shorter one is a heading's number or a cut word."""
 
 
-def unforeseen(policy: Policy) -> str | None:
-    """Why the cost cannot be estimated before a run; None where it can."""
-    return "it answers from a summary that is yet to be written" if policy.recomp.compressor == "abstractive" else None
+class Section(MethodSection):
+    """RECOMP: the ``candidates`` best chunks of ``granularity`` tokens, compressed by ``compressor``: to their
+    ``sentences`` nearest to the question (extractive), or to one summary for the question (abstractive).
+    """
+
+    KEY = "recomp"
+
+    granularity: Tokens = 512
+    candidates: Count = 5
+    compressor: Literal["extractive", "abstractive"] = "extractive"
+    sentences: Count = 5
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    section = policy.section(Section)
+    written = "it answers from a summary that is yet to be written"
+    return Needs(
+        granularities=(section.granularity,),
+        vectors=True,
+        unforeseen=written if section.compressor == "abstractive" else None,
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``sentences`` (extractive) or ``summarize`` (abstractive), and ``generate``."""
-    policy, words = tools.policy.recomp, question.question
+    policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     hits = await dense_retrieval(tools, "retrieve", words, plan)
     if policy.compressor == "extractive":
@@ -67,7 +86,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.recomp
+    policy = tools.policy.section(Section)
     shown = policy.granularity * policy.candidates
     if policy.compressor == "extractive":
         calls, into = [("generate", shown)], f"their {policy.sentences} sentences nearest to the question"

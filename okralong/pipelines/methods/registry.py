@@ -1,24 +1,11 @@
-"""Strategies by name or place, and what each needs of a run.
+"""Strategies by name or place, what each needs of a run, and the policy with the sections of all.
 
-A strategy is a module (or any object) with ``answer(question, tools)`` and ``granularities(policy)``, the chunk sizes
-that the archive must hold; a built-in one without the latter retrieves at the chunk size of its own section of the
-policy. Further attributes say what else it needs:
+A method that ships is one file in this package and one line in ``BUILT_IN``. Its file has ``answer(question, tools)``,
+``needs(policy)``, which returns a ``Needs``, and, if it has constants of its own, a ``Section`` of the policy.
 
-- ``NEEDS_SCORER = True``: it calls ``tools.score``; ``needs_scorer(policy)`` where that depends on the policy.
-- ``NEEDS_TOKEN_CLASSIFIER = True``: it calls ``tools.keep``.
-- ``NEEDS_VECTORS = True``: it retrieves by dense vectors alone, or calls ``tools.embed`` or ``tools.vectors``;
-  ``needs_vectors(policy)`` where that depends on the policy.
-- ``needs_compressor(policy)``: whether it calls ``tools.compress``.
-- ``needs_reranker(policy)``: of a built-in one, whether it ranks by the cross-encoder where the policy does.
-- ``escalates(policy)``: of the method, whether answers that are not trusted are asked for again.
-- ``NEEDS_LOGPROBS = True``: it asks the generator for log-probabilities.
-- ``READS_VECTORS = True``: it sends vectors of ``tools.compressed``, so SARA's generator must answer.
-- ``UNFORESEEN = "…"``: why the cost of this strategy cannot be estimated before it runs; ``unforeseen(policy)``, None
-  where it can, where that depends on the policy.
-
-It is named by one of the built-in names; by the name under which a package offers it in the entry point group
-``okralong.strategies``; or by its place, ``my_package.mine:answer`` or ``path/to/mine.py`` (whose function is
-``answer`` unless another stands behind a colon). Each process of a run loads it by itself, so a module must be
+Others are named by the name under which an installed package offers them in the entry point group
+``okralong.strategies``, or by their place: ``my_package.mine:answer`` or ``path/to/mine.py`` (whose function is
+``answer`` unless another stands behind a colon). Each process of a run loads a strategy by itself, so a module must be
 importable, and a file must lie at the same place, on every node of a cluster.
 """
 
@@ -26,17 +13,22 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
+
+from pydantic import create_model
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Strategy
-from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.core.types import ConfigError, needs_extra
+from okralong.pipelines.methods.needs import Needs
 
 GROUP: Final = "okralong.strategies"
 BUILT_IN: Final = (
@@ -61,101 +53,109 @@ BUILT_IN: Final = (
     "instructrag",
     "graphrag",
 )
+MODES: Final = {"okralong_precise": ("okralong", "answer_precisely", "needs_precisely")}
+"""Names that stand for functions of another method's file: module, answer, needs."""
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{__package__}.{name}")
+
+
+def _sections() -> dict[str, Any]:
+    modules = [_module(name) for name in BUILT_IN if name not in MODES]
+    sections = [module.Section for module in modules if hasattr(module, "Section")]
+    return {section.KEY: (section, section()) for section in sections}
+
+
+FullPolicy: Final[type[Policy]] = create_model("FullPolicy", __base__=Policy, __module__=__name__, **_sections())
+"""The policy with the sections of all methods that ship, as its files are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategySpec:
-    """What a strategy needs of a run under one policy: asked once, when the run is prepared, then passed on.
+    """A strategy as a run uses it: described once, when the run is prepared, then passed on.
 
-    ``name`` is the strategy's in tables, ``place`` what any process can load it by. ``identity`` tells it from others:
-    of a file, what stands in it and not where it lies. ``granularities`` are the chunk sizes in tokens, rising, that
-    the archive must hold. ``needs_scorer``, ``needs_token_classifier``, ``needs_compressor``, ``needs_reranker`` and
-    ``needs_vectors`` (whether the archive must have dense vectors) hold for the strategy or its policy. ``escalates``:
-    answers that are not trusted are asked for again as ``policy.escalate`` says. ``unforeseen`` says why its
-    cost cannot be estimated before it runs; None where it can.
+    Attributes:
+        name: The strategy's name in tables.
+        place: Where any process can load it from.
+        identity: What tells it from others in the run's fingerprint; of a file its content, not its path.
+        needs: What it needs of a run under the policy.
     """
 
     name: str
     place: str
     identity: str
-    granularities: tuple[int, ...]
-    needs_scorer: bool = False
-    needs_token_classifier: bool = False
-    needs_compressor: bool = False
-    needs_reranker: bool = False
-    needs_logprobs: bool = False
-    reads_vectors: bool = False
-    needs_vectors: bool = False
-    escalates: bool = False
-    unforeseen: str | None = None
+    needs: Needs
 
 
-class StrategyModule(Protocol):
-    """What a name stands for; the other attributes stand above."""
+class Method(Protocol):
+    """What a name stands for: a module, or the part of one that stands under the name."""
 
     @property
     def answer(self) -> Strategy:
-        """The method."""
+        """Answer one question by the tools."""
+        ...
+
+    @property
+    def needs(self) -> Callable[[Policy], Needs]:
+        """Return what the method needs of a run."""
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Method:
+    answer: Strategy
+    needs: Callable[[Policy], Needs]
+
+
 def describe(name: str, policy: Policy) -> StrategySpec:
-    """What the strategy of that name or place needs. Raises ConfigError when it is unknown or cannot be loaded."""
-    module = _load(name)
+    """Describe the strategy of that name or place.
 
-    def says(constant: str) -> bool:
-        return bool(getattr(module, constant, False))
-
-    def says_of_policy(function: str) -> bool:
-        said = getattr(module, function, None)
-        return bool(said(policy)) if callable(said) else False
-
-    sizes = getattr(module, "granularities", None)  # _load has seen to it that a strategy of somebody else's has it
-    granularities = sizes(policy) if sizes else [getattr(policy, name).granularity]
-    told = getattr(module, "unforeseen", None)
-    unforeseen = told(policy) if callable(told) else getattr(module, "UNFORESEEN", None)
-    shown, place, identity = name, name, name
+    Raises:
+        ConfigError: It is unknown, it cannot be loaded, its section of the policy is wrong, or a package is missing.
+    """
+    needs = _load(name).needs(policy)
+    with needs_extra("lab"):
+        for package in needs.packages:
+            import_module(package)
+    compressor = policy.needs_compressor or needs.compressor
+    needs = replace(
+        needs,
+        granularities=tuple(sorted(set(needs.granularities))),
+        scorer=policy.needs_scorer or needs.scorer,
+        compressor=compressor,
+        # A third-party strategy may retrieve by assembled_retrieval, which ranks as the policy says.
+        reranker=needs.reranker or (name not in BUILT_IN and policy.needs_reranker),
+        vectors=policy.needs_vectors or needs.vectors or compressor or needs.sara_generator,
+    )
     file, function = _parts(name)
-    if file.endswith(".py"):
-        stem = Path(file).stem
-        shown = stem if function == "answer" else f"{stem}:{function}"
-        place = f"{Path(file).expanduser().resolve()}:{function}"
-        identity = f"{hashlib.sha256(_read(file)).hexdigest()}:{function}"
-    compresses = policy.needs_compressor or says_of_policy("needs_compressor")
-    by_vectors = policy.needs_vectors or says("NEEDS_VECTORS") or says_of_policy("needs_vectors")
+    if not file.endswith(".py"):
+        return StrategySpec(name, name, name, needs)
+    stem = Path(file).stem
     return StrategySpec(
-        name=shown,
-        place=place,
-        identity=identity,
-        granularities=tuple(sorted(granularities)),
-        needs_scorer=policy.needs_scorer or says("NEEDS_SCORER") or says_of_policy("needs_scorer"),
-        needs_token_classifier=says("NEEDS_TOKEN_CLASSIFIER"),
-        needs_compressor=compresses,
-        # A strategy of somebody else's may retrieve by ``assembled_retrieval``, which ranks as the policy says.
-        needs_reranker=says_of_policy("needs_reranker") if name in BUILT_IN else policy.needs_reranker,
-        needs_logprobs=says("NEEDS_LOGPROBS"),
-        reads_vectors=says("READS_VECTORS"),
-        escalates=says_of_policy("escalates"),
-        needs_vectors=by_vectors or compresses or says("READS_VECTORS"),
-        unforeseen=unforeseen,
+        name=stem if function == "answer" else f"{stem}:{function}",
+        place=f"{Path(file).expanduser().resolve()}:{function}",
+        identity=f"{hashlib.sha256(_read(file)).hexdigest()}:{function}",
+        needs=needs,
     )
 
 
 def load_strategy(name: str) -> Strategy:
-    """The strategy of that name or place. Raises ConfigError when it is unknown or cannot be loaded."""
+    """Return the strategy of that name or place. Raises ConfigError if it is unknown or cannot be loaded."""
     return _load(name).answer
 
 
 def names() -> list[str]:
-    """All known names, the built-in ones first. A built-in name cannot be taken by another package."""
+    """Return all known names, the built-in ones first. A built-in name cannot be taken by another package."""
     return [*BUILT_IN, *sorted(set(_offered()) - set(BUILT_IN))]
 
 
-def _load(name: str) -> StrategyModule:
-    if name == "okralong_precise":  # a mode of the method, in the method's file
-        return cast(StrategyModule, import_module(f"{__package__}.okralong").PRECISE)
+def _load(name: str) -> Method:
+    if name in MODES:
+        module, answer, needs = MODES[name]
+        return _Method(getattr(_module(module), answer), getattr(_module(module), needs))
     if name in BUILT_IN:
-        return cast(StrategyModule, import_module(f"{__package__}.{name}"))
+        return cast(Method, _module(name))
     if ":" in name or name.endswith(".py"):
         return _checked(name, name, _load_place(name))
     offered = _offered()
@@ -179,14 +179,36 @@ def _offered() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def _checked(name: str, place: str, loaded: object) -> StrategyModule:
-    missing = [attribute for attribute in ("answer", "granularities") if not callable(getattr(loaded, attribute, None))]
-    if missing:
+def _checked(name: str, place: str, loaded: Any) -> Method:
+    """Return a third-party method, also of the older form, which says what it needs by attributes."""
+    older = callable(getattr(loaded, "granularities", None))
+    missing = [each for each in ("answer", "needs") if not callable(getattr(loaded, each, None))]
+    if missing and not (older and missing == ["needs"]):
         raise ConfigError(
             f"The strategy {name!r} ({place}) has no function {' and no function '.join(missing)}. A strategy is a "
-            f"module with answer(question, tools) and granularities(policy); docs/methods.md shows one."
+            f"module with answer(question, tools) and needs(policy); docs/methods.md shows one."
         )
-    return cast(StrategyModule, loaded)
+    return cast(Method, loaded) if not missing else _Method(loaded.answer, partial(_needs_by_attributes, loaded))
+
+
+def _needs_by_attributes(module: Any, policy: Policy) -> Needs:
+    """Return the needs of a module of the older form, which has attributes in place of ``needs(policy)``."""
+
+    def says(constant: str, function: str = "") -> bool:
+        told = getattr(module, function, None)
+        return bool(getattr(module, constant, False)) or (callable(told) and bool(told(policy)))
+
+    told = getattr(module, "unforeseen", None)
+    return Needs(
+        granularities=tuple(module.granularities(policy)),
+        vectors=says("NEEDS_VECTORS", "needs_vectors"),
+        scorer=says("NEEDS_SCORER", "needs_scorer"),
+        token_classifier=says("NEEDS_TOKEN_CLASSIFIER"),
+        compressor=says("", "needs_compressor"),
+        logprobs=says("NEEDS_LOGPROBS"),
+        sara_generator=says("READS_VECTORS"),
+        unforeseen=told(policy) if callable(told) else getattr(module, "UNFORESEEN", None),
+    )
 
 
 def _load_place(name: str) -> object:

@@ -26,21 +26,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
 
 from okralong.pipelines.answering.context import passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Policy, SelectionPolicy
+from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Policy, SelectionPolicy, Share, Tokens
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.answering.retrieve import fuse_by, sort_hits
 from okralong.pipelines.answering.select_evidence import choose
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Hit, Message, Passage, Plan, Question, TokenVectors
+from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
-
-READS_VECTORS: Final = True
 
 ROWS_AT_MOST: Final = 16
 """Vectors of a chunk that a plan reckons with; ours, on the safe side: the paper has one."""
@@ -50,24 +51,52 @@ LINE: Final = 5
 """Tokens of a vector's numbered line beside it: four or five in SmolLM2's vocabulary."""
 
 
-def needs_scorer(policy: Policy) -> bool:
-    """Whether a language model must measure likelihoods."""
-    return policy.sara.selection == "csi"
+class Section(MethodSection):
+    """SARA: of the ``candidates`` best chunks of ``granularity`` tokens, ``text`` are shown as text and the others as
+    vectors. ``retriever`` says by what they are the best: exact (BM25), semantic (dense vectors) or hybrid (both fused
+    alike); the cross-encoder orders the first ``rerank`` anew before the best are taken (0: it reads none).
+
+    ``selection`` chooses the text: the best as retrieved (none), or one by one by what each adds (novelty, csi);
+    novelty is measured in ``space``, and ``trade_off`` is as in ``SelectionPolicy``. With ``max_tokens`` texts and
+    vectors together take no more (a vector counts as one); a chunk whose text does not fit stands as vectors.
+    ``compression`` false leaves the other chunks out.
+    """
+
+    KEY = "sara"
+
+    granularity: Tokens = 256
+    candidates: Count = 10
+    text: Annotated[int, Field(ge=0, le=1000)] = 5
+    selection: Literal["none", "novelty", "csi"] = "novelty"
+    space: Literal["compressor", "encoder"] = "compressor"
+    trade_off: Share = 0.0
+    max_tokens: Budget | None = None
+    compression: bool = True
+    retriever: Literal["exact", "semantic", "hybrid"] = "exact"
+    rerank: Annotated[int, Field(ge=0, le=500)] = 0
+
+    @model_validator(mode="after")
+    def _something_to_show(self) -> Self:
+        if not self.compression and not self.text:
+            raise ValueError("text is 0 and compression is false, so nothing would be shown")
+        return self
 
 
-def needs_compressor(policy: Policy) -> bool:
-    """Whether the compressor itself must be there, to choose by."""
-    return policy.sara.selection == "novelty" and policy.sara.space == "compressor"
-
-
-def needs_reranker(policy: Policy) -> bool:
-    """Whether a cross-encoder orders the candidates."""
-    return policy.sara.rerank > 0
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    section = policy.section(Section)
+    return Needs(
+        granularities=(section.granularity,),
+        scorer=section.selection == "csi",
+        compressor=section.selection == "novelty" and section.space == "compressor",
+        reranker=section.rerank > 0,
+        sara_generator=True,
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``rerank`` where the policy has it, ``select``, ``generate``."""
-    policy, words = tools.policy.sara, question.question
+    policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     pool = await _candidates(tools, words, plan)
     if not pool:
@@ -89,7 +118,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:
     """The ``plan.count`` best chunks, the best first."""
-    policy = tools.policy.sara
+    policy = tools.policy.section(Section)
     k = max(plan.count, policy.rerank)
     found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=k)
     if policy.retriever == "hybrid":
@@ -106,7 +135,7 @@ async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:
 
 async def _chosen(tools: Tools, words: str, pool: Sequence[Hit]) -> list[Hit]:
     """The chunks that stand as text, the most important first."""
-    policy = tools.policy.sara
+    policy = tools.policy.section(Section)
     if policy.selection == "none" or not policy.text:
         return list(pool[: policy.text])
     selection = SelectionPolicy(
@@ -142,7 +171,7 @@ def _prompt(words: str, text: Sequence[Hit], vectors: dict[Hit, TokenVectors]) -
 
 
 def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.sara
+    policy = tools.policy.section(Section)
     rest = max(policy.candidates - policy.text, 0) if policy.compression else 0
     by = {"exact": "by BM25", "semantic": "by dense vectors", "hybrid": "by both retrievers"}[policy.retriever]
     if policy.rerank:

@@ -23,14 +23,16 @@ import asyncio
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from okralong.pipelines.answering.citations import ask_and_read, ask_or, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import SelfRagPolicy
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.prompt_text import (
     Evidence,
     first_sections,
@@ -46,17 +48,41 @@ from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
+from okralong.pipelines.methods.needs import Needs
 
-UNFORESEEN: Final = "the generator decides whether it retrieves at all"
-NEEDS_VECTORS: Final = True
 ROLE: Final = "critique"
+
+
+class Section(MethodSection):
+    """Self-RAG, prompted: each of the ``count`` best chunks of ``granularity`` tokens is answered from by itself, and
+    the answer counts whose critique weighs most: ``relevance``, ``support`` and ``utility`` are the weights of its
+    marks. ``adaptive`` first asks whether anything must be looked up.
+    """
+
+    KEY = "self_rag"
+
+    granularity: Tokens = 512
+    count: Count = 5
+    relevance: Annotated[float, Field(ge=0, le=100)] = 1.0
+    support: Annotated[float, Field(ge=0, le=100)] = 1.0
+    utility: Annotated[float, Field(ge=0, le=100)] = 0.5
+    adaptive: bool = True
+
+
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(
+        granularities=(policy.section(Section).granularity,),
+        vectors=True,
+        unforeseen="the generator decides whether it retrieves at all",
+    )
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``decide`` where the policy is adaptive, then ``generate``, or ``retrieve`` and
     ``passage/1/critique`` onward.
     """
-    policy, words = tools.policy.self_rag, question.question
+    policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     if policy.adaptive and not await _must_look_up(tools, "decide", words):
         return replace(await answer_closed_book(tools, "generate", words), plan=plan)
@@ -73,7 +99,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def _plan(tools: Tools) -> Plan:
-    policy = tools.policy.self_rag
+    policy = tools.policy.section(Section)
     calls = [("classify", 0)] if policy.adaptive else []
     most = most_of(tools, [*calls, *[(ROLE, policy.granularity)] * policy.count])
     chunks = f"each of the {policy.count} best dense chunks of {policy.granularity} tokens"
@@ -93,7 +119,7 @@ class Marks:
     support: float
     utility: int
 
-    def weight(self, policy: SelfRagPolicy) -> float:
+    def weight(self, policy: Section) -> float:
         """The weighted sum of the marks, usefulness stretched to -1 to 1 (the authors' ``ut_scores``)."""
         useful = (self.utility - 3) / 2
         return policy.relevance * self.relevant + policy.support * self.support + policy.utility * useful

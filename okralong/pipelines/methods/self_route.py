@@ -14,27 +14,37 @@ Where this differs from the paper:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.needs import Needs
 
-NEEDS_VECTORS: Final = True
+
+class Section(MethodSection):
+    """Self-Route: the ``count`` best chunks of ``granularity`` tokens first, then the full text as ``full_text`` says
+    where these do not hold the answer.
+    """
+
+    KEY = "self_route"
+
+    granularity: Tokens = 512
+    count: Count = 5
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk sizes of the first answer, and of the full text where it is too long."""
-    return sorted({policy.self_route.granularity, policy.full_text.fallback_granularity})
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    sizes = {policy.section(Section).granularity, policy.full_text.fallback_granularity}
+    return Needs(granularities=tuple(sorted(sizes)), vectors=True)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``generate``, and after "unanswerable" those of ``answer_from_full_text``."""
-    policy, words = tools.policy.self_route, question.question
+    policy, words = tools.policy.section(Section), question.question
     chunks = f"the {policy.count} best dense chunks of {policy.granularity} tokens"
     reason = f'Self-Route: {chunks}, then the full text if the reply is "unanswerable"'
     plan = replace(plain_plan(policy.granularity, policy.count, reason), escalate=True)

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.retrieve import dense_retrieval
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Question
+from okralong.pipelines.methods.needs import Needs
 
-NEEDS_VECTORS: Final = True
+
+class Section(MethodSection):
+    """Standard RAG: the ``count`` best chunks of ``granularity`` tokens by dense vectors."""
+
+    KEY = "std_rag"
+
+    granularity: Tokens = 512
+    count: Count = 5
 
 
-def granularities(policy: Policy) -> list[int]:
-    """The chunk size that the archive must hold. Said here, though the registry knows it of the strategies that ship:
-    this file is where one of your own begins."""
-    return [policy.std_rag.granularity]
+def needs(policy: Policy) -> Needs:
+    """Return what the method needs of a run."""
+    return Needs(granularities=(policy.section(Section).granularity,), vectors=True)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Steps: ``plan``, ``retrieve``, ``generate``. The chunks are shown as they are, best first."""
-    size, count = tools.policy.std_rag.granularity, tools.policy.std_rag.count
+    policy = tools.policy.section(Section)
+    size, count = policy.granularity, policy.count
     plan = plain_plan(size, count, f"standard RAG: the {count} best dense chunks of {size} tokens")
     plan = await tools.record_plan("plan", plan)
     hits = await dense_retrieval(tools, "retrieve", question.question, plan)

@@ -18,7 +18,7 @@ from okralong.pipelines.core.types import ArchiveError, ConfigError, InputError,
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
-from okralong.pipelines.methods.registry import StrategySpec, describe
+from okralong.pipelines.methods.registry import FullPolicy, StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, asked_again, fingerprint
 from okralong.pipelines.run.matrix import MatrixRows, cells
@@ -119,7 +119,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
     """Check all and read the questions. With ``matrix`` each of them is asked of every document by itself, or of those
     that it names. Raises ConfigError, ArchiveError or InputError; spends nothing.
     """
-    policy = load_config(Policy, config.policy)
+    policy = load_config(FullPolicy, config.policy)
     prices = PriceTable.load(config.prices)
     strategy = describe(config.strategy, policy)
     if policy.needs_scorer and config.scorer is None:
@@ -128,15 +128,15 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
             "model that measures likelihoods, and the answer config names none. Set scorer: {model: embedded} (or a "
             "model folder), or set the policy's selection.method to none or novelty. Nothing was spent."
         )
-    if strategy.needs_scorer and config.scorer is None:
+    if strategy.needs.scorer and config.scorer is None:
         raise ConfigError(
             f"The strategy {config.strategy!r} needs a local language model that measures likelihoods, and the answer "
             "config names none. Set scorer: {model: embedded} (or a model folder). Nothing was spent."
         )
-    if strategy.reads_vectors:
+    if strategy.needs.sara_generator:
         check_generator(config.sara.folder(), config.llm)
     check_cross_encoder(config, policy, strategy)
-    if strategy.escalates and policy.escalate and policy.escalate.to == "stronger" and config.llm.stronger is None:
+    if strategy.needs.escalates and policy.escalate and policy.escalate.to == "stronger" and config.llm.stronger is None:
         raise ConfigError(
             f"The policy {policy.name!r} hands answers that are not trusted to a stronger generator (escalate.to), and "
             "the answer config names none. Set llm.stronger to its base_url and model, or set the policy's escalate.to "
@@ -149,13 +149,13 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
                 prices.price(endpoint.model, endpoint.price)
             token_counter(generator.tokenizer)
     opened = Archive.open(archive)
-    missing = sorted(set(strategy.granularities) - set(opened.manifest["granularities"]))
+    missing = sorted(set(strategy.needs.granularities) - set(opened.manifest["granularities"]))
     if missing:
         raise ArchiveError(
             f"{archive} was indexed without chunks of {missing} tokens, which the strategy {config.strategy!r} with "
             f"policy {policy.name!r} needs. Add them to granularities in the index config and index again."
         )
-    if strategy.needs_vectors and not opened.has_vectors:
+    if strategy.needs.vectors and not opened.has_vectors:
         raise ConfigError(
             f"{archive} was indexed without vectors (embedding.of: none in the index config), and the strategy "
             f"{config.strategy!r} with policy {policy.name!r} needs them. Run okralong index on it again with --embed "
@@ -163,10 +163,10 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
             "okralong, okralong_precise, over_documents, long_context or budget_rag (retriever exact), with "
             "selection.method none. Nothing was spent."
         )
-    if strategy.needs_compressor or strategy.reads_vectors:
+    if strategy.needs.compressor or strategy.needs.sara_generator:
         check_encoder(config.sara.folder(), opened.manifest, archive)
-    if strategy.reads_vectors:
-        for granularity in strategy.granularities:
+    if strategy.needs.sara_generator:
+        for granularity in strategy.needs.granularities:
             check_table(config.sara.folder(), opened.manifest, archive, granularity)
     replies_from = sharing_runs(config.replies_from)
     scoped, unscoped, bad = _admitted(opened, questions, config, matrix)
@@ -199,7 +199,7 @@ def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpe
             "Set reranker.answers to auto or never, so that the generator answers, or reranker.model to shipped or a "
             "folder that `okralong train` wrote. Nothing was spent."
         )
-    if strategy.escalates and not (reranker.confidence and reranker.reads_spans):
+    if strategy.needs.escalates and not (reranker.confidence and reranker.reads_spans):
         why = f"{reranker.model} only ranks" if reranker.confidence else "reranker.confidence is false"
         raise ConfigError(
             f"The policy {policy.name!r} asks again where the confidence of an answer is under escalate.under, and no "

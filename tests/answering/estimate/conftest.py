@@ -19,6 +19,7 @@ from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.run.prepare import Scoped
 from okralong.pipelines.samples.questions import generate
@@ -63,7 +64,7 @@ class Made:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Three short reports and 24 questions of all types, at the default policy's chunk sizes."""
     sample = generate(reports=3, questions=24, seed=3, words=1_500)
-    policy = load_config(Policy, "policy/default.yaml")
+    policy = load_config(FullPolicy, "policy/default.yaml")
     raw = [RawDocument(document.doc_id, document.text, "sample") for document in sample.documents]
     folder = tmp_path_factory.mktemp("made")
     archive = index_here(str(folder), raw, IndexConfig(granularities=policy.granularities()), LETTERS)

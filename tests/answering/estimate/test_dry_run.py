@@ -15,6 +15,7 @@ from okralong.pipelines.answering.policy import EscalatePolicy
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, Question, WordKept
+from okralong.pipelines.methods import llmlingua2, longllmlingua
 from okralong.pipelines.run.dry_run import PRECISE, Outlook, asked_in, dry_run, side_by_side
 from tests.answering.estimate.conftest import Made
 from tests.fakes.openai_server import FakeOpenAI
@@ -143,7 +144,7 @@ async def test_a_prompt_that_a_local_model_shortens_is_counted(made: Made) -> No
     tokens = {}
     with FakeOpenAI() as server:
         for target in (200, 100_000):
-            section = made.policy.longllmlingua.model_copy(update={"target_tokens": target})
+            section = made.policy.section(longllmlingua.Section).model_copy(update={"target_tokens": target})
             policy = made.policy.model_copy(update={"longllmlingua": section})
             ports = replace(made.desk(server).ports(), score=score, token_ends=token_ends, policy=policy)
             outlook = await dry_run(asked.question, asked.doc_ids, ports, ("longllmlingua",))
@@ -161,13 +162,13 @@ async def test_a_prompt_that_a_token_classifier_shortens_is_counted(made: Made) 
     tokens = {}
     with FakeOpenAI() as server:
         for target in (200, 100_000):
-            section = made.policy.llmlingua2.model_copy(update={"target_tokens": target})
+            section = made.policy.section(llmlingua2.Section).model_copy(update={"target_tokens": target})
             policy = made.policy.model_copy(update={"llmlingua2": section})
             ports = replace(made.desk(server).ports(), keep=keep, policy=policy)
             outlook = await dry_run(asked.question, asked.doc_ids, ports, ("llmlingua2",))
             (prompt,) = outlook.forecasts["llmlingua2"].certain
             tokens[target] = prompt.tokens
-        with pytest.raises(ConfigError, match="NEEDS_TOKEN_CLASSIFIER"):
+        with pytest.raises(ConfigError, match=r"Needs\(token_classifier=True\)"):
             await dry_run(asked.question, asked.doc_ids, made.desk(server).ports(), ("llmlingua2",))
     assert tokens[200] < 700 < tokens[100_000]
 

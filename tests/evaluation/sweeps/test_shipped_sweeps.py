@@ -8,6 +8,7 @@ import pytest
 
 from okralong.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set
 from okralong.pipelines.core.config import parse_config, shipped_config
+from okralong.pipelines.methods import sara
 from okralong.pipelines.methods.registry import BUILT_IN
 
 
@@ -49,7 +50,7 @@ def test_sara_s_sweep_changes_what_its_variants_say(tmp_path: Path) -> None:
     sweep = shipped("sweeps/sara.yaml")
     plans = expand(sweep, SweepFolder(tmp_path))
     assert len(plans) == len(sweep.sets) * len(sweep.systems())
-    policies = {plan.named.variant: plan.policy.sara for plan in plans if plan.named.method == "sara"}
+    policies = {plan.named.variant: plan.policy.section(sara.Section) for plan in plans if plan.named.method == "sara"}
     paper = policies["EMB"]
     assert (paper.retriever, paper.selection, paper.space, paper.text, paper.candidates) == (
         "exact",

@@ -30,6 +30,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import Question, QuestionType
+from okralong.pipelines.methods.registry import FullPolicy
 
 
 class RowsConfig(Settings):
@@ -65,7 +66,7 @@ def build_rows(
     ``label`` may say more of the rows that models learn from; then questions without evidence or answer have a row,
     too. Rows whose type nobody knows are left out. Raises ConfigError or InputError naming what cannot be read.
     """
-    policy = load_config(Policy, config.policy)
+    policy = load_config(FullPolicy, config.policy)
     rows: dict[Side, list[TrainingRow]] = {}
     for side, store in stores(config.catalog, _split(config, data), data, work, config.seed, say, SIDES):
         asked = label if side in LEARNED else None

@@ -42,6 +42,7 @@ from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, sp
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question
+from okralong.pipelines.methods.registry import FullPolicy
 
 Tokens = Annotated[int, Field(ge=100, le=100_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -86,7 +87,7 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
 
     Raises ConfigError or InputError naming what cannot be read.
     """
-    policy = load_config(Policy, config.policy)
+    policy = load_config(FullPolicy, config.policy)
     built: dict[Side, list[ReadingRow]] = {}
     for side, store in stores(config.catalog, Split.load(config.split), data, work, config.seed, say):
         sets = [(each, store.pooled(each)) for each in config.sets if measurable(store.read(each.name, each.part))]

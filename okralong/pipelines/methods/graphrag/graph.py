@@ -1,0 +1,213 @@
+"""The graph of one document: what its chunks name, merged, and the communities of its entities."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import needs_extra
+
+SEED: Final = 0xDEADBEEF
+"""The authors' seed of Leiden's algorithm (``index/operations/cluster_graph.py``)."""
+DESCRIPTION: Final = 160
+"""Tokens of an entity's or a relation's descriptions together; ours. The authors' summaries have 500 at most."""
+
+
+# A graph as an artifact keeps it: values of JSON, places in lists in place of references.
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """``chunks`` are the places of the chunks that name it; ``vector`` is packed."""
+
+    name: str
+    kind: str
+    description: str
+    chunks: tuple[int, ...]
+    vector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """``source`` and ``target`` are places of entities, ``weight`` is the sum of the strengths that chunks give it."""
+
+    source: int
+    target: int
+    description: str
+    weight: float
+    chunks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Community:
+    """Entities (their places) that belong together: ``level`` 0 are the largest communities, ``parent`` is the place of
+    the one that it is a part of (-1: none). ``rating`` is 0 to 10, how telling the ``report`` finds itself.
+    """
+
+    level: int
+    parent: int
+    members: tuple[int, ...]
+    title: str = ""
+    report: str = ""
+    rating: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """What is shown of it."""
+        return f"{self.title}\n{self.report}" if self.title else self.report
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A document's graph. ``chunks`` are ``(chunk_id, ordinal, start, end, tokens)`` of those that were read."""
+
+    doc_id: str
+    chunks: tuple[tuple[str, int, int, int, int], ...] = ()
+    entities: tuple[Entity, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    communities: tuple[Community, ...] = ()
+
+    def written(self) -> dict[str, Any]:
+        """As values of JSON, without the document's id."""
+        return {
+            "chunks": [list(chunk) for chunk in self.chunks],
+            "entities": [[e.name, e.kind, e.description, list(e.chunks), e.vector] for e in self.entities],
+            "relations": [[r.source, r.target, r.description, r.weight, list(r.chunks)] for r in self.relations],
+            "communities": [
+                [c.level, c.parent, list(c.members), c.title, c.report, c.rating] for c in self.communities
+            ],
+        }
+
+    @classmethod
+    def read(cls, doc_id: str, kept: Mapping[str, Any]) -> Graph:
+        """The graph that ``written`` wrote."""
+        return cls(
+            doc_id,
+            tuple((str(c), o, s, e, n) for c, o, s, e, n in kept["chunks"]),
+            tuple(Entity(n, k, d, tuple(chunks), v) for n, k, d, chunks, v in kept["entities"]),
+            tuple(Relation(s, t, d, w, tuple(chunks)) for s, t, d, w, chunks in kept["relations"]),
+            tuple(Community(lv, p, tuple(m), t, r, g) for lv, p, m, t, r, g in kept["communities"]),
+        )
+
+    def degrees(self) -> Counter[int]:
+        """How many relations each entity has."""
+        return Counter(place for each in self.relations for place in (each.source, each.target))
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What one chunk names: ``(name, kind, description)`` and ``(source, target, description, strength)``."""
+
+    entities: tuple[tuple[str, str, str], ...] = ()
+    relations: tuple[tuple[str, str, str, float], ...] = ()
+
+
+def merged(said: Sequence[Extracted]) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
+    """The entities and relations of a document's chunks. Names that differ in case and spacing alone are one, written
+    as it was first; a relation has no direction. Entities stand in the order in which they were first named.
+    """
+    names: dict[str, str] = {}
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    told: dict[str, dict[str, None]] = defaultdict(dict)
+    where: dict[str, dict[int, None]] = defaultdict(dict)
+    pairs: dict[tuple[str, str], _Pair] = {}
+    for place, each in enumerate(said):
+        for name, kind, description in each.entities:
+            key = _key(name)
+            names.setdefault(key, name)
+            where[key][place] = None
+            kinds[key].update([kind] if kind else [])
+            told[key].update({description: None} if description else {})
+        for source, target, description, strength in each.relations:
+            one, other = _key(source), _key(target)
+            for key, name in ((one, source), (other, target)):
+                names.setdefault(key, name)
+                where[key][place] = None
+            if one != other:
+                pair = pairs.setdefault((min(one, other), max(one, other)), _Pair())
+                pair.weight += strength
+                pair.chunks[place] = None
+                pair.told.update({description: None} if description else {})
+    places = {key: number for number, key in enumerate(names)}
+    entities = tuple(
+        Entity(name, next((k for k, _ in kinds[key].most_common(1)), ""), _joined(told[key]), tuple(where[key]))
+        for key, name in names.items()
+    )
+    relations = tuple(
+        Relation(places[one], places[other], _joined(pair.told), pair.weight, tuple(pair.chunks))
+        for (one, other), pair in pairs.items()
+    )
+    return entities, relations
+
+
+@dataclass(slots=True)
+class _Pair:
+    weight: float = 0.0
+    chunks: dict[int, None] = field(default_factory=dict)
+    told: dict[str, None] = field(default_factory=dict)
+
+
+def _key(name: str) -> str:
+    return " ".join(name.casefold().split())
+
+
+def _joined(descriptions: Mapping[str, None]) -> str:
+    """The descriptions one after the other, as many as ``DESCRIPTION`` tokens hold, and one at least."""
+    text = ""
+    for each in descriptions:
+        longer = f"{text} {each}".strip()
+        if text and count_tokens(longer) > DESCRIPTION:
+            break
+        text = longer
+    return text
+
+
+def communities(graph: Graph, cluster_size: int) -> list[Community]:
+    """The communities of a graph's entities by their relations, without reports, level by level; an entity without a
+    relation is in none. The same graph always has the same ones.
+    """
+    with needs_extra("lab"):
+        from graspologic_native import hierarchical_leiden
+    # The order of the edges decides among equals, so that they are sorted.
+    edges = sorted((f"{r.source:07d}", f"{r.target:07d}", r.weight) for r in graph.relations if r.weight > 0)
+    if not edges:
+        return []
+    members: dict[tuple[int, int], list[int]] = defaultdict(list)
+    parents: dict[int, int] = {}
+    for each in hierarchical_leiden(edges, max_cluster_size=cluster_size, use_modularity=True, seed=SEED):
+        members[each.level, each.cluster].append(int(each.node))
+        if each.parent_cluster is not None:
+            parents[each.cluster] = each.parent_cluster
+    order = sorted(members, key=lambda each: (each[0], min(members[each])))
+    places = {cluster: place for place, (_, cluster) in enumerate(order)}
+    return [
+        Community(level, places[parents[cluster]] if cluster in parents else -1, tuple(sorted(members[level, cluster])))
+        for level, cluster in order
+    ]
+
+
+def entity_line(entity: Entity) -> str:
+    """Return the line that shows an entity in a prompt."""
+    kind = f" ({entity.kind})" if entity.kind else ""
+    return f"{entity.name}{kind}: {entity.description}" if entity.description else f"{entity.name}{kind}"
+
+
+def relation_line(graph: Graph, relation: Relation) -> str:
+    """Return the line that shows a relation in a prompt."""
+    pair = f"{graph.entities[relation.source].name} - {graph.entities[relation.target].name}"
+    return f"{pair}: {relation.description}" if relation.description else pair
+
+
+def first_lines(lines: Sequence[str], most: int) -> list[str]:
+    """The first lines that hold ``most`` tokens together, one at least."""
+    kept: list[str] = []
+    used = 0
+    for line in lines:
+        used += count_tokens(line) + 1
+        if kept and used > most:
+            break
+        kept.append(line)
+    return kept

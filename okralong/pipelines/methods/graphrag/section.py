@@ -1,0 +1,42 @@
+"""GraphRAG's section of the policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from okralong.pipelines.answering.policy import Count, MethodSection, Rounds, Share, Tokens
+
+
+class Section(MethodSection):
+    """GraphRAG: chunks of ``granularity`` tokens are read for entities and relations, communities of ``cluster_size``
+    entities and more are parted again, a report is written from at most ``report_tokens``. Of more documents
+    the graphs of those ``max_documents`` are used that have the best of the ``candidates`` best chunks.
+
+    ``search`` local shows ``max_tokens`` around the ``entities`` nearest to the question: ``community_share`` of
+    reports at most, ``text_share`` of chunks, in the rest the entities with ``relationships`` relations each; global
+    asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of ``max_tokens``.
+    """
+
+    KEY = "graphrag"
+
+    granularity: Tokens = 512
+    cluster_size: Annotated[int, Field(ge=2, le=1000)] = 10
+    report_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 8000
+    candidates: Count = 100
+    max_documents: Count = 8
+    search: Literal["local", "global"] = "local"
+    max_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 8000
+    entities: Count = 10
+    relationships: Count = 10
+    community_share: Share = 0.1
+    text_share: Share = 0.5
+    level: Annotated[int, Field(ge=0, le=16)] = 2
+    max_maps: Rounds = 8
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.community_share + self.text_share > 1:
+            raise ValueError("community_share and text_share are more than the whole together")
+        return self
