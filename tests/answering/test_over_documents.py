@@ -200,6 +200,6 @@ async def test_the_method_goes_this_way_where_the_policy_says_so() -> None:
 
 def test_it_is_a_strategy_like_any_other() -> None:
     assert "over_documents" in names()
-    needs = describe("over_documents", paper_policy())
+    needs = describe("over_documents", paper_policy()).needs
     assert needs.granularities == (150, 256, 400)
     assert needs.unforeseen is None

@@ -85,7 +85,7 @@ def test_a_run_goes_on_only_with_the_file_that_it_began_with(mine: Path, tmp_pat
     moved.write_text(mine.read_text())
     before = of(str(mine))
     assert of(str(moved)) == before, "where it lies decides no answer"
-    mine.write_text(mine.read_text().replace("COUNT = 256, 6", "COUNT = 256, 7"))
+    mine.write_text(mine.read_text().replace("count: Count = 6", "count: Count = 7"))
     assert of(str(mine)) != before
     assert describe("std_rag", paper_policy()).identity == "std_rag"
 

@@ -282,7 +282,8 @@ class Policy(Settings):
         try:
             return model.model_validate(self.plugins.get(model.KEY, {}))
         except ValidationError as error:
-            raise ConfigError(f"plugins.{model.KEY} of the policy cannot be used: {error}. Nothing was run.") from error
+            told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            raise ConfigError(f"plugins.{model.KEY} of the policy cannot be used: {told}. Nothing was run.") from error
 
     @model_validator(mode="after")
     def _every_type(self) -> Self:
