@@ -136,7 +136,8 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
     if strategy.needs.sara_generator:
         check_generator(config.sara.folder(), config.llm)
     check_cross_encoder(config, policy, strategy)
-    if strategy.needs.escalates and policy.escalate and policy.escalate.to == "stronger" and config.llm.stronger is None:
+    to_stronger = policy.escalate is not None and policy.escalate.to == "stronger"
+    if strategy.needs.escalates and to_stronger and config.llm.stronger is None:
         raise ConfigError(
             f"The policy {policy.name!r} hands answers that are not trusted to a stronger generator (escalate.to), and "
             "the answer config names none. Set llm.stronger to its base_url and model, or set the policy's escalate.to "
