@@ -44,9 +44,9 @@ def test_resources_choose_nodes() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"labels": {"a": "gpu or cpu"}}, "is no selector"),
-        ({"labels": {"a": "in()"}}, "is no selector"),
-        ({"labels": {"a b": "gpu"}}, "is no name of a label"),
+        ({"labels": {"a": "gpu or cpu"}}, "is not a selector"),
+        ({"labels": {"a": "in()"}}, "is not a selector"),
+        ({"labels": {"a b": "gpu"}}, "is not a label name"),
         ({"resources": {"GPU": 1.0}}, "gpus_per_replica"),
         ({"resources": {"slot": 0.0}}, "more than 0"),
     ],

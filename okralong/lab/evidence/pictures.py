@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.core.types import needs_extra
+from okralong.pipelines.core.extras import needs_extra
 from okralong.pipelines.reporting.pictures import look, style, write_svg
 
 with needs_extra("lab"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from okralong.pipelines.core.types import needs_extra
+from okralong.pipelines.core.extras import needs_extra
 from okralong.pipelines.reporting.pictures import COLOURS, style, write_svg
 
 with needs_extra("lab"):

@@ -1,1 +1,1 @@
-"""What all packages use: values and errors, table schemas, storage, settings, tokens, logs."""
+"""Shared by all packages: values and errors, table schemas, storage, settings, tokens, logs."""

@@ -1,8 +1,8 @@
-"""Reading a YAML config into a typed model, refusing what is unknown or impossible before anything is spent.
+"""Read a YAML config into a typed model, and report unknown keys and invalid values before anything is spent.
 
-A config of a job names only what differs from the shipped one: it is laid over it, mapping by mapping, and a list or
-value stands in the place of the shipped one. A file that names every key without a default of its own, as all had to
-before, is whole and read as it stands, so that what it leaves out means what it meant.
+A job's config lists only its differences from the shipped config: mappings are merged key by key, lists and values
+replace the shipped ones. A file that sets every required key is complete and is read without the shipped config, as in
+earlier releases.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from okralong.pipelines.core.types import ConfigError
 
 
 class Settings(BaseModel):
-    """Base of every config model: immutable, no unknown keys, no silent conversion of types.
+    """Base of every config model: immutable, without unknown keys or implicit type conversion.
 
-    ``SHIPPED`` is the shipped config over which a file of this model is laid, None for models whose files are whole.
+    ``SHIPPED`` names the shipped config that files of this model extend; None for models whose files are complete.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
@@ -35,9 +35,10 @@ S = TypeVar("S", bound=Settings)
 
 
 def shipped_config(name: str) -> str:
-    """Text of a config that comes with the package, e.g. ``policy/paper.yaml``.
+    """Return the text of a shipped config, e.g. ``policy/paper.yaml``.
 
-    Raises ConfigError when there is none of that name.
+    Raises:
+        ConfigError: No shipped config has this name.
     """
     resource = resources.files("okralong.configs").joinpath(name)
     if not resource.is_file():
@@ -46,7 +47,7 @@ def shipped_config(name: str) -> str:
 
 
 def read_config(source: str | Path) -> tuple[str, str]:
-    """``(where, text)`` of a config named by a path, or by the name of a shipped one."""
+    """Return ``(where, text)`` of a config given by its path or by the name of a shipped one."""
     path = Path(source)
     if path.is_file():
         return str(path), path.read_text(encoding="utf-8")
@@ -56,11 +57,12 @@ def read_config(source: str | Path) -> tuple[str, str]:
 
 
 def parse_config(model: type[S], text: str, where: str, overrides: dict[str, Any] | None = None) -> S:
-    """Validate YAML ``text`` as ``model``, laid over the model's shipped config where it has one; ``overrides`` maps
-    dotted keys to values that win over both.
+    """Validate YAML ``text`` as ``model``, merged over the model's shipped config if it has one.
 
-    Raises ConfigError naming the file that holds the key (``where``, or the shipped one), the key's path, the value and
-    the remedy, for each thing wrong.
+    ``overrides`` maps dotted keys to values that win over both.
+
+    Raises:
+        ConfigError: Lists every problem with its file (``where`` or the shipped one), key, value and remedy.
     """
     said, given = _mapping(text, where), overrides or {}
     layers = [(f"What was given beside {where}", _nested(given)), (where, said)]
@@ -82,14 +84,16 @@ def parse_config(model: type[S], text: str, where: str, overrides: dict[str, Any
             problems.setdefault(holder, []).append(_explain(problem, model))
         told = ". ".join(f"{holder} cannot be used: {'; '.join(lines)}" for holder, lines in problems.items())
         raise ConfigError(f"{told}. Nothing was run.") from error
-    except ConfigError as error:  # of a validator that must not repeat the value, and begins with the key
+    except (
+        ConfigError
+    ) as error:  # raised by a validator that must not repeat the value; its message begins with the key
         found = re.match(r"[a-z_]+(\.[a-z_]+)*", str(error))
         named = _holder(layers, found[0].split(".") if found else ())
         raise ConfigError(f"{named} cannot be used: {error}" if named else str(error)) from error
 
 
 def load_config(model: type[S], source: str | Path, overrides: dict[str, Any] | None = None) -> S:
-    """``read_config`` and ``parse_config`` in one."""
+    """Read and parse a config; see ``read_config`` and ``parse_config``."""
     where, text = read_config(source)
     return parse_config(model, text, where, overrides)
 
@@ -109,7 +113,7 @@ def _mapping(text: str, where: str) -> dict[str, Any]:
 
 
 def _nested(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted keys as the mappings that a file would hold."""
+    """Return values by dotted keys as nested mappings."""
     data: dict[str, Any] = {}
     for dotted, value in overrides.items():
         _set(data, dotted.split("."), value)
@@ -129,7 +133,7 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 def _holder(layers: Sequence[tuple[str, Mapping[str, Any]]], path: Sequence[Any]) -> str | None:
-    """The uppermost of the files (name, content) that holds most of the path; None where none holds any."""
+    """Return the topmost of the (name, content) layers that holds most of the path, or None if none holds any."""
     depths = [(_depth(content, path), -number, name) for number, (name, content) in enumerate(layers)]
     deepest, _, name = max(depths)
     return name if deepest else None
@@ -154,7 +158,7 @@ def _explain(problem: Any, model: type[Settings]) -> str:
 
 
 def _nearest(path: Sequence[Any], model: type[Settings]) -> str | None:
-    """The known keys that an unknown one may stand for: one alike beside it, or the same in other places."""
+    """Return the known keys that an unknown key may mean: a similar sibling, or the same key elsewhere."""
     key, place = str(path[-1]), ".".join(part for part in path[:-1] if isinstance(part, str))
     known = list(dict.fromkeys(_keys(model)))
     beside = {name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] == place}
@@ -164,7 +168,7 @@ def _nearest(path: Sequence[Any], model: type[Settings]) -> str | None:
 
 
 def _keys(model: type[BaseModel], before: str = "") -> Iterator[str]:
-    """The dotted keys of a model and of the models within it, the upper ones first."""
+    """Yield the dotted keys of a model and its nested models, outer keys first."""
     names = [f"{before}{name}" for name in model.model_fields]
     yield from names
     for name, field in zip(names, model.model_fields.values(), strict=True):
@@ -173,14 +177,13 @@ def _keys(model: type[BaseModel], before: str = "") -> Iterator[str]:
                 yield from _keys(inner, f"{name}.")
 
 
-# Which nodes the parts of a job run on: by labels that the nodes were started with, and by custom resources. GPUs are
-# asked for where a part is configured (``gpus_per_replica`` and the like); a place says what a GPU cannot: that
-# planners stay off the dear nodes, readers of untrusted files by themselves, and the ledger off spot nodes.
+# The nodes that each part of a job runs on, by node labels and custom resources: planners off expensive nodes, parser
+# processes on their own nodes, the ledger off spot nodes. GPUs are requested elsewhere (``gpus_per_replica``).
 
 _KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
 _WORD: Final = r"[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?"
 _SELECTOR: Final = re.compile(rf"(!?)({_WORD})|(!?)in\(({_WORD}(?:,{_WORD})*)\)")
-"""Ray's own forms: ``gpu``, ``!gpu``, ``in(a,b)``, ``!in(a,b)``."""
+"""Ray's syntax: ``gpu``, ``!gpu``, ``in(a,b)``, ``!in(a,b)``."""
 _OWN: Final = {
     "CPU": "num_cpus",
     "GPU": "the keys for GPUs (gpus_per_actor, gpus_per_replica)",
@@ -189,8 +192,10 @@ _OWN: Final = {
 
 
 class Place(Settings):
-    """Nodes for one part; empty: any. ``labels`` are selectors by label, all of which a node must meet (a value, or
-    ``!value``, ``in(a,b)``, ``!in(a,b)``); ``resources`` are custom resources that each process takes from its node.
+    """The nodes for one part; empty means any.
+
+    ``labels`` are label selectors that a node must all meet (a value, ``!value``, ``in(a,b)`` or ``!in(a,b)``);
+    ``resources`` are custom resources that each process takes from its node.
     """
 
     labels: dict[str, str] = Field(default_factory=dict)
@@ -201,9 +206,9 @@ class Place(Settings):
     def _selectors(cls, value: dict[str, str]) -> dict[str, str]:
         for key, selector in value.items():
             if not _KEY.fullmatch(key):
-                raise ValueError(f"{key!r} is no name of a label (such as okralong.io/group)")
+                raise ValueError(f"{key!r} is not a label name (such as okralong.io/group)")
             if not _SELECTOR.fullmatch(selector):
-                raise ValueError(f"{selector!r} is no selector: write value, !value, in(a,b) or !in(a,b)")
+                raise ValueError(f"{selector!r} is not a selector: write value, !value, in(a,b) or !in(a,b)")
         return value
 
     @field_validator("resources")
@@ -217,12 +222,12 @@ class Place(Settings):
         return value
 
     def options(self) -> dict[str, Any]:
-        """Ray's options for an actor or task of this part."""
+        """Return Ray's options for an actor or task of this part."""
         found: dict[str, Any] = {"label_selector": dict(self.labels), "resources": dict(self.resources)}
         return {name: value for name, value in found.items() if value}
 
     def takes(self, labels: Mapping[str, str], resources: Mapping[str, float]) -> bool:
-        """Whether a node with these labels and resources in all could hold one process of the part."""
+        """Return whether a node with these labels and total resources can hold one process of the part."""
         fits = all(_meets(labels.get(key), selector) for key, selector in self.labels.items())
         return fits and all(resources.get(name, 0.0) >= amount for name, amount in self.resources.items())
 
@@ -240,16 +245,17 @@ def _meets(label: str | None, selector: str) -> bool:
 
 
 class IndexPlacement(Settings):
-    """``readers`` read and chunk documents, ``embedders`` embed the chunks."""
+    """``readers`` are the tasks that parse and chunk documents, ``embedders`` those that embed the chunks."""
 
     readers: Place = Place()
     embedders: Place = Place()
 
 
 class AnswerPlacement(Settings):
-    """``planners`` carry the questions; ``shards`` hold the index; ``embedder``, ``analyzer``, ``reranker``,
-    ``scorer``, ``token_classifier`` and SARA's ``generator`` are the models on Ray Serve; ``ledger`` is the one writer
-    of the run, in batch mode with the batch scheduler beside it.
+    """The parts of an answer run.
+
+    ``planners`` process the questions, ``shards`` hold the index, and ``ledger`` is the run's single writer, in batch
+    mode together with the batch scheduler. The others are models on Ray Serve; ``generator`` is SARA's.
     """
 
     planners: Place = Place()
@@ -266,7 +272,7 @@ class AnswerPlacement(Settings):
 def unplaceable_parts(
     placement: Settings, nodes: Iterable[tuple[Mapping[str, str], Mapping[str, float]]]
 ) -> tuple[tuple[str, Place], ...]:
-    """The parts that none of ``nodes`` (labels, resources) can hold now."""
+    """Return the parts that none of ``nodes``, given as (labels, resources), can hold now."""
     known = list(nodes)
     places = ((name, getattr(placement, name)) for name in type(placement).model_fields)
     return tuple((name, place) for name, place in places if not any(place.takes(*node) for node in known))

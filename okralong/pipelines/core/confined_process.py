@@ -52,7 +52,7 @@ class Loss:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the current input alone is to blame, even if the process had handled others before."""
+        """True if the current input alone is to blame, even if the process had handled others before."""
         return self.how in ("processor", "clock")
 
 
@@ -172,7 +172,7 @@ Head = dict[str, Any]
 
 
 class BrokenFrame(Exception):
-    """The other side sent something that is not a frame, or a frame larger than any that was asked for."""
+    """The other side sent something other than a frame, or too large a frame."""
 
 
 def write_frame(stream: BinaryIO, head: Head, body: bytes = b"") -> None:

@@ -1,6 +1,6 @@
-"""Logs of actors as lines of JSON that name the run and the question, so that a night's logs can be searched.
+"""Write the logs of actors as JSON lines with run and question, so that a night's logs can be searched.
 
-They go to standard error, which Ray keeps in a file for each process and a cluster's log collector picks up.
+They go to standard error, which Ray keeps in a file per process for a cluster's log collector.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, TextIO
 ROOT: Final = "okralong"
 run: ContextVar[str] = ContextVar("run", default="")
 query_id: ContextVar[str] = ContextVar("query_id", default="")
-"""Set where a question is taken up; each question is carried by a task with a context of its own."""
+"""Set when a question starts; each question runs in a task with its own context."""
 
 
 class JsonLines(logging.Formatter):
-    """One object a record: at, level, logger, message, and where they are known run, query_id and error."""
+    """Formats a record as one object: at, level, logger, message, and run, query_id and error if known."""
 
     def __init__(self, of_run: str = "") -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_as_json(of_run: str, to: TextIO | None = None) -> None:
-    """Let this process's okralong logs, from INFO on, go to ``to`` (standard error) as lines of JSON of that run."""
+    """Write this process's okralong logs from INFO on to ``to`` (default: standard error) as JSON lines of the run."""
     handler = logging.StreamHandler(to or sys.stderr)
     handler.setFormatter(JsonLines(of_run))
     logger = logging.getLogger(ROOT)

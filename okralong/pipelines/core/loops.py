@@ -1,4 +1,4 @@
-"""Plain functions and event loops: a coroutine run from a function, and a function run outside of the loop."""
+"""Run coroutines from plain functions, and plain functions outside the event loop."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 INLINE_CHARS: Final = 20_000
-"""Text that is parsed on the event loop itself. project default: some milliseconds of a parser, about what a thread
-costs on a busy machine; usual replies and contexts are shorter."""
+"""Longest text that is parsed on the event loop itself: some milliseconds, about the cost of a thread on a busy
+machine, and more than usual replies and contexts. # project default"""
 
 
 async def off_loop(chars: int, work: Callable[[], T]) -> T:
-    """What ``work`` returns, run in a thread where it goes over more than ``INLINE_CHARS`` characters of text.
+    """Return the result of ``work``, run in a thread if it processes more than ``INLINE_CHARS`` characters.
 
-    The loop goes on meanwhile, since a thread of Python code hands over every few milliseconds; a single regular
-    expression does not, so that its text must be bounded and its time linear (``tests/answering/test_linear_time.py``).
+    Python switches threads every few milliseconds, but not within a regular expression: the text of one must be bounded
+    and its time linear (``tests/answering/test_linear_time.py``).
     """
     return work() if chars <= INLINE_CHARS else await asyncio.to_thread(work)
 
 
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
-    """What ``work`` returns. Beside a running event loop it gets a loop and a thread of its own, and this thread waits;
-    Ctrl-C cancels it there as it does here."""
+    """Return the result of ``work``, also while an event loop is running in this thread.
+
+    The coroutine then runs in its own loop and thread while this thread waits. Ctrl-C cancels it in both cases.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,8 +1,8 @@
-"""The Arrow schema of every table, in one place.
+"""The Arrow schema of every table of archives, runs and exports.
 
-Tables are folders of immutable Parquet files (zstd). Each schema carries its name and version in its metadata; a
-reader refuses a version that it does not know. A table that gains columns gets a version of its own: its older files
-are still read, with nulls in what they have not, and an older okralong refuses its newer ones.
+Tables are folders of immutable Parquet files (zstd). The metadata of a schema holds its name and version, and a program
+refuses versions that it does not know. A table that gains columns gets a new version: its older files stay readable,
+with nulls in the new columns, and an older okralong refuses the newer files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 SCHEMA_VERSION: Final = 1
-"""Of archives, of runs as a whole, and of every table that does not say otherwise."""
+"""Version of archives, of runs as a whole, and of every table not listed in ``ADDED_COLUMNS``."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
     "documents": {"sections": 2},
@@ -49,7 +49,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "service_tier": 4,
     },
 }
-"""By table: the columns that were added later, and the first version that has them."""
+"""By table: columns that were added later, with the first version that has them."""
 
 
 def table_schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
@@ -59,13 +59,13 @@ def table_schema(name: str, fields: list[tuple[str, pa.DataType]]) -> pa.Schema:
 
 
 def _described(name: str, fields: list[tuple[str, pa.DataType, str]]) -> pa.Schema:
-    """The same with a sentence on each column, for people."""
+    """Return a schema with a sentence about each column."""
     described = [pa.field(column, kind, metadata={"about": about}) for column, kind, about in fields]
     return pa.schema(described, metadata=table_schema(name, []).metadata)
 
 
 def columns_in(schema: pa.Schema, version: str) -> list[str] | None:
-    """Which of the schema's columns its table's files of ``version`` have; None for a version that is not known."""
+    """Return the columns that files of ``version`` have, or None for an unknown version."""
     held = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
     newest = int(held["okralong.schema_version"])
     if version not in {str(known) for known in range(SCHEMA_VERSION, newest + 1)}:
@@ -75,7 +75,7 @@ def columns_in(schema: pa.Schema, version: str) -> list[str] | None:
 
 
 def completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` under ``schema``: in its order and types, with nulls in the columns that ``table`` has not."""
+    """Return ``table`` in the column order and types of ``schema``, with nulls in columns that it lacks."""
     found = set(table.column_names)
     columns = [
         table[field.name].cast(field.type) if field.name in found else pa.nulls(table.num_rows, field.type)
@@ -106,8 +106,8 @@ DOCUMENTS: Final = table_schema(
         ("sections", pa.list_(_SECTION)),
     ],
 )
-"""A row is a document. ``sha256`` covers id and text; tokens are o200k_base; ``tables`` are the spans of tables that
-were found in ``text``, ``sections`` its pages, sheets, slides, headings and attachments, in order of their start."""
+"""A row per document. ``sha256`` covers id and text; tokens are o200k_base. ``tables`` are the spans of tables found in
+``text``; ``sections`` are its pages, sheets, slides, headings and attachments, sorted by their start."""
 
 CHUNKS: Final = table_schema(
     "chunks",
@@ -122,14 +122,14 @@ CHUNKS: Final = table_schema(
         ("table_id", pa.string()),
     ],
 )
-"""A row is a chunk, the ``ordinal``-th of its document and size; ``table_id`` names the table that it is cut from, if
+"""A row per chunk, the ``ordinal``-th of its document and size. ``table_id`` names the table that the chunk cuts, if
 any."""
 
 
 def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
-    """Schema of the vectors of one encoder: a row is a distinct text, ``text_key`` its hash (``archive/vectors.py``).
+    """Return the schema of one encoder's vectors, a row per distinct text with its hash as ``text_key``.
 
-    ``over_limit`` says that the encoder did not see the text's end; null where that is not known.
+    ``over_limit`` means that the encoder did not see the end of the text; null if unknown. See ``archive/vectors.py``.
     """
     value = pa.float16() if precision == "float16" else pa.float32()
     return table_schema(
@@ -138,8 +138,10 @@ def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
 
 
 def compressed(numbers: int) -> pa.Schema:
-    """Schema of the compressed chunks of a shard, in the order of its rows: ``vector`` holds the chunk's vectors one
-    after the other, ``numbers`` in all. An Arrow file, which is mapped as the rest of the index is.
+    """Return the schema of a shard's compressed chunks, in the order of its rows.
+
+    ``vector`` holds all vectors of a chunk, ``numbers`` values in total. The table is an Arrow file, which is
+    memory-mapped like the rest of the index.
     """
     return table_schema(
         "compressed",
@@ -158,8 +160,8 @@ _ENTRY: Final[list[tuple[str, pa.DataType]]] = [
 ]
 
 CATALOGUE: Final = table_schema("catalogue", [*_ENTRY, ("shadowed", pa.bool_())])
-"""What a version holds: a row is a document, and ``part`` names the files that it is in. ``shadowed`` ones have an id
-that another document has, and are not seen."""
+"""The content of a version, a row per document. ``part`` names the files that hold it; a ``shadowed`` document has an
+id that another document took, and is hidden."""
 
 ARTIFACTS: Final = table_schema(
     "artifacts",
@@ -179,8 +181,9 @@ ARTIFACTS: Final = table_schema(
         ("written_at", _UTC),
     ],
 )
-"""What a method had written about a document (``archive/artifacts.py``), a file each: ``made`` is the thing as JSON,
-``about`` all that its name is made of, and the others say what it cost the run that made it."""
+"""A result that a method had the generator write about a document (``archive/artifacts.py``), one row per file:
+``made`` is the result as JSON, ``about`` everything that its key covers; the counts and dollars are the cost of the run
+that made it."""
 
 OUTCOMES: Final = table_schema(
     "outcomes",
@@ -192,8 +195,8 @@ OUTCOMES: Final = table_schema(
         ("reader", pa.string()),
     ],
 )
-"""What became of each document of a part; with a ``message`` it could not be read, under limits of that hash.
-``reader`` is the version of the reader (see ``indexing/readers.py``)."""
+"""The outcome of each document of a part. A ``message`` means that it could not be read, under limits with the hash
+``limits``. ``reader`` is the version of the parser (see ``indexing/parsers.py``)."""
 
 METADATA: Final = table_schema(
     "metadata",
@@ -208,8 +211,8 @@ METADATA: Final = table_schema(
         ("given", pa.map_(pa.string(), pa.string())),
     ],
 )
-"""What a version knows of its documents beside their texts: ``own`` says the document or its row, ``given`` a file of
-metadata; ``file_date`` is the day on which the file was last changed, as it was read."""
+"""Metadata of a version's documents: ``own`` comes from the document or its row, ``given`` from a metadata file;
+``file_date`` is the day of the file's last change."""
 
 _FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
 
@@ -225,8 +228,8 @@ SOURCES: Final = table_schema(
         ("reader", pa.string()),
     ],
 )
-"""The files that a version was made of, with the documents of each that could not be read, and the version of the
-reader that read them."""
+"""The source files of a version, with the documents of each that could not be read. ``reader`` is the version of the
+parser."""
 
 ANSWERS: Final = table_schema(
     "answers",
@@ -267,16 +270,19 @@ ANSWERS: Final = table_schema(
         ("replied_by", pa.string()),
     ],
 )
-"""``analysis`` and ``plan`` are JSON (see ``core/codec.py``); ``seconds`` is wall time by stage; ``context`` the
-spans shown in the last prompt; ``carried`` the columns of the question's row that it was told to take along;
-``confidence`` the probability that the answer is right, where the run has a cross-encoder that can say.
-``answer_type`` is the question's, "" for text; the columns from ``value`` to ``period`` are those of ``TypedValue``,
-null of text and of a question without an answer. Of an answer that took the place of one under the policy's
-``escalate.under``, ``escalated`` is "precise" or the model that answered and ``first_confidence`` that of the first
-answer; null of all others. ``asked_id`` is the question that was asked of each document by itself, where
-this is one of its cells, and ``doc_ids`` then holds the document. ``replied_by`` is the model that gave the answer, as
-its reply names it (several with "; " between them); the cross-encoder or the rules that read it off a passage; of a
-question without an answer the model that replied last; null where nobody replied."""
+"""``analysis`` and ``plan`` are JSON (``core/codec.py``). ``seconds`` is wall time by stage, ``context`` the spans in
+the last prompt, ``carried`` the columns copied from the question's row. ``confidence`` is the probability that the
+answer is right, null without a cross-encoder that can estimate it.
+
+``answer_type`` is that of the question, "" for text; ``value`` to ``period`` are those of ``TypedValue``, null for text
+and for questions without an answer. For an answer that replaced one under the policy's ``escalate.under``,
+``escalated`` is "precise" or the model that answered and ``first_confidence`` the confidence of the first answer;
+otherwise null. In a cell, ``asked_id`` is the question asked of each document and ``doc_ids`` the cell's document.
+
+``replied_by`` is the model that gave the answer, as its reply names it (several are separated by "; "), or the
+cross-encoder or rules that read it off a passage. Without an answer it is the model of the last reply, null if there
+was none.
+"""
 
 JOURNAL: Final = table_schema(
     "journal",
@@ -291,8 +297,8 @@ JOURNAL: Final = table_schema(
         ("written_at", _UTC),
     ],
 )
-"""``kind`` is analysis, plan, retrieval, selection, found, request or reply; ``body`` is JSON; ``seq`` orders a run's
-rows. Of no question (``query_id`` "") are the rows of kind batch: a batch's number and the endpoint's name for it."""
+"""``kind`` is analysis, plan, retrieval, selection, found, request or reply, ``body`` is JSON, and ``seq`` orders a
+run's rows. Rows of kind batch have the ``query_id`` "": a batch's number and the endpoint's name for it."""
 
 LEDGER: Final = table_schema(
     "ledger",
@@ -332,17 +338,18 @@ LEDGER: Final = table_schema(
         ("service_tier", pa.string()),
     ],
 )
-"""One row an attempt; ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
+"""A row per attempt. ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
 costs nothing, and its tokens are those that another run paid for.
 
-``endpoint`` is the base URL that was asked and ``model`` the model or deployment there ("" and the first endpoint's
-while none was asked yet); ``snapshot`` and ``system_fingerprint`` are as the reply reports them.
+``endpoint`` is the base URL called and ``model`` the model or deployment there (before the first call, "" and the first
+endpoint's model). ``snapshot`` and ``system_fingerprint`` are as reported in the reply.
 
-``mode`` is realtime or batch; of a batch ``wave`` is its number in the run and ``batch_id`` its name at the endpoint,
-"" while it has none. Unit prices are those that were charged: with the discount of a batch or of the ``service_tier``
-that the reply names ("" where it names none), and of the tier by length that its prompt fell into.
+``mode`` is realtime or batch. For a batch, ``wave`` is its number in the run and ``batch_id`` its name at the endpoint,
+"" until it has one. Unit prices are those charged, including the discount of a batch or of the reply's ``service_tier``
+("" if the reply names none) and the price tier of the prompt's length.
 
-``reasoning_tokens`` are part of the completion tokens, ``cached_tokens`` and ``cache_write_tokens`` of the prompt's.
+``reasoning_tokens`` are part of the completion tokens, ``cached_tokens`` and ``cache_write_tokens`` of the prompt
+tokens.
 """
 
 FAILURES: Final = table_schema(
@@ -355,13 +362,13 @@ FAILURES: Final = table_schema(
         ("at", _UTC),
     ],
 )
-"""A document or question (``id``) that could not be done, at which ``stage``, and why."""
+"""A document or question (``id``) that failed: at which ``stage``, and why."""
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
-"""The tables of a run folder by folder name."""
+"""The tables of a run by folder name."""
 
-# What goes out of a run to people and their tools (``reporting/export.py``, ``reporting/diff.py``). Times have no zone,
-# which spreadsheets do not know: they are UTC.
+# Exports of a run for people and their tools (``reporting/export.py``, ``reporting/diff.py``). Times are UTC without a
+# zone, because spreadsheets know no zones.
 
 _TIME: Final = pa.timestamp("ms")
 
@@ -421,8 +428,8 @@ FLAT_ANSWERS: Final = _described(
         ("finished_at", _TIME, "end of the answer, UTC"),
     ],
 )
-"""A row is a question of a run, as ``okralong export`` writes it. The columns that questions carry along follow under
-their own names (``carried_NAME`` where the table has one of that name)."""
+"""A row per question of a run, as ``okralong export`` writes it. Carried columns follow under their own names
+(``carried_NAME`` if the name is taken)."""
 
 FLAT_CITATIONS: Final = _described(
     "flat_citations",
@@ -434,7 +441,7 @@ FLAT_CITATIONS: Final = _described(
         ("end_char", pa.int64(), "where they end"),
     ],
 )
-"""A row is a citation of a run, as ``okralong export`` writes it."""
+"""A row per citation of a run, as ``okralong export`` writes it."""
 
 _SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
     ("answer", pa.string(), "answer"),
@@ -459,8 +466,8 @@ DIFFERENCES: Final = _described(
         ("error", pa.string(), "why there is no answer now"),
     ],
 )
-"""A row is a question whose answer is another in the second of two runs, as ``okralong diff`` and ``okralong nightly``
-write it. The columns that questions carry along follow."""
+"""A row per question whose answer differs in the second of two runs, as ``okralong diff`` and ``okralong nightly``
+write it. Carried columns follow."""
 
 ORIGINS: Final = table_schema(
     "origins",
@@ -472,8 +479,8 @@ ORIGINS: Final = table_schema(
         ("model", pa.string()),
     ],
 )
-"""Where an answer of a nightly's ``current`` comes from: the night, the version of the archive that it was asked over,
-the hash of the config, and the generator as that night's config names it."""
+"""The origin of each answer in a nightly's ``current``: its night, the archive version, the hash of the config, and the
+generator as that night's config names it."""
 
 KNOWN_DOCUMENTS: Final = table_schema("known_documents", [("doc_id", pa.string()), ("sha256", pa.string())])
-"""The documents over which the answers of a nightly's ``current`` hold, and the hashes of their ids and texts."""
+"""The documents for which the answers of a nightly's ``current`` are valid, with the hashes of their ids and texts."""

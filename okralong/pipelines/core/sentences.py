@@ -1,7 +1,7 @@
-"""Where a text may be cut: after sentences, short lines, blank lines and table rows.
+"""Find the places where a text may be cut: after sentences, short lines, blank lines and table rows.
 
-A small splitter of our own, because a chunker must cut every text of any length in linear time and give back each
-character. It errs on the side of too few boundaries in running prose and too many in lists.
+The chunker needs a splitter that handles every text in linear time and keeps each character. This one prefers too few
+boundaries in running prose and too many in lists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from okralong.pipelines.core.types import TableSpan
 
 SHORT_LINE_CHARS: Final = 60
-"""A line below this length is a heading, an item or a cell, and ends a unit; a longer one was wrapped. Ours."""
+"""A shorter line is a heading, item or cell and ends a unit; a longer one was wrapped. # project default"""
 
 _WITH_A_DOT: Final = """
 al approx art bros ca cf co corp dept dr ed eq est et etc ex fig figs inc incl jr lt ltd max messrs min mr mrs ms no
@@ -25,22 +25,22 @@ jan feb mar apr jun jul aug sep sept oct nov dec
 _ABBREVIATIONS: Final = frozenset(_WITH_A_DOT.split())
 
 _SENTENCE_END: Final = re.compile(r"(?<![.!?])[.!?]++[\"'\u201d\u2019)\]]{0,3}+(?:\s++|(?=[A-Z]))")
-"""Possessive, and tried only where a run of marks begins: a table of contents with its long dots stays linear."""
+"""Possessive and matched only at the start of a run of marks, so that a table of contents with long dots stays linear.
+"""
 _WHOLE_WORD: Final = re.compile(r"(?<!\S)(?:[^\s._/\\:@=<>{}]|(?<=\d)\.(?=\d))*[a-z\d)%]{2}\Z")
-"""An ordinary word or figure at the end: no part of an address, of a path or of code."""
+"""An ordinary word or figure, not part of an address, path or code."""
 _CAPITAL: Final = re.compile(r"[A-Z][a-z]+(?:[-'\u2019]\w+)*[,:;]?(?!\S)")
 LOST_LINES: Final = 250
-"""Characters before and behind a full stop in which a text that lost its line breaks has none; ours. Elsewhere a
-capital without a blank before it is a name or code (Yahoo.Com, System.Linq).
-"""
+"""Characters around a full stop without a line break that mark a text whose line breaks were lost. Elsewhere a capital
+right after a full stop belongs to a name or code (Yahoo.Com, System.Linq). # project default"""
 _NEWLINE: Final = re.compile("\n")
 _WORD_BEFORE: Final = re.compile(r"[\w.]{1,24}\Z")
 
 
 def boundaries(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
-    """Offsets at which units end, rising, the last one ``len(text)``; none for an empty text. ``tables`` are disjoint.
+    """Yield the ascending offsets at which units end, the last one ``len(text)``; none for an empty text.
 
-    They come one by one, since a text may have millions of them.
+    ``tables`` do not overlap. The offsets are not collected in a list, because a text may have millions.
     """
     tables = sorted(tables, key=lambda table: table.start_char)
     running = _outside_tables(merge(_line_cuts(text), sentence_ends(text)), tables)
@@ -56,13 +56,13 @@ def _line_cuts(text: str) -> Iterator[int]:
     for line, following in pairwise(lines_of(text)):
         end += len(line) + 1
         if not following.strip():
-            continue  # the last line of a paragraph break makes the cut
+            continue  # the last blank line of a paragraph break makes the cut
         if not line.strip() or (len(line) < SHORT_LINE_CHARS and not following.lstrip()[0].islower()):
             yield end
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines of a text, one by one, without their ends."""
+    """Yield the lines of a text without their ends."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]
@@ -71,11 +71,11 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def sentence_ends(text: str) -> Iterator[int]:
-    """Offsets behind each sentence and the blanks after it, rising; lines and paragraphs may end without one."""
+    """Yield the ascending offsets after each sentence and its trailing blanks; lines may end without one."""
     for match in _SENTENCE_END.finditer(text):
         end = match.end()
-        # Within a line a full stop before a small letter is an abbreviation's; at its end it ends the sentence also of
-        # texts in small letters.
+        # Within a line, a full stop before a lower-case letter belongs to an abbreviation; at the end of a line it ends
+        # the sentence even in lower-case texts.
         if end < len(text) and text[end].islower() and "\n" not in match[0]:
             continue
         if not match[0][-1].isspace() and not _begins_without_blank(text, match.start(), end):
@@ -86,7 +86,7 @@ def sentence_ends(text: str) -> Iterator[int]:
 
 
 def _table_cuts(text: str, tables: Sequence[TableSpan]) -> Iterator[int]:
-    """The edges of tables and the ends of their rows."""
+    """Yield the edges of tables and the ends of their rows."""
     for table in tables:
         yield table.start_char
         for match in _NEWLINE.finditer(text, table.start_char, table.end_char):
@@ -104,7 +104,7 @@ def _is_abbreviation(text: str, dot: int) -> bool:
 
 
 def _begins_without_blank(text: str, mark: int, end: int) -> bool:
-    """Whether a sentence begins at ``end`` without a blank, as in texts of filings whose line breaks were lost."""
+    """Return whether a sentence begins at ``end`` without a blank, as in filings whose line breaks were lost."""
     return (
         text[mark] == "."
         and text.find("\n", max(0, mark - LOST_LINES), mark + LOST_LINES) < 0

@@ -1,14 +1,14 @@
-"""Stop signals of a command: the first ends it in order, a second one ends it at once.
+"""Stop signals of a command: the first one stops it in order, the second at once.
 
-``run_stoppable`` is the outermost frame of a command's process. It takes SIGINT (Ctrl-C) and SIGTERM before anything
-else is imported, says on standard error what became of a command that was stopped, ends what the command has started
-(Ray's processes included), and exits with EXIT_STOPPED.
+``run_stoppable`` is the outermost frame of a command's process. It handles SIGINT (Ctrl-C) and SIGTERM before anything
+else is imported, reports on standard error what became of a stopped command, ends everything that the command started
+(including Ray's processes), and exits with EXIT_STOPPED.
 
-Python runs a signal's handler between two bytecodes of the main thread. That is soon enough for the first signal. The
-second one must not wait for the main thread, nor for the interpreter's lock, which a regular expression or the load of
-a library may hold for minutes. So a process forked at the start, the attendant, reads the numbers of the signals from
-a pipe that Python's C code writes at once (``signal.set_wakeup_fd``). At the second one it wakes a thread of the
-command that ends it; when that thread does not get to run, it kills the command itself.
+Python runs signal handlers between two bytecodes of the main thread. That is soon enough for the first signal. The
+second must wait neither for the main thread nor for the interpreter lock, which a regular expression or the loading of
+a library may hold for minutes. So a process forked at the start, the attendant, reads the signal numbers from a pipe
+that Python's C code writes immediately (``signal.set_wakeup_fd``). At the second signal it wakes a thread that ends the
+command; if that thread does not get to run, the attendant kills the command.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED, GO_ON
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 AGAIN_S: Final = 0.5
-"""Signals within this time of the first one count as the first: a terminal and a wrapper such as uv both send Ctrl-C's.
-# project default"""
+"""Signals within this time count as one, because a terminal and a wrapper such as uv both send Ctrl-C's. # project
+default"""
 LAST_S: Final = 2.0
-"""How long a command may take to end itself after the second signal before it is killed. # project default"""
+"""Seconds that a command has to end itself after the second signal before it is killed. # project default"""
 GONE_S: Final = 1.0
-"""How long killed processes are waited for, in seconds. # project default"""
+"""Longest wait for the end of killed processes, in seconds. # project default"""
 LOOK_S: Final = 5.0
-"""Between two looks whether the command is still there, in seconds. # project default"""
+"""Seconds between checks whether the command still runs. # project default"""
 ATTENDANT: Final = "okralong-stop"
-"""What a list of processes names the attendant on Linux, where a name has 15 bytes."""
+"""The attendant's name in process lists on Linux, at most 15 bytes."""
 AT_ONCE: Final = (
     "Stopped at once, at the second signal. Calls in flight were given up and count as unknown; run the same command "
     "again to go on.\n"
 )
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
 SHOW_CURSOR: Final = "\x1b[?25h"
-"""Progress bars hide the cursor of a terminal."""
+"""Undoes what progress bars do to a terminal's cursor."""
 
 
 class _Command:
-    """The state of this process's command. All of it belongs to the main thread."""
+    """The state of this process's command, used by the main thread only."""
 
     installed = False
     starting = False
-    """Nothing but imports has happened yet."""
+    """Only imports have happened so far."""
     over = False
-    """What remains is to exit."""
+    """The command is done and about to exit."""
     signalled = False
     words = f"Stopped. {GO_ON}"
     attendant = 0
-    """The attendant's process id; 0 where none could be started."""
+    """Process id of the attendant, 0 if it could not be started."""
 
     def __init__(self) -> None:
         self.listeners: list[Callable[[], None]] = []
@@ -96,13 +96,13 @@ def run_stoppable(load: Callable[[], Callable[[], object]]) -> NoReturn:
 
 
 def stop_came() -> bool:
-    """Whether a stop signal has come, so that errors that follow from it need not be reported."""
+    """Return whether a stop signal has come, so that errors that follow from it need no report."""
     return _command.signalled
 
 
 @contextmanager
 def saying(words: str) -> Iterator[None]:
-    """Set what is said of a command that is stopped within the block."""
+    """Set the message for a command that is stopped within the block."""
     before, _command.words = _command.words, words
     yield
     _command.words = before
@@ -110,9 +110,9 @@ def saying(words: str) -> Iterator[None]:
 
 @contextmanager
 def on_stop(stop: Callable[[], None]) -> Iterator[None]:
-    """Let the first signal call ``stop`` while the block runs; raise KeyboardInterrupt at its end then.
+    """Let the first signal call ``stop`` during the block, and raise KeyboardInterrupt at its end.
 
-    Without effect in other threads than the main one, and in processes that ``run_stoppable`` does not run.
+    A no-op in threads other than the main one, and in processes without ``run_stoppable``.
     """
     if not _command.installed or threading.current_thread() is not threading.main_thread():
         yield
@@ -128,10 +128,10 @@ def on_stop(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def adopt_orphans() -> None:
-    """Let processes below a command whose parents end become its own children, so that ``end_descendants`` finds them.
+    """Adopt descendants whose parents end, so that ``end_descendants`` finds them.
 
-    Ray's agents and workers outlive their parent, by a minute where that is killed. Linux only, and without effect in
-    processes that ``run_stoppable`` does not run.
+    Ray's agents and workers outlive a killed parent by up to a minute. Linux only, and a no-op in processes without
+    ``run_stoppable``.
     """
     if _command.installed and sys.platform == "linux":
         import ctypes
@@ -140,9 +140,9 @@ def adopt_orphans() -> None:
 
 
 def end_descendants(of: int, spare: int = 0) -> None:
-    """Kill all processes below ``of`` but ``spare``, and wait until they are gone, for ``GONE_S`` at most.
+    """Kill all descendants of ``of`` except ``spare``, and wait up to ``GONE_S`` until they are gone.
 
-    Each is halted before any is killed, so that none starts another meanwhile or loses its parent.
+    All are halted before any is killed, so that none starts another process or loses its parent meanwhile.
     """
     found: dict[int, str] = {}
     while new := {pid: state for pid, state in _descendants(of).items() if pid != spare and pid not in found}:
@@ -164,7 +164,7 @@ def _send(to: dict[int, str], number: signal.Signals) -> None:
 
 
 def _descendants(of: int) -> dict[int, str]:
-    """The state of each process below ``of``; Z is one that has ended."""
+    """Return the state of each descendant of ``of``; Z means that it has ended."""
     below: dict[int, list[tuple[int, str]]] = {}
     for pid, parent, state in _processes():
         below.setdefault(parent, []).append((pid, state))
@@ -179,7 +179,7 @@ def _descendants(of: int) -> dict[int, str]:
 
 
 def _processes() -> Iterator[tuple[int, int, str]]:
-    """All processes that can be seen: id, parent's id, state."""
+    """Yield all visible processes: id, parent's id, state."""
     if not os.path.isdir("/proc/self"):
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,state="], capture_output=True, text=True, check=False)
         for pid, parent, state in (line.split() for line in listed.stdout.splitlines()):
@@ -197,7 +197,7 @@ def _install() -> None:
     told, tell = os.pipe()
     ordered, order = os.pipe()
     command = os.getpid()
-    with suppress(OSError):  # no process can be started: the second signal then waits for the main thread
+    with suppress(OSError):  # without the attendant, the second signal waits for the main thread
         _command.attendant = os.fork()
         if not _command.attendant:
             os.close(tell)
@@ -215,7 +215,7 @@ def _install() -> None:
 
 
 def _dismiss() -> None:
-    """End the attendant, at the end of the command."""
+    """End the attendant."""
     if _command.installed and _command.attendant:
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(_command.attendant, signal.SIGKILL)
@@ -224,7 +224,7 @@ def _dismiss() -> None:
 
 
 def _forget(tell: int) -> None:
-    """A fork that runs Python on, as multiprocessing makes, is no command of its own."""
+    """Reset signal handling in a fork that goes on running Python, such as multiprocessing's."""
     signal.set_wakeup_fd(-1)
     with suppress(OSError):
         os.close(tell)
@@ -235,7 +235,7 @@ def _forget(tell: int) -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    signal.alarm(0)  # absl's handler, which Ray installs while it starts, lets it abort the process
+    signal.alarm(0)  # absl's handler, which Ray installs at its start, sets an alarm that aborts the process
     if _command.signalled or _command.over:
         return
     _command.signalled = True
@@ -250,7 +250,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _end_when_ordered(ordered: int) -> None:
-    """The thread that the attendant wakes at the second signal."""
+    """Wait for the attendant's order and end the command; runs in a thread."""
     if os.read(ordered, 1):
         end_descendants(os.getpid(), spare=_command.attendant)
         _dismiss()
@@ -258,14 +258,14 @@ def _end_when_ordered(ordered: int) -> None:
 
 
 def _attend(command: int, told: int, order: int) -> NoReturn:
-    """The attendant: wait for the second signal of the process ``command``, and see to it that it ends then."""
+    """Run as the attendant: wait for the second signal of the process ``command``, then make sure that it ends."""
     try:
         for number in (*SIGNALS, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # they come to the whole group of a terminal's command
+            signal.signal(number, signal.SIG_IGN)  # a terminal sends them to the whole process group
         with suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as name:
             name.write(ATTENDANT)
         os.close(0)
-        os.close(1)  # who reads it must see its end with the command's
+        os.close(1)  # a reader of the pipe must see its end when the command ends
         first: float | None = None
         while os.getppid() == command:
             if not select.select([told], [], [], LOOK_S)[0]:
@@ -294,7 +294,7 @@ def _kill_unless_gone(command: int) -> None:
 
 
 def _say(words: str) -> None:
-    """Write to the standard error of the process, past Python's buffer, which a signal's handler may not use."""
+    """Write to standard error past Python's buffer, which a signal handler must not use."""
     with suppress(OSError):  # whoever read it has gone
         cursor = SHOW_CURSOR if os.isatty(2) else ""
         os.write(2, f"{cursor}{words}".encode())
@@ -302,13 +302,12 @@ def _say(words: str) -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # whoever read it has gone, or there is none
+        with suppress(OSError, ValueError, AttributeError):  # the reader is gone, or there is no stream
             stream.flush()
 
 
 def _exit(code: str | int | None) -> NoReturn:
-    """What loaded torch ends without taking its thousands of modules apart, which Python would spend seconds on: all
-    that a command has to put away is put away by then."""
+    """Exit; after torch was loaded, skip the teardown of its thousands of modules, which takes seconds."""
     if isinstance(code, str) or (code != EXIT_STOPPED and "torch" not in sys.modules):
         sys.exit(code)
     atexit._run_exitfuncs()

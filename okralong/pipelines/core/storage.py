@@ -57,7 +57,7 @@ class Folder:
 
     @property
     def is_local(self) -> bool:
-        """Whether plain file calls (rename, fsync, memory map) work on ``path``."""
+        """True if plain file calls (rename, fsync, memory map) work on ``path``."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def at(self, *parts: str) -> Folder:
@@ -70,7 +70,7 @@ class Folder:
 
     @property
     def is_there(self) -> bool:
-        """Whether the folder exists."""
+        """True if the folder exists."""
         return bool(self.filesystem.get_file_info(self.path).type != fs.FileType.NotFound)
 
     def names(self, suffix: str = "") -> list[str]:

@@ -1,7 +1,7 @@
-"""Tables as people keep them: the rows of CSV files of any usual delimiter, and the sheets of Excel workbooks.
+"""Read table files: CSV files with any common delimiter, and the sheets of Excel workbooks.
 
-Cells come as values (``Sheet.values``), for columns that a program reads, or as the words that a person sees
-(``Sheet.shown``), for text. Nothing here decides what a row means.
+Cells come as values (``Sheet.values``) for columns that a program reads, or as a person sees them (``Sheet.shown``) for
+text.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from okralong.pipelines.core.types import DocumentError
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
 _LOOKED_AT: Final = 50
-"""Rows from which the delimiter is seen; ours."""
+"""Rows from which the delimiter is detected. # project default"""
 _MOST_FIELD_CHARS: Final = 2**31 - 1
 _NUL_SHARE: Final = 0.001
 
 
 def decoded_table(data: bytes, uri: str) -> str:
-    """Text of a table file: UTF-8, UTF-16 with its mark (Excel's "Unicode text"), or else cp1252.
+    """Decode a table file as UTF-8, UTF-16 with a byte-order mark (Excel's "Unicode text"), or cp1252.
 
-    Raises DocumentError when it is none of them.
+    Raises:
+        DocumentError: The file has none of these encodings.
     """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encodings = ["utf-16"]
@@ -45,8 +46,7 @@ def decoded_table(data: bytes, uri: str) -> str:
 
 
 def delimiter_of(text: str) -> str:
-    """What parts the cells: of comma, semicolon, tab and bar the one that gives the most rows one width of two or more
-    cells; comma where none does."""
+    """Return the delimiter, comma, semicolon, tab or bar, that gives the most rows of one width; comma by default."""
     head = text[: 1 << 16]
     best, found = (0, 0), ","
     for each in _DELIMITERS:
@@ -60,7 +60,7 @@ def delimiter_of(text: str) -> str:
 
 
 def csv_rows(text: str, delimiter: str | None = None) -> Iterator[list[str]]:
-    """The rows of a CSV file, also the empty ones, parted by ``delimiter``, or by what ``delimiter_of`` sees."""
+    """Yield the rows of a CSV file, including empty ones; without a ``delimiter`` it is detected."""
     return _rows(text, delimiter or delimiter_of(text))
 
 
@@ -70,23 +70,23 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
 
 
 NO_MEMORY: Final = "out of memory"
-"""How the XML parser's error begins when it was refused memory."""
+"""Beginning of the XML parser's error message when an allocation failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A sheet of a workbook, whose rows are read when they are asked for."""
+    """A sheet of a workbook; rows are read on demand."""
 
     name: str
     _cells: Any
 
     def values(self) -> Iterator[list[Any]]:
-        """Each row's values: str, int, float, bool, datetime, date, time, timedelta, or None."""
+        """Yield the values of each row: str, int, float, bool, datetime, date, time, timedelta, or None."""
         for row in self._cells.iter_rows(values_only=True):
             yield list(row)
 
     def shown(self) -> Iterator[list[str]]:
-        """Each row as a person sees it, by the number formats of its cells."""
+        """Yield each row as a person sees it, with the number formats applied."""
         for row in self._cells.iter_rows():
             words = ["" if cell.value is None else shown(cell.value, cell.number_format or "General") for cell in row]
             while words and not words[-1]:  # a row may be coloured to the last of 16,384 columns
@@ -96,7 +96,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Workbook:
-    """An Excel workbook: its title, its sheets in their order, and how many hidden ones were left out."""
+    """An Excel workbook: title, visible sheets in order, and the number of hidden sheets."""
 
     title: str
     sheets: tuple[Sheet, ...]
@@ -104,8 +104,12 @@ class Workbook:
 
 
 def read_workbook(data: bytes, uri: str) -> Workbook:
-    """An .xlsx file, with the values that its formulas had when it was saved. Raises DocumentError when it is none."""
-    import openpyxl  # here, since it takes a tenth of a second and most readers' processes never need it
+    """Open an .xlsx file, with the values that its formulas had when it was saved.
+
+    Raises:
+        DocumentError: The file is not an Excel workbook.
+    """
+    import openpyxl  # imported here: it takes 0.1 s, and most parser processes never need it
     from openpyxl.utils.exceptions import InvalidFileException
 
     if not zipfile.is_zipfile(io.BytesIO(data)):
@@ -126,7 +130,7 @@ def read_workbook(data: bytes, uri: str) -> Workbook:
         ) from error
     seen = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
     for sheet in seen:
-        sheet.reset_dimensions()  # a file may claim a billion rows that it has not
+        sheet.reset_dimensions()  # a file may declare a billion rows that it lacks
     title = str(book.properties.title or "")
     return Workbook(title, tuple(Sheet(sheet.title, sheet) for sheet in seen), len(book.worksheets) - len(seen))
 
@@ -138,8 +142,10 @@ _MOST_DECIMALS: Final = 15
 
 
 def shown(value: Any, number_format: str = "General") -> str:
-    """A cell's value as the program that made it shows it: dates in ISO 8601, numbers with the decimals, thousands,
-    percent signs and currency of their format."""
+    """Return a cell's value as a spreadsheet program shows it.
+
+    Dates are in ISO 8601; numbers have the decimals, thousands separators, percent and currency signs of their format.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -176,7 +182,7 @@ def _number(value: int | float, number_format: str) -> str:
 
 
 def _around(pattern: str) -> tuple[str, str]:
-    """Currency signs and other words that a format sets before and after the digits."""
+    """Return the text, such as currency signs, that a format puts before and after the digits."""
     first = re.search("[#0?]", _blanked(pattern))
     place = first.start() if first else len(pattern)
     before, after = "", ""
@@ -190,7 +196,7 @@ def _around(pattern: str) -> tuple[str, str]:
 
 
 def _blanked(pattern: str) -> str:
-    """The format with its quoted words blanked out, place for place."""
+    """Replace quoted words of the format by blanks of the same length."""
     return _SECTIONS.sub(lambda match: " " * len(match[0]), pattern)
 
 
@@ -199,7 +205,7 @@ def _general(value: int | float) -> str:
 
 
 def plain(value: Any) -> str:
-    """A value as the string that is kept of it beside a document: dates in ISO 8601, whole numbers without a point."""
+    """Return a value as a metadata string: dates in ISO 8601, whole numbers without a decimal point."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, datetime):

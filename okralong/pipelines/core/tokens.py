@@ -1,6 +1,6 @@
-"""Counting tokens: o200k_base for sizes that the method names, the generator's own vocabulary for its window.
+"""Count tokens: o200k_base for the sizes of the method, the generator's own vocabulary for its window.
 
-``bpe-openai`` carries o200k_base in the package and counts as tiktoken does; tiktoken would fetch it at run time.
+``bpe-openai`` ships o200k_base and counts like tiktoken, which would download it at run time.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ CountTokens = Callable[[str], int]
 O200K: Final = "o200k_base"
 
 STRETCH_CHARS: Final = 50_000
-"""A character has at most four tokens, so that a stretch stays below the tokenizer's limit."""
+"""A character has at most four tokens, so a stretch stays below the tokenizer's limit."""
 _LOOK_BACK: Final = 5_000
 _REMEMBERED_CHARS: Final = 32_768
-"""Longest text whose count is remembered, so that all that are remembered take a few megabytes; ours."""
+"""Longest text whose count is cached; the cache then takes a few megabytes at most. # project default"""
 
 
 @lru_cache(maxsize=1)
 def _o200k() -> bpe_openai.Encoding:
-    # Imported here: it takes half a second and 60 MB, and the command line and the reader's process count nothing.
+    # Imported here: it takes 0.5 s and 60 MB, and neither the command line nor a parser process counts tokens.
     import bpe_openai
 
     return bpe_openai.get_encoding("o200k_base")
 
 
 def count_tokens(text: str) -> int:
-    """Number of o200k_base tokens in a text of any length; special-token look-alikes count as ordinary text.
+    """Return the number of o200k_base tokens in a text; special tokens count as ordinary text.
 
-    The tokenizer refuses a text of a million characters or of 200,000 tokens, so a longer one is counted in stretches,
-    cut where o200k_base never joins what stands on both sides. Exact, but for a text that has 5,000 characters without
-    such a place: there each cut may add a token or two.
+    The tokenizer refuses texts of a million characters or 200,000 tokens, so a long text is counted in stretches, cut
+    where o200k_base never joins the two sides. The count is exact unless 5,000 characters in a row have no such place:
+    then each cut may add one or two tokens.
     """
-    # The package's batch call hands each text to a pool of threads, which takes 3 to 8 times as long as one by one.
+    # The package's batch call passes each text to a thread pool, which takes 3 to 8 times as long.
     return sum(len(_o200k().encode_ordinary(part)) for part in _stretches(text))
 
 
 def count_again(text: str) -> int:
-    """The same, of a text that may have been counted a moment ago: a prompt is, to fit it and again to reserve it."""
+    """Return ``count_tokens`` from a cache: prompts are counted to fit them and again to reserve their cost."""
     return _remembered(text) if len(text) <= _REMEMBERED_CHARS else count_tokens(text)
 
 
@@ -58,9 +58,10 @@ def _remembered(text: str) -> int:
 
 
 def token_counter(name: str) -> CountTokens:
-    """A counter by name: ``o200k_base``, or a folder or file that holds a ``tokenizer.json``.
+    """Return the counter ``o200k_base``, or that of a folder or file with a ``tokenizer.json``.
 
-    Raises ConfigError when the name is neither.
+    Raises:
+        ConfigError: The name is neither.
     """
     if name == O200K:
         return count_again
@@ -70,7 +71,7 @@ def token_counter(name: str) -> CountTokens:
 
 
 def tokenizer_digest(name: str) -> str:
-    """``o200k_base``, or of another tokenizer the sha256 of its file, wherever it lies. Raises as ``token_counter``."""
+    """Return ``o200k_base``, or the sha256 of another tokenizer's file. Raises as ``token_counter``."""
     return name if name == O200K else hashlib.sha256(_tokenizer_file(name).read_bytes()).hexdigest()
 
 
@@ -95,7 +96,7 @@ def _stretches(text: str) -> Iterator[str]:
 
 
 def _cut(text: str, latest: int) -> int:
-    """The last offset up to ``latest`` that always parts two tokens, or ``latest`` when none is near."""
+    """Return the last offset up to ``latest`` that always separates two tokens, or ``latest`` if none is near."""
     for at in range(latest, latest - _LOOK_BACK, -1):
         before, after = text[at - 1], text[at]
         if before == "\n" and not after.isspace() and after != "/":

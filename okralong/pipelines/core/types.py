@@ -1,38 +1,37 @@
-"""The values that travel through okralong, plain, frozen, without Ray and without files; its errors and exit codes.
+"""Plain, frozen values that pass through okralong, its errors and its exit codes.
 
-Offsets are half-open character ranges ``[start_char, end_char)`` into the text of a document as it stands in the
-``documents`` table. Token counts are tokens of the generator's family (o200k_base) unless a name says otherwise.
+Offsets are half-open character ranges ``[start_char, end_char)`` into a document's text in the ``documents`` table.
+Token counts are o200k_base tokens unless a name says otherwise.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"]
-"""The analyzer's five question types (paper section 3.2; the ACL version says "summarizing" for abstractive)."""
+"""The analyzer's question types (paper, section 3.2; the ACL version calls abstractive "summarizing")."""
 
 Pattern = Literal["exact", "semantic", "same"]
-"""How the evidence is found: by exact match, by semantic match, or by both alike (paper section 3.2)."""
+"""How evidence is found: by exact match, by semantic match, or equally well by both (paper, section 3.2)."""
 
 Workflow = Literal["linear", "extend", "split", "step", "documents"]
-"""Paper section 3.4: linear; arithmetic adds context extension; multi-source splits; multi-bridge goes step by step.
-Ours: of many documents each is asked by itself."""
+"""Paper, section 3.4: linear, extend (arithmetic), split (multi-source) and step (multi-bridge). ``documents`` asks
+each of many documents separately. # project default"""
 
 Status = Literal["answered", "unanswerable", "invalid_output", "over_budget", "failed"]
-"""How a question ended. ``unanswerable``: the generator found no evidence; ``invalid_output``: a reply does not fit the
-question's ``answer_type``."""
+"""How a question ended. ``unanswerable``: the generator found no evidence. ``invalid_output``: the reply does not fit
+the question's ``answer_type``."""
 
 RetrieverName = Literal["exact", "semantic"]
-"""The two retrievers by their names in configs and tables: BM25 and dense vectors."""
+"""The two retrievers, BM25 and dense vectors, by their names in configs and tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpan:
-    """A table found in running text: the character range of its lines, title line and header included."""
+    """A table found in running text: the range of its lines, including title and header."""
 
     table_id: str
     start_char: int
@@ -44,10 +43,10 @@ SectionKind = Literal["page", "sheet", "slide", "heading", "attachment"]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where a page, sheet, slide, section or attachment begins in a document's text; it ends where the next begins.
+    """The beginning of a page, sheet, slide, section or attachment, which ends where the next one begins.
 
-    ``name`` is what a reader of the file looks for: the number of a page or slide (from 1), the name of a sheet or
-    attachment, the words of a heading. ``ocr`` says that the text up to the next section was read from an image.
+    ``name`` is the number of a page or slide (from 1), the name of a sheet or attachment, or the words of a heading.
+    ``ocr`` means that the text up to the next section was read from an image.
     """
 
     kind: SectionKind
@@ -60,14 +59,14 @@ class Section:
 
 
 def section_at(sections: Sequence[Section], char: int) -> Section | None:
-    """The last of the sections, which are in order of ``start_char``, that begins at or before ``char``."""
+    """Return the last section that begins at or before ``char``; ``sections`` are sorted by ``start_char``."""
     found = bisect.bisect_right(sections, char, key=lambda section: section.start_char)
     return sections[found - 1] if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document version. ``doc_id`` is what scopes and citations name; ``sections`` are in order of their start."""
+    """One version of a document. Scopes and citations name it by ``doc_id``; ``sections`` are sorted by their start."""
 
     doc_id: str
     text: str
@@ -84,9 +83,8 @@ class Document:
 class Chunk:
     """A piece of a document at one granularity (target size in tokens).
 
-    The chunks of a document at one granularity tile it: every character is in exactly one chunk.
-    ``chunk_id`` is stable: document hash, granularity, ordinal. ``table_id`` names the table that a boundary of this
-    chunk cuts, and is None where no boundary falls inside a table.
+    The chunks of a document at one granularity tile it: every character is in exactly one chunk. ``chunk_id`` is stable
+    (document hash, granularity, ordinal). ``table_id`` names the table that a boundary of the chunk cuts, if any.
     """
 
     chunk_id: str
@@ -100,13 +98,9 @@ class Chunk:
     table_id: str | None = None
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(slots=True, unsafe_hash=True)  # immutable by convention: freezing it doubles the time to create one
 class Hit:
-    """A chunk with the score that ranked it. Lists of hits are sorted by falling score, ties by chunk_id.
-
-    Nobody changes one. It is not frozen because that would make it take twice as long to make, and a search makes some
-    eighty of them.
-    """
+    """A chunk with its score; lists of hits are sorted by descending score, ties by chunk_id."""
 
     chunk: Chunk
     score: float
@@ -114,12 +108,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a cross-encoder says of one passage for one query.
+    """A cross-encoder's output for one passage and query.
 
-    ``relevance`` orders the passages of one query; its scale is the model's own. ``answerable`` is the probability that
-    the passage holds the answer, ``start`` and ``end`` (exclusive) the characters of the passage where it most
-    probably stands, ``span`` the probability of that place among all others, given that it stands there. A model that
-    does not say one of these gives None, and -1 for both places.
+    ``relevance`` orders the passages of one query on the model's own scale. ``answerable`` is the probability that the
+    passage holds the answer; ``start`` and ``end`` (exclusive) are the most probable characters of the answer, and
+    ``span`` is their probability given that the answer is in the passage. Outputs that a model lacks are None, or -1
+    for ``start`` and ``end``.
     """
 
     relevance: float
@@ -131,7 +125,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class WordKept:
-    """A word of a text, its characters ``[start, end)``, with the probability that a compression keeps it."""
+    """A word of a text, characters ``[start, end)``, with the probability that a compression keeps it."""
 
     start: int
     end: int
@@ -140,22 +134,21 @@ class WordKept:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What each retriever found on its own, already merged over the shards, not yet fused."""
+    """The hits of each retriever, merged over the shards but not fused."""
 
     exact: tuple[Hit, ...]
     semantic: tuple[Hit, ...]
 
 
-SCORES_KEPT: Final = 20
-"""Scores of each retriever that the analyzer is told: as many as the paper fuses (appendix B.3)."""
+SCORES_KEPT: Final = 20  # of each retriever, for the analyzer: as many as the paper fuses (appendix B.3)
 
 
 @dataclass(frozen=True, slots=True)
 class RetrieverScores:
-    """What the retrievers themselves gave the first chunks of primary retrieval, best first: BM25, and cosines.
+    """Scores of the first chunks of primary retrieval, best first: BM25 scores and cosines.
 
-    ``semantic_ranks`` says of each of the exact retriever's chunks which rank, from 0, it has among the semantic
-    retriever's, and -1 where it is not among them: how far the two agree.
+    ``semantic_ranks`` holds, for each chunk of the exact retriever, its rank (from 0) in the semantic retriever's list,
+    or -1 if it is not there.
     """
 
     exact: tuple[float, ...] = ()
@@ -164,7 +157,7 @@ class RetrieverScores:
 
     @classmethod
     def of(cls, found: Candidates) -> RetrieverScores:
-        """The first scores of both lists."""
+        """Return the first ``SCORES_KEPT`` scores of both lists."""
         first, other = found.exact[:SCORES_KEPT], found.semantic[:SCORES_KEPT]
         ranks = {hit.chunk.chunk_id: rank for rank, hit in enumerate(other)}
         return cls(
@@ -181,8 +174,8 @@ NO_SCORES: Final = RetrieverScores()
 class Passage:
     """A stretch of a document as shown to the generator, made of one or more chunks.
 
-    ``origin`` says how it came to be: "retrieved", "merged", "extended", "table" (a cut table made whole) or "full".
-    ``chunk_ids`` are the retrieved chunks that it holds, best first.
+    ``origin`` is "retrieved", "merged", "extended", "table" (a cut table completed) or "full". ``chunk_ids`` are the
+    retrieved chunks in it, best first.
     """
 
     doc_id: str
@@ -197,7 +190,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A source span that the reply named and that was found in the context shown. ``quote`` is the document's text."""
+    """A source span that the reply cites and that was found in the context shown. ``quote`` is the document's text."""
 
     doc_id: str
     start_char: int
@@ -207,15 +200,15 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and its scope. ``doc_ids`` holds document ids or globs; empty means the whole archive. ``where`` is a
-    filter over the documents' metadata, which narrows that; empty means none.
+    """A question and its scope.
 
-    With ``for_each``, ids or globs, it is asked of each of these documents by itself. Each such pair is a cell: a
-    question of its own, whose ``asked_id`` is the query_id of this one, and whose ``doc_ids`` hold its document.
+    ``doc_ids`` holds document ids or globs; empty means the whole archive. ``where`` narrows the scope by a filter over
+    the documents' metadata. With ``for_each`` (ids or globs) each of these documents gets the question separately: each
+    pair is a cell, a question with the original's query_id as ``asked_id`` and its document in ``doc_ids``.
 
-    ``answers``, ``evidence`` and ``type`` are gold, used by evaluation only and never by a strategy. ``carried`` are
-    columns of the question's row that go along into the answer's, by name. ``answer_type`` says of which kind the
-    answer must be, as ``answering/answer_types.py`` writes it: "" is text, else "money", "list of date", a JSON schema.
+    ``answers``, ``evidence`` and ``type`` are gold values for evaluation; strategies never use them. ``carried`` holds
+    columns of the question's row that are copied to the answer's row. ``answer_type`` is "" for text, otherwise a kind
+    as in ``answering/answer_types.py``: "money", "list of date", a JSON schema.
     """
 
     query_id: str
@@ -233,10 +226,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What the analyzer says of a question and its primary chunks (paper section 3.2).
+    """The analyzer's judgement of a question and its primary chunks (paper, section 3.2).
 
-    ``evidence`` is True when the primary chunks already hold the evidence. Probabilities sum to 1 per field;
-    ``evidence_probability`` is that of True. ``analyzer`` names who spoke, e.g. "keyword-rules".
+    ``evidence`` is True if the primary chunks already hold the evidence, with ``evidence_probability``. Probabilities
+    sum to 1 per field. ``analyzer`` names the analyzer, e.g. "keyword-rules".
     """
 
     type: QuestionType
@@ -250,17 +243,17 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the organizer decided, with the reasons in words. Sizes in o200k tokens, counts in chunks.
+    """The organizer's decisions and its reasons in words. Sizes are in o200k tokens, counts in chunks.
 
-    ``granularity`` and ``count`` say how much is shown; ``candidates`` how many each retriever offers to the fusion;
-    ``threshold`` is relative to the best fused score; ``extension_tokens`` widens each passage on both sides;
-    ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` bound the split and step workflows (of "documents"
-    the first is how many are asked); ``escalate`` allows precise mode (full text after "unanswerable"); an answer whose
-    confidence is less than ``escalate_under`` is asked for again as ``escalate_to`` says (None: never). ``max_tokens``
-    bounds the chunks of one retrieval together, ``sub_question_tokens`` those of one sub-question; None leaves it to
-    the counts.
-    ``neighbour_weight`` is that of a chunk's better neighbour in its score. ``most`` is the most that a method can use
-    whose calls the fields above do not tell; None where they do.
+    ``granularity`` and ``count`` determine what is shown, ``candidates`` how many hits each retriever offers to the
+    fusion. ``threshold`` is relative to the best fused score. ``extension_tokens`` widens each passage on both sides.
+    ``neighbour_weight`` is the weight of a chunk's better neighbour in its score. ``max_tokens`` limits the chunks of
+    one retrieval together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts.
+
+    ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` limit the split and step workflows; in the workflow
+    "documents" the first is the number of documents. ``escalate`` allows precise mode (full text after "unanswerable").
+    ``escalate_to`` says how to retry an answer with a confidence below ``escalate_under``; None means never. ``most``
+    is the maximum usage of a method whose calls do not follow from the other fields, else None.
     """
 
     workflow: Workflow
@@ -285,18 +278,15 @@ class Plan:
     escalate_to: Literal["stronger", "precise"] | None = None
 
 
-QUESTION_MARK: Final = "\n\nQuestion: "
-"""Stands between the passages of a prompt and its question."""
+QUESTION_MARK: Final = "\n\nQuestion: "  # separates the passages of a prompt from its question
 
 VECTORS_PLACE: Final = "\ue0c5"
-"""Stands in a message's content where vectors stand: a private-use character, which prompts take out of other texts."""
+"""Marks the place of vectors in a message: a private-use character, which prompts remove from other texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenVectors:
-    """Vectors that stand in a message in the place of tokens: ``rows`` input embeddings of the generator, one after the
-    other in little-endian float32. Only a generator whose input embeddings are at hand can read them.
-    """
+    """Input embeddings of the generator in place of tokens of a message: ``rows`` vectors in little-endian float32."""
 
     data: bytes
     rows: int
@@ -304,18 +294,15 @@ class TokenVectors:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message. ``role`` is "system", "user" or "assistant".
+    """A chat message; ``content`` has one ``VECTORS_PLACE`` for each of ``vectors``, in order."""
 
-    With ``vectors``, ``content`` has a ``VECTORS_PLACE`` for each of them, in order.
-    """
-
-    role: str
+    role: str  # "system", "user" or "assistant"
     content: str
     vectors: tuple[TokenVectors, ...] = ()
 
     @property
     def vector_rows(self) -> int:
-        """How many vectors it holds, each of which counts as one token."""
+        """Number of vectors in the message; each counts as one token."""
         return sum(each.rows for each in self.vectors)
 
 
@@ -323,9 +310,8 @@ class Message:
 class Usage:
     """Tokens as the endpoint counted them.
 
-    ``cached_tokens`` were read from its cache and ``cache_write_tokens`` written to it; both are part of
-    ``prompt_tokens``. ``reasoning_tokens`` went into thought that the reply does not show; they are part of
-    ``completion_tokens``.
+    ``cached_tokens`` (read from the endpoint's cache) and ``cache_write_tokens`` are part of ``prompt_tokens``.
+    ``reasoning_tokens``, which the reply does not show, are part of ``completion_tokens``.
     """
 
     prompt_tokens: int = 0
@@ -351,9 +337,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply of the generator. ``token_logprobs`` is empty unless asked for, and so are ``tokens``, their texts.
+    """A reply of the generator. ``tokens`` (their texts) and ``token_logprobs`` are empty unless requested.
 
-    ``model`` and ``system_fingerprint`` are the snapshot and the make of the server, as the server names them.
+    ``model`` and ``system_fingerprint`` are the server's own names for the snapshot and its build.
     """
 
     text: str
@@ -370,13 +356,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class TypedValue:
-    """An answer as the value of its type (see ``statements/values.py``).
+    """An answer as a value of its type (see ``statements/values.py``).
 
-    ``value`` is its one written form: an exact decimal of the amount in full ("-234495000"), an ISO 8601 date, which
-    may end after the year or the month, a period ("year to 2023-06-30", "Q3 2024", "FY2023"), "yes" or "no", one of the
-    choices, or JSON of a list or of a schema's object. ``number`` is the amount, where it is one; percent are per
-    hundred. ``unit`` is "%", or the word for what is counted; ``scale`` the word by which the source multiplies
-    ("thousand"); ``currency`` the code of ISO 4217; ``period`` the time that an amount belongs to. "" is not known.
+    ``value`` is its canonical form: an exact decimal in full ("-234495000"), an ISO 8601 date, which may end after the
+    year or month, a period ("year to 2023-06-30", "Q3 2024", "FY2023"), "yes" or "no", one of the choices, or the JSON
+    of a list or of a schema's object. ``number`` is the amount, percent per hundred, or None. ``unit`` is "%" or the
+    thing counted, ``scale`` the source's multiplier ("thousand"), ``currency`` an ISO 4217 code, ``period`` the time
+    that an amount belongs to. "" means unknown.
     """
 
     value: str
@@ -389,12 +375,13 @@ class TypedValue:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a strategy returns. ``context`` are the passages of the last prompt, in the order shown, ``confidence``
-    the probability that the answer is right (see ``answering/reading.py``); None: nobody said. ``value`` is the answer
-    to a question with an ``answer_type``, None for text. Of an answer that took the place of one that was not trusted,
-    ``escalated`` says whose it is ("precise", or the stronger generator's name), ``first_confidence`` how probably the
-    first one was right. ``replied_by`` are the models that gave the answer, each as its reply names it; () leaves it to
-    the ledger, which knows the question's last reply.
+    """The result of a strategy.
+
+    ``context`` holds the passages of the last prompt in the order shown. ``confidence`` is the probability that the
+    answer is right (see ``answering/reading.py``). ``value`` is set for questions with an ``answer_type``. If the
+    answer replaced one with low confidence, ``escalated`` is "precise" or the stronger generator's name, and
+    ``first_confidence`` the confidence of the replaced answer. ``replied_by`` names the models that gave the answer, as
+    their replies do; () means the model of the question's last reply in the ledger.
     """
 
     status: Status
@@ -411,33 +398,24 @@ class Answer:
     replied_by: tuple[str, ...] = ()
 
 
-# Errors that a person reads, and the exit codes that a scheduler reads. Every message is one paragraph that names the
-# file, the row or key, and the remedy.
+# Errors for people and exit codes for schedulers. Every message names the file, the row or key, and the remedy.
 
 GO_ON: Final = "What was finished is kept; run the same command again to go on."
-"""How a run that has to stop ends what it says."""
 
+# Exit codes. After 3 to 6 and 130, fix the cause and run the same command again: what was finished is kept.
 EXIT_OK: Final = 0
-EXIT_FAILURES: Final = 1
-"""The run finished, but some documents or questions are in ``failures``."""
-EXIT_USAGE: Final = 2
-"""Bad command line, config, questions or archive; nothing was spent."""
-EXIT_OVER_BUDGET: Final = 3
-"""``budget_usd`` was reached; everything finished is kept, raise the cap and run the same command again."""
-EXIT_ENDPOINT: Final = 4
-"""The LLM endpoint is down, the key is wrong, or the quota is used up; put it right, run the same command again."""
-EXIT_LOCKED: Final = 5
-"""Another process writes this archive or run."""
-EXIT_BROKEN: Final = 6
-"""A part of okralong failed (an actor died, storage went away or is full, a bug); run the same command again."""
-EXIT_CHANGED: Final = 7
-"""Of ``okralong diff`` and ``okralong nightly``: all went well, and an answer changed in a way that matters."""
-EXIT_STOPPED: Final = 130
-"""Ctrl-C or SIGTERM. What was finished is kept; the same command goes on."""
+EXIT_FAILURES: Final = 1  # the run finished, but ``failures`` lists documents or questions
+EXIT_USAGE: Final = 2  # invalid command line, config, questions or archive; no money was spent
+EXIT_OVER_BUDGET: Final = 3  # ``budget_usd`` was reached
+EXIT_ENDPOINT: Final = 4  # the LLM endpoint is down, the key is wrong, or the quota is used up
+EXIT_LOCKED: Final = 5  # another process is writing to this archive or run
+EXIT_BROKEN: Final = 6  # a part of okralong failed: an actor died, storage is gone or full, a bug
+EXIT_CHANGED: Final = 7  # ``okralong diff`` or ``nightly`` succeeded, and an answer changed in a way that matters
+EXIT_STOPPED: Final = 130  # Ctrl-C or SIGTERM
 
 
 class OkraError(Exception):
-    """A problem that the user can correct. ``exit_code`` is what the command line returns for it."""
+    """A problem that the user can correct. ``exit_code`` is the exit code of the command."""
 
     exit_code: int = EXIT_USAGE
 
@@ -446,28 +424,12 @@ class ConfigError(OkraError):
     """A config file has an unknown key, a wrong unit or an impossible value."""
 
 
-@contextmanager
-def needs_extra(extra: str) -> Iterator[None]:
-    """Around the imports of packages that only ``pip install 'okralong[extra]'`` brings.
-
-    Raises ConfigError that says so when one of them is not installed.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = str(error.name).partition(".")[0]
-        raise ConfigError(
-            f"The Python package {package} is not installed. It belongs to the extra {extra!r} of okralong: "
-            f"pip install 'okralong[{extra}]'."
-        ) from error
-
-
 class InputError(OkraError):
     """A file of documents or questions is missing or malformed."""
 
 
 class ArchiveError(OkraError):
-    """An archive is missing, incomplete, or of another schema version."""
+    """An archive is missing, incomplete, or has another schema version."""
 
 
 class LockedError(OkraError):
@@ -477,48 +439,45 @@ class LockedError(OkraError):
 
 
 class EndpointError(OkraError):
-    """The LLM endpoint cannot be used: down, wrong key, unknown model, no quota. Stops the run."""
+    """The LLM endpoint cannot be used: down, wrong key, unknown model, no quota. The run stops."""
 
     exit_code = EXIT_ENDPOINT
 
 
 class BrokenError(OkraError):
-    """A part that the run needs is gone (an actor, the storage). Stops the run; what is finished is kept."""
+    """Something that the run needs is gone (an actor, the storage). The run stops and keeps what is finished."""
 
     exit_code = EXIT_BROKEN
 
 
 class StoppedError(BrokenError):
-    """The user asked the run to stop, and no further call is sent."""
+    """The user stopped the run; no further call is sent."""
 
     exit_code = EXIT_STOPPED
 
 
 class MetricError(OkraError):
-    """A metric of an evaluation cannot be worked out. Nothing is left out for it: the evaluation stops."""
+    """A metric cannot be computed. The evaluation stops rather than leave questions out."""
 
     exit_code = EXIT_BROKEN
 
 
 class OverBudget(OkraError):
-    """A call or a question would pass ``budget_usd``."""
+    """A call or a question would exceed ``budget_usd``."""
 
     exit_code = EXIT_OVER_BUDGET
 
 
 class DocumentError(Exception):
-    """A document that cannot be read. Lands in ``failures``; the job goes on."""
+    """A document that cannot be read. It is recorded in ``failures`` and the job goes on."""
 
 
 class QuestionError(Exception):
-    """A question that cannot be answered as posed. Lands in ``failures``; the run goes on."""
+    """A question that cannot be answered as posed. It is recorded in ``failures`` and the run goes on."""
 
 
 class ReplyError(Exception):
-    """The generator's reply broke its output contract (kept raw in the journal, so a rerun meets it again).
-
-    ``raw`` is the reply's whole text where it is known, for the failures table.
-    """
+    """The generator's reply violates its output contract. The journal keeps it, and ``raw`` is its text if known."""
 
     def __init__(self, message: str, raw: str = "") -> None:
         super().__init__(message)
@@ -526,14 +485,12 @@ class ReplyError(Exception):
 
 
 class CutShort(ReplyError):
-    """The reply ran into its limit before it said anything of use."""
+    """The reply reached its length limit before it said anything useful."""
 
 
 class NobodyAsked(ReplyError):
-    """There is no generator to ask, or to ask once more (an estimate, a bench): an operator goes on without a reply."""
+    """No generator is available (an estimate, a bench); an operator goes on without a reply."""
 
 
 class CallFailed(Exception):
-    """The endpoint gave no reply after all attempts, or refused the request. Nothing is in the journal that a rerun
-    would meet again, so no operator may go on without the reply: the question fails.
-    """
+    """The endpoint gave no reply, so no operator may go on: the question fails and a rerun sends the call again."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.pipelines.core.types import needs_extra
+from okralong.pipelines.core.extras import needs_extra
 from okralong.pipelines.reporting.charts import Panel
 from okralong.pipelines.reporting.page import Report
 from okralong.pipelines.reporting.rows import ACCURACY, COST, plain
