@@ -1,4 +1,4 @@
-"""An indexed archive, open for reading: its documents, its scopes, its shards."""
+"""Read an indexed archive: its documents, scopes and shards."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, Section, TableSpan
 
 CACHED_DOCUMENTS: Final = 8
-"""Documents kept in memory; the passages of one question come from few (ours, not in the papers)."""
+"""Documents kept in memory; the passages of one question come from few. # project default"""
 
 _ROWS_AT_A_TIME: Final = 16
 
 
 @dataclass
 class Archive:
-    """One version of an archive; open it with ``Archive.open``. ``manifest`` is that of the version.
+    """One version of an archive, with its ``manifest``; open it with ``Archive.open``.
 
-    ``location`` is the absolute path or URI, with ``@`` and the version, under which another process opens the same.
+    ``location`` is the absolute path or URI, with ``@`` and the version, under which another process can open it.
     """
 
     location: str
@@ -60,10 +60,12 @@ class Archive:
 
     @classmethod
     def open(cls, location: str | Path) -> Archive:
-        """The latest version of the archive at a local path or URI, or version 3 at ``location@3``.
+        """Open the latest version of the archive at a local path or URI, or version 3 at ``location@3``.
 
-        Documents and shards are opened when first asked for. Raises ArchiveError when the archive or version is
-        missing, unfinished, or of another layout or schema version.
+        Documents and shards are opened on first use.
+
+        Raises:
+            ArchiveError: The archive or version is missing, unfinished, or has another layout or schema version.
         """
         asked = Location.of(location)
         folder = Folder.of(asked.place)
@@ -78,12 +80,12 @@ class Archive:
 
     @property
     def granularities(self) -> tuple[int, ...]:
-        """The chunk sizes that are indexed, in tokens."""
+        """The indexed chunk sizes, in tokens."""
         return tuple(self.manifest["granularities"])
 
     @property
     def n_shards(self) -> int:
-        """Shards of each granularity."""
+        """The number of shards of each granularity."""
         return int(self.manifest["shards"])
 
     @property
@@ -93,11 +95,11 @@ class Archive:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether chunks can be found by dense vectors; else by BM25 alone (``embedding.of: none``)."""
+        """True if chunks can be found by dense vectors, not by BM25 only (``embedding.of: none``)."""
         return bool(self.manifest["embedding"].get("of") != "none")
 
     def entries(self) -> dict[str, DocumentEntry]:
-        """The documents as the version's catalogue has them, by doc_id."""
+        """Return the catalogue entries of the visible documents by doc_id."""
         return active(read_catalogue(self.folder, self.manifest["files"]["catalogue"]))
 
     @cached_property
@@ -107,30 +109,33 @@ class Archive:
         return DocumentStore(self.folder.at("documents"), places)
 
     def doc_ids(self) -> list[str]:
-        """All documents, sorted."""
+        """Return all doc_ids, sorted."""
         return self._documents.doc_ids()
 
     @property
     def n_documents(self) -> int:
-        """How many documents there are."""
+        """The number of documents."""
         return len(self.doc_ids())
 
     def document(self, doc_id: str) -> Document:
-        """A whole document. Raises QuestionError for an unknown doc_id."""
+        """Return a document with its text. Raises QuestionError for an unknown doc_id."""
         return self._documents.document(doc_id)
 
     def document_tokens(self, doc_ids: Iterable[str]) -> list[tuple[str, int]]:
-        """``(doc_id, tokens)`` of documents in order of doc_id; no doc_ids means all. Tokens are o200k_base.
+        """Return ``(doc_id, o200k tokens)`` of the given documents (default: all), sorted by doc_id.
 
-        Raises QuestionError for an unknown doc_id.
+        Raises:
+            QuestionError: A doc_id is unknown.
         """
         return [(doc_id, self._documents.n_tokens(doc_id)) for doc_id in sorted(doc_ids) or self.doc_ids()]
 
     def resolve(self, scope: tuple[str, ...]) -> tuple[str, ...]:
-        """The sorted doc_ids that a question's scope of ids and globs names; (), the whole archive, stays ().
+        """Return the sorted doc_ids that a scope of ids and globs names; () stays () and means the whole archive.
 
-        An entry that is a doc_id stands for itself even if it looks like a glob. Raises QuestionError naming the
-        entry that names no document.
+        An entry that equals a doc_id is not treated as a glob.
+
+        Raises:
+            QuestionError: An entry matches no document.
         """
         chosen: set[str] = set()
         for entry in scope:
@@ -144,16 +149,16 @@ class Archive:
         return tuple(sorted(chosen))
 
     def facts(self) -> dict[str, DocumentFacts]:
-        """What is known of each document beside its text, by doc_id."""
+        """Return the metadata of each document by doc_id."""
         name = self.manifest["files"].get("metadata")
         if name is not None:
             return read_facts(self.folder, name)
-        # A version from before there was such a table.
+        # Versions of earlier releases lack the table.
         return {each.doc_id: each for each in facts_of_documents(self.folder, self.entries().values(), {})}
 
     @cached_property
     def names(self) -> DocumentNames:
-        """What the documents are called."""
+        """The names of the documents."""
         return DocumentNames.of(self.facts().values())
 
     @cached_property
@@ -161,15 +166,14 @@ class Archive:
         return metadata_table(self.facts().values())
 
     def metadata(self) -> pa.Table:
-        """A row a document, in order of doc_id, with ``doc_id``, ``title``, ``source_uri``, ``source_name``, ``date``
-        and a column for each key that any document has: int64, double, bool or date32 where all values are, else
-        strings.
-        """
+        """Return the metadata as a table, a row per document sorted by doc_id; see ``metadata_table``."""
         return self._metadata
 
     def contents(self, *, text: bool = False) -> pa.Table:
-        """What the version holds, a row a document in order of doc_id: title, date, tokens (o200k_base), the columns of
-        ``metadata``, where it was read from, the hash of id and text, and with ``text`` the text itself.
+        """Return a table of the documents, sorted by doc_id.
+
+        Its columns are title, date, tokens (o200k_base), the keys of ``metadata``, the source, the hash of id and text,
+        and with ``text`` the text.
         """
         known, entries = self.metadata(), self.entries()
         doc_ids = known["doc_id"].to_pylist()
@@ -183,7 +187,7 @@ class Archive:
         return pa.table(columns)
 
     def failures(self) -> list[str]:
-        """Why documents could not be had, a paragraph each, in order of their doc_ids."""
+        """Return the failure messages of documents, sorted by doc_id."""
         table = self.folder.at("failures").read_table(self.manifest["files"]["failures"], ["message"])
         return list(table["message"].to_pylist())
 
@@ -193,7 +197,7 @@ class Archive:
         return f"The scope {entry!r} names no document of {self.folder.path}. {hint} Change the question's doc_ids."
 
     def shard(self, granularity: int, number: int) -> Shard:
-        """A shard, opened once. Raises ArchiveError when the granularity or the number is not in the archive."""
+        """Return a shard, opened on first use. Raises ArchiveError for an unknown granularity or number."""
         if granularity not in self.granularities or not 0 <= number < self.n_shards:
             raise ArchiveError(
                 f"{self.folder.path} has no shard {number} at granularity {granularity}; it has {self.n_shards} shards "
@@ -226,15 +230,15 @@ class Archive:
         return granularity_folder(self.folder, granularity).at(name)
 
     def clients(self, granularity: int) -> list[LocalShard]:
-        """All shards of a granularity in this process, as ``search`` takes them."""
+        """Return clients of all shards of a granularity in this process, for ``search``."""
         return [LocalShard(self.shard(granularity, number)) for number in range(self.n_shards)]
 
 
 @dataclass
 class DocumentStore:
-    """The documents of a version: of each doc_id, in their order, the file and the length in o200k_base tokens.
+    """The documents of a version: file and length in o200k tokens by doc_id, sorted; texts are read on demand.
 
-    Texts are read when asked for. May be used from many threads.
+    Thread-safe.
     """
 
     folder: Folder
@@ -243,18 +247,18 @@ class DocumentStore:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def doc_ids(self) -> list[str]:
-        """All doc_ids, sorted."""
+        """Return all doc_ids, sorted."""
         return list(self._places)
 
     def __contains__(self, doc_id: str) -> bool:
         return doc_id in self._places
 
     def n_tokens(self, doc_id: str) -> int:
-        """Length of a document in o200k_base tokens. Raises QuestionError for an unknown doc_id."""
+        """Return the length of a document in o200k tokens. Raises QuestionError for an unknown doc_id."""
         return self._place(doc_id)[1]
 
     def document(self, doc_id: str) -> Document:
-        """A document with its text. Raises QuestionError for an unknown doc_id."""
+        """Return a document with its text. Raises QuestionError for an unknown doc_id."""
         with self._lock:
             if doc_id in self._cache:
                 self._cache.move_to_end(doc_id)
@@ -274,7 +278,7 @@ class DocumentStore:
         return self._places[doc_id]
 
     def _read(self, doc_id: str, name: str) -> dict[str, Any]:
-        # First the ids alone, then batches, which keep the memory at a few documents, however many share a file.
+        # Ids first, then batches, so that only a few documents are in memory however many share a file.
         with self.folder.open(name) as file:
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):

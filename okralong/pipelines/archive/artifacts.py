@@ -1,10 +1,10 @@
-"""What a method had the generator write about a document (RAPTOR's trees, GraphRAG's graphs), kept with the archive.
+"""Artifacts that methods had the generator write about a document (RAPTOR's trees, GraphRAG's graphs).
 
-A row is a file ``artifacts/DOCUMENT/KEY.parquet``. ``DOCUMENT`` is the beginning of the hash of the document's id and
-text, so that a changed document has none of its old ones, and vacuum and purge know whose a file is. ``KEY`` covers all
-else that can change what was written: the method, its version and its values of the policy, the generator with its
-settings, the chunks and the encoder. A file is written under a name of its own and then given its name in one step: no
-lock is taken, of two runs that write the same the first one's stays, and who is killed leaves nothing half-written.
+Each is a file ``artifacts/DOCUMENT/KEY.parquet`` of the archive. ``DOCUMENT`` is the beginning of the hash of the
+document's id and text, so a changed document starts without artifacts, and vacuum and purge can assign each file.
+``KEY`` covers everything else that affects the result: the method, its version and policy values, the generator and its
+settings, the chunks and the encoder. Files are created atomically and without a lock: of two runs that write the same
+artifact, the first wins.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 ARTIFACTS: Final = "artifacts"
 """The folder of an archive that holds them."""
 PURGED: Final = "its document was purged"
-"""Why one is not kept."""
+"""Reason for not keeping an artifact."""
 
 
 def artifacts_of(archive: Folder, document_sha256: str) -> Folder:
-    """Where those of a document of this content are."""
+    """Return the folder with the artifacts of the document with this hash."""
     return archive.at(ARTIFACTS, document_sha256[:16])
 
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """What an artifact cost when it was made: calls that brought a reply, tokens (the generator's own), US dollars."""
+    """The cost of making an artifact: calls with a reply, the generator's own tokens, US dollars."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -51,13 +51,13 @@ class Expense:
 
     @classmethod
     def of(cls, calls: int, usage: Usage, cost_usd: float) -> Expense:
-        """That of some calls together."""
+        """Return the expense of several calls together."""
         return cls(calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, cost_usd)
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """``made`` is a value of JSON."""
+    """A finished artifact; ``made`` is JSON-serializable."""
 
     made: Any
     expense: Expense
@@ -65,7 +65,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPlace:
-    """The place of one artifact in an archive. ``about`` is what its key is made of, values of JSON."""
+    """The place of one artifact in an archive; its key covers ``about``, which is JSON-serializable."""
 
     archive: Folder
     doc_id: str
@@ -76,8 +76,11 @@ class ArtifactPlace:
     def of(
         cls, archive: Archive, doc_id: str, method: str, version: int, policy: Mapping[str, Any], by: Mapping[str, Any]
     ) -> ArtifactPlace:
-        """That of what the ``version`` of a method makes of a document with values of the ``policy`` and a generator
-        with the settings ``by``. Raises QuestionError for a document that the archive has not.
+        """Return the place of an artifact of a method's ``version`` with ``policy`` values and generator settings
+        ``by``.
+
+        Raises:
+            QuestionError: The archive has no such document.
         """
         manifest = archive.manifest
         about = {
@@ -92,7 +95,7 @@ class ArtifactPlace:
 
     @property
     def key(self) -> str:
-        """Of the document's artifacts this one: 16 hex digits."""
+        """The artifact's key among those of the document: 16 hex digits."""
         return digest((self.document_sha256, encode(self.about)))
 
     @property
@@ -104,7 +107,7 @@ class ArtifactPlace:
         return artifacts_of(self.archive, self.document_sha256)
 
     def read(self) -> Artifact | None:
-        """What is kept here; None where nothing is, or nothing that can be read."""
+        """Return the stored artifact, or None if it is missing or unreadable."""
         try:
             (row,) = self._folder.read_table(self._file).to_pylist()
             if (row["doc_id"], row["document_sha256"]) != (self.doc_id, self.document_sha256):
@@ -115,8 +118,9 @@ class ArtifactPlace:
             return None
 
     def write(self, artifact: Artifact) -> str:
-        """Keep it, unless it is kept already or its document was purged meanwhile. "" where it is kept now, else why it
-        is not: an archive may be read-only, or its disk full, and the run that made it has it all the same.
+        """Store the artifact unless it exists or its document was purged; return "" or why it was not stored.
+
+        The archive may be read-only or its disk full; the run that made the artifact uses it anyway.
         """
         try:
             if self._folder.exists(self._file):
@@ -137,12 +141,12 @@ class ArtifactPlace:
             buffer = BytesIO()
             pq.write_table(pa.Table.from_pylist([row], schema=SCHEMA), buffer, compression="zstd")
             self._folder.create_bytes(self._file, buffer.getvalue())
-            if self._is_purged():  # a purge since then has looked for files before this one was there
+            if self._is_purged():  # a purge in between looked for files before this one existed
                 self._folder.remove(self._file)
                 return PURGED
-        except FileExistsError:  # another run was faster
+        except FileExistsError:  # another run wrote it first
             return ""
-        except Exception as error:  # whatever a store raises: what was paid for must not be lost over it
+        except Exception as error:  # a failing store must not lose a paid result
             said = str(error).strip().splitlines()
             return f"{type(error).__name__}: {said[0][:200] if said else ''}"
         return ""

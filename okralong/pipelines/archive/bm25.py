@@ -1,9 +1,8 @@
 """BM25 with the statistics of the question's scope.
 
-A score means something only against the collection that it was computed in. Here the collection is what the question
-is about: one document, some, or the whole archive. The shards therefore keep raw term frequencies and lengths, say
-what the scope looks like on their side, and are told the sum before they score. A chunk's score does not depend on
-the shard that it lies in, to the last bit.
+A score is meaningful only within the collection that it was computed for. Here that is the scope of the question: one
+document, several, or the whole archive. So shards store raw term frequencies and lengths, report the statistics of
+their part of the scope, and score with the sum. A chunk's score does not depend on its shard, to the last bit.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from okralong.pipelines.archive import files
 from okralong.pipelines.archive.files import RowRanges, Strings
 
 K1: Final = 1.5
-"""Saturation of the term frequency: the default of bm25s; the papers leave the retriever open."""
+"""Saturation of the term frequency: default of bm25s, since the papers do not specify it."""
 
 B: Final = 0.75
-"""Weight of the length: the default of bm25s; the papers leave the retriever open."""
+"""Weight of the length: default of bm25s, since the papers do not specify it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeStatistics:
-    """What BM25 must know of a scope: its chunks, the sum of their lengths in terms, and in how many a term occurs.
+    """BM25's statistics of a scope: number of chunks, their total length in terms, and document frequencies.
 
-    Statistics of disjoint parts add up to those of the whole.
+    Statistics of disjoint parts can be added.
     """
 
     n_chunks: int = 0
@@ -50,20 +49,24 @@ class ScopeStatistics:
         return ScopeStatistics(self.n_chunks + other.n_chunks, self.total_length + other.total_length, frequency)
 
     def inverse_document_frequency(self, term: str) -> float:
-        """``ln(1 + (N - df + 0.5) / (df + 0.5))``, which is never negative (Lucene's variant)."""
+        """Return ``ln(1 + (N - df + 0.5) / (df + 0.5))``, which is never negative (Lucene's variant)."""
         df = self.document_frequency.get(term, 0)
         return math.log(1 + (self.n_chunks - df + 0.5) / (df + 0.5))
 
     def scores(
         self, weights: NDArray[np.float64] | np.float64, frequencies: NDArray[np.int32], lengths: NDArray[np.int32]
     ) -> NDArray[np.float64]:
-        """What each occurrence of a term in a chunk adds to the chunk's score, all of shape (n,), n > 0.
+        """Return the contribution of each occurrence of a term in a chunk to the chunk's score.
 
-        ``weights`` are the inverse document frequencies, times how often the query says the term (one for all where
-        they are of one term); ``frequencies`` how often the chunk does, ``lengths`` those of the chunks.
+        All shapes are (n,), n > 0.
+
+        Args:
+            weights: Inverse document frequencies times the term's count in the query; a scalar for a single term.
+            frequencies: Counts of the term in the chunk.
+            lengths: Lengths of the chunks.
         """
         average = self.total_length / self.n_chunks
-        # In place: for a whole archive these are hundreds of thousands.
+        # In place, because a whole archive has hundreds of thousands.
         damping = np.multiply(lengths, K1 * B / average, dtype=np.float64)
         damping += K1 * (1 - B)
         damping += frequencies
@@ -72,7 +75,7 @@ class ScopeStatistics:
         return scores
 
 
-# Which chunks hold a term, and how often: the postings of one shard, term by term.
+# The postings of one shard: the chunks that hold each term, with frequencies.
 
 Int32 = NDArray[np.int32]
 
@@ -80,7 +83,8 @@ _NONE: Final[Int32] = np.empty(0, dtype=np.int32)
 
 
 KNOWN_TERMS: Final = 16_384
-"""Terms whose place in the vocabulary is remembered; ours: some megabytes, and the words of thousands of questions."""
+"""Terms whose vocabulary position is cached: some megabytes, for the words of thousands of questions. # project default
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class Postings:
 
     @classmethod
     def open(cls, folder: Path) -> Postings:
-        """Map the files of a shard. Raises OSError or ValueError when one is missing or damaged."""
+        """Map the files of a shard. Raises OSError or ValueError if one is missing or damaged."""
         postings = cls(
             vocabulary=Strings.of(files.open_columns(folder, files.VOCABULARY, files.VOCABULARY_SCHEMA).column(0)),
             pointers=files.open_array(folder, files.POINTERS),
@@ -114,12 +118,12 @@ class Postings:
         return postings
 
     def lengths_of(self, scope: RowRanges) -> Int32:
-        """The lengths of the scope's chunks, by place; those of a single range are not copied."""
+        """Return the lengths of the scope's chunks by place; a single range is not copied."""
         runs = [self.lengths[start:end] for start, end in zip(scope.starts.tolist(), scope.ends.tolist(), strict=True)]
         return runs[0] if len(runs) == 1 else np.concatenate([_NONE, *runs])
 
     def count(self, term: str, scope: RowRanges) -> int:
-        """In how many chunks of the scope a term occurs."""
+        """Return the number of chunks of the scope that contain a term."""
         entries = self._entries(term)
         if entries is None:
             return 0
@@ -129,7 +133,7 @@ class Postings:
         return int((last - first).sum())
 
     def find(self, term: str, scope: RowRanges) -> tuple[Int32, Int32]:
-        """The chunks of the scope that hold a term: their rows, rising, and how often they do, both of shape (n,)."""
+        """Return the ascending rows of the scope's chunks with a term, and its frequencies; both of shape (n,)."""
         entries = self._entries(term)
         if entries is None:
             return _NONE, _NONE
@@ -141,7 +145,7 @@ class Postings:
             return rows[first:last], frequencies[first:last]
         starts, ends = scope.within(rows)
         counts = ends - starts
-        # Entry numbers of all runs, laid end to end without a loop over the ranges.
+        # Entry numbers of all runs, concatenated without a loop over the ranges.
         chosen = np.arange(int(counts.sum())) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
         return rows[chosen], frequencies[chosen]
 
@@ -157,20 +161,19 @@ class Postings:
         return found
 
 
-# The best chunks by BM25, without working out the score of every chunk that holds a common word. Rare terms are added
-# up first. Once the k-th best sum is more than all terms that are left can bring, a chunk without any of the rare ones
-# cannot be among the best (MaxScore: Turtle and Flood 1995), and only those that can still get there are scored in
-# full. Their scores are summed in the order of the query, so that the result is the same to the last bit whatever was
-# left out.
+# The best chunks by BM25, without scoring every chunk that holds a common word (MaxScore: Turtle and Flood 1995). Rare
+# terms are added first. Once the k-th best sum exceeds the most that the remaining terms can add, chunks without any
+# rare term are out, and only the others are scored in full, in the order of the query, so that the result does not
+# depend on what was left out.
 
 FEW: Final = 20_000
-"""Postings up to which every chunk is scored: leaving some out would cost more than it saves (ours)."""
+"""Postings up to which every chunk is scored: skipping some would cost more than it saves. # project default"""
 
 _LOOK_UP: Final = 10
-"""What finding a chunk in one term's postings costs, in postings added up (ours, measured: 8 to 12)."""
+"""Cost of finding a chunk in one term's postings, in postings added (measured: 8 to 12). # project default"""
 
 _ROUNDING: Final = 1e-9
-"""Sums in another order differ by less than this share."""
+"""Relative difference of sums in different orders, at most."""
 
 
 Doubles = NDArray[np.float64]
@@ -184,13 +187,18 @@ def best_places(
     lengths: Int32,
     k: int,
 ) -> tuple[NDArray[np.int64], Doubles]:
-    """Places of the chunks that are among the best ``k`` or tied with the k-th, and their scores, in order of place.
+    """Return the places of the best ``k`` chunks and of ties with the k-th, in order of place, and their scores.
 
-    ``found`` are the rows, rising, and frequencies of each term, in the order of ``weights`` (see
-    ``ScopeStatistics.scores``); ``lengths`` are those of all chunks of the scope. Chunks without any term are left out.
+    Args:
+        statistics: Those of the whole scope.
+        weights: Weights of the terms, see ``ScopeStatistics.scores``.
+        found: Ascending rows and frequencies of each term, in the order of ``weights``.
+        scope: The rows of the scope in this shard.
+        lengths: Lengths of all chunks of the scope.
+        k: Number of chunks; those without any term are never returned.
     """
     postings = sum(len(places) for places, _ in found)
-    if not postings:  # also of a scope of stop words alone, whose chunks have no length to divide by
+    if not postings:  # also for a scope of stop words only, where all lengths are 0
         return np.empty(0, dtype=np.int64), np.empty(0)
     if postings <= FEW:
         places, scores = _all(statistics, weights, found, scope, lengths)
@@ -199,7 +207,7 @@ def best_places(
         places = _within_reach(statistics, weights, placed, lengths, k)
         scores = _in_full(statistics, weights, placed, lengths, places)
     if len(places) > k:
-        # Everything tied with the k-th stays until the chunk_ids have decided.
+        # Ties with the k-th are kept, since chunk_ids decide among them.
         kept = scores >= _kth(scores, k)
         places, scores = places[kept], scores[kept]
     return places, scores
@@ -224,7 +232,7 @@ def _all(
 def _within_reach(
     statistics: ScopeStatistics, weights: Doubles, found: Sequence[tuple[Int32, Int32]], lengths: Int32, k: int
 ) -> NDArray[np.int64]:
-    """Places whose full score can be among the best ``k``, rising."""
+    """Return the ascending places whose full score can be among the best ``k``."""
     partial = np.zeros(len(lengths))
     left = float(weights.sum())
     rare_first = sorted(range(len(found)), key=lambda term: len(found[term][0]))
@@ -236,7 +244,7 @@ def _within_reach(
         common = rare_first[number + 1 :]
         if not common:
             break
-        # An occurrence brings less than its weight, since tf / (damping + tf) < 1.
+        # An occurrence adds less than its weight, since tf / (damping + tf) < 1.
         touched = partial[partial > 0] if number else partial[places]
         reach = _kth(touched, k) * (1 - _ROUNDING) - left * (1 + _ROUNDING) if len(touched) >= k else 0.0
         if reach > 0:
@@ -274,16 +282,16 @@ def _kth(values: Doubles, k: int) -> float:
     return float(ranked[-k])
 
 
-# From text to search terms: lower case, words of two letters or more, no stop words, English stems. The rule is that of
-# ``bm25s.tokenize`` with its English stop words and PyStemmer, which the tests hold us to. It stands here on its own
-# because bm25s numbers its terms anew with each call, while an index needs one vocabulary.
+# Search terms of a text: lower-case words of two letters or more without stop words, as English stems. Tests check that
+# they equal those of ``bm25s.tokenize`` with its English stop words and PyStemmer. bm25s itself cannot be used because
+# it renumbers the terms with each call, while an index needs one vocabulary.
 
 _WORD = re.compile(r"\b\w\w+\b")
 _STOP_WORDS = frozenset(STOPWORDS_EN)
 
 
 class _EnglishStemmer(threading.local):
-    """One stemmer a thread: the C object keeps a buffer between calls."""
+    """One stemmer per thread, because the C object keeps a buffer between calls."""
 
     def __init__(self) -> None:
         self.stemmer = Stemmer.Stemmer("english")
@@ -293,17 +301,17 @@ _english = _EnglishStemmer()
 
 
 def analyze_query(text: str) -> list[str]:
-    """The terms of a query in the order of its words; a term that is said twice stands twice and counts twice."""
+    """Return the terms of a query in the order of its words, with repetitions."""
     words = [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
     return list(_english.stemmer.stemWords(words))
 
 
 @dataclass(frozen=True, slots=True)
 class TermTable:
-    """Texts as numbers. ``vocabulary`` is sorted by code point.
+    """The terms of several texts as numbers.
 
-    ``terms`` holds the vocabulary index of every term of every text, text after text; ``lengths`` the number of terms
-    of each text.
+    ``vocabulary`` is sorted by code point. ``terms`` holds the vocabulary index of every term, text after text;
+    ``lengths`` the number of terms of each text.
     """
 
     vocabulary: list[str]
@@ -312,7 +320,7 @@ class TermTable:
 
 
 def analyze_texts(texts: Iterable[str]) -> TermTable:
-    """``analyze_query`` of many texts; each distinct word is stemmed once."""
+    """Apply ``analyze_query`` to many texts, stemming each distinct word once."""
     number_of_stem: dict[str, int] = {}
     number_of_word: dict[str, int] = {}
     flat = array("q")

@@ -1,10 +1,9 @@
-"""The nearest vectors among contiguous rows, by inner product, in an order that is the same every time.
+"""Find the nearest vectors among contiguous rows by inner product, in a deterministic order.
 
-FAISS finds the candidates in the mapped matrix, range by range, or through an approximate index or a GPU. Its ID
-selectors are not used: a search on a GPU has been seen to ignore them without a word (facebookresearch/faiss issues
-3114, 3924), and a document's rows are contiguous anyway. The final scores are computed here, row by row in double
-precision, since sums of float32 depend on the block that a row happens to be in and equal vectors must get equal scores
-in every shard.
+FAISS finds the candidates in the mapped matrix range by range, or through an approximate index or a GPU. Its ID
+selectors are not used: a GPU search may silently ignore them (facebookresearch/faiss issues 3114, 3924), and a
+document's rows are contiguous anyway. Final scores are computed here, row by row in double precision: float32 sums
+depend on the block that a row is in, and equal vectors must get equal scores in every shard.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from okralong.pipelines.archive.files import DenseConfig, RowRanges
 from okralong.pipelines.core.types import ConfigError
 
 SLACK: Final = 16
-"""Vectors asked for beyond k, so that a tie at the k-th place is seen (ours, not in the papers)."""
+"""Vectors requested beyond k, to detect a tie at the k-th place. # project default"""
 
 TOLERANCE: Final = 1e-5
-"""How far FAISS's float32 score of a unit vector may be off (ours, not in the papers; seen: 4e-7)."""
+"""Largest error of FAISS's float32 score of a unit vector (observed: 4e-7). # project default"""
 
 Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
@@ -39,10 +38,10 @@ def nearest(
     k: int,
     on_gpu: GpuRows | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Rows of the scope that are among the best ``k`` or tied with the k-th, unsorted, and their inner products.
+    """Return the rows of the scope among the best ``k`` or tied with the k-th, unsorted, and their inner products.
 
-    ``matrix`` has shape (rows, dimension), ``vector`` (dimension,); k > 0 and the scope holds a row. ``on_gpu`` holds
-    the same matrix, and finds the candidates where it is given.
+    ``matrix`` has shape (rows, dimension), ``vector`` (dimension,); k > 0 and the scope is not empty. ``on_gpu`` holds
+    the same matrix and, if given, finds the candidates.
     """
 
     def knn(start: int, end: int, wanted: int) -> Found:
@@ -59,7 +58,7 @@ def nearest(
         while wanted < end - start and scores[k - 1] - scores[-1] <= 2 * tolerance:
             wanted = min(end - start, 2 * wanted)
             scores, places = knn(start, end, wanted)
-        if wanted > k:  # best first: those that may be tied with this range's k-th
+        if wanted > k:  # best first; keep those that may be tied with this range's k-th
             near = int((scores >= scores[k - 1] - tolerance).sum())
             scores, places = scores[:near], places[:near]
         rows.append(places + start)
@@ -72,19 +71,18 @@ def nearest(
 
 
 def products(matrix: NDArray[np.float32], vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Inner products of some rows with ``vector``, the same for a row whichever others are asked with it."""
-    # Row by row: a product of matrices would sum a row's terms in an order that depends on its neighbours.
+    """Return the inner products of some rows with ``vector``, independent of which rows are computed together."""
+    # Row by row: in a matrix product, the order of a row's sum depends on its neighbours.
     exact: NDArray[np.float64] = np.vecdot(matrix[rows].astype(np.float64), vector.astype(np.float64))
     return exact.astype(np.float32)
 
 
 @dataclass(frozen=True)
 class SmallerChunks:
-    """The chunks of the size that was embedded, by which larger ones without vectors of their own are found: a larger
-    chunk scores as the best of the smaller ones that it overlaps.
+    """Chunks of the embedded size, which represent larger chunks without vectors.
 
-    ``vectors`` has shape (smaller chunks, dimension). Larger chunk i overlaps those from ``first[i]`` to before
-    ``end[i]``, at least one; both rise with i.
+    A larger chunk scores as the best smaller chunk that it overlaps. ``vectors`` has shape (smaller chunks, dimension).
+    Larger chunk i overlaps the smaller chunks ``first[i]`` to ``end[i]`` (exclusive), at least one; both ascend with i.
     """
 
     vectors: NDArray[np.float32]
@@ -93,9 +91,7 @@ class SmallerChunks:
 
     @classmethod
     def of(cls, vectors: NDArray[np.float32], small: Spans, large: Spans) -> SmallerChunks:
-        """``small`` and ``large`` are where the chunks of either size stand, of the same documents in the same order.
-        Raises ValueError when they are not of the same documents.
-        """
+        """Relate ``small`` and ``large`` chunks. Raises ValueError unless their documents and order are the same."""
         if list(small.ranges) != list(large.ranges):
             raise ValueError("the shard of the embedded size has other documents")
         starts = small.places(small.starts)
@@ -106,7 +102,7 @@ class SmallerChunks:
     def nearest(
         self, query: NDArray[np.float32], scope: RowRanges, k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """As ``nearest``, of the larger chunks."""
+        """Return larger chunks as ``nearest`` does."""
         rows = [np.arange(start, stop) for start, stop in zip(scope.starts.tolist(), scope.ends.tolist(), strict=True)]
         rough = [self._rough(query, part) for part in rows]
         found, estimates = np.concatenate(rows), np.concatenate(rough)
@@ -116,13 +112,13 @@ class SmallerChunks:
         return found, self._exact(query, found)
 
     def mean(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """One unit vector for each of some larger chunks, shape (rows, dimension): the mean of its smaller chunks'."""
+        """Return a unit vector per larger chunk, shape (rows, dimension): the mean of its smaller chunks."""
         means = np.stack([self.vectors[self.first[row] : self.end[row]].mean(axis=0) for row in rows])
         unit: NDArray[np.float32] = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
         return unit.astype(np.float32)
 
     def _rough(self, query: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of contiguous larger chunks in float32."""
+        """Return the float32 scores of contiguous larger chunks."""
         start, stop = int(self.first[rows[0]]), int(self.end[rows[-1]])
         scores = np.append(self.vectors[start:stop] @ query, np.float32(-np.inf))
         bounds = np.stack([self.first[rows] - start, self.end[rows] - start], axis=1).reshape(-1)
@@ -138,59 +134,59 @@ class SmallerChunks:
 
 @dataclass(frozen=True)
 class Spans:
-    """Where the chunks of a shard stand in their documents, in order of their rows; ``ranges`` are each document's."""
+    """Character ranges of a shard's chunks, in order of their rows; ``ranges`` are the rows of each document."""
 
     ranges: Mapping[str, range]
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
     def places(self, characters: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For a place in each chunk's document one number that rises over all documents."""
+        """Map one offset per chunk to numbers that ascend over all documents."""
         numbers = np.repeat(np.arange(len(self.ranges)), [len(rows) for rows in self.ranges.values()])
         return numbers * _LONGEST + characters
 
 
 _LONGEST: Final = 1 << 40
-"""More characters than a document has; over eight million documents of a shard still fit into an int64."""
+"""More characters than a document has; eight million documents per shard still fit into an int64."""
 
 
-# An approximate FAISS index beside the vectors of a large shard: it names candidates, their scores stay exact. It holds
-# one byte a dimension (scalar quantisation), a quarter of the vectors, and is mapped into memory like them. How far a
-# question looks around is not set by hand: the build raises it until it finds the wanted share of the true best 20
-# again, for made-up questions that lie between two vectors of the shard, where real ones lie too.
+# An approximate FAISS index of a large shard's vectors: it finds candidates, whose scores are then computed exactly. It
+# holds one byte per dimension (scalar quantisation), a quarter of the vectors, and is memory-mapped like them. The
+# search effort is tuned at build time: it is raised until the configured share of the true best 20 is found for
+# synthetic questions between two vectors of the shard, where real questions lie too.
 
 BEST: Final = 20
 """Recall is measured at 20, the paper's candidates of each retriever (appendix B.3)."""
 
 LARGEST_K: Final = 64
-"""Beyond it every vector is compared, since the effort was measured at 20 (ours)."""
+"""Beyond this k every vector is compared, because the effort was tuned at 20. # project default"""
 
 PROBES: Final = 256
-"""Made-up questions that the effort is measured with: at a recall of 0.99, +-0.002 (ours)."""
+"""Synthetic questions for tuning the effort: at a recall of 0.99, +-0.002. # project default"""
 
 SPARE: Final = 2
-"""Candidates for each chunk that is wanted, since one byte a dimension mixes up near ones (ours)."""
+"""Candidates per wanted chunk, because one byte per dimension confuses close vectors. # project default"""
 
 TRAINING: Final = 64
-"""Vectors for each cell in training, of which more change little (ours; FAISS warns under 39, drops over 256)."""
+"""Training vectors per cell; more change little. FAISS warns below 39 and drops above 256. # project default"""
 
 CONSTRUCTION: Final = 100
-"""Nodes that the graph looks at to place one (``efConstruction``; ours, between FAISS's 40 and the usual 200)."""
+"""``efConstruction``, between FAISS's 40 and the usual 200. # project default"""
 
 GRAPH_EFFORT: Final = 2048
-"""Nodes beyond which a graph is slower than comparing with every vector of the shards meant here (ours)."""
+"""Nodes beyond which a graph is slower than comparing every vector of such a shard. # project default"""
 
 
 @dataclass(frozen=True)
 class ApproximateIndex:
-    """A FAISS index over the rows of a shard; ``effort`` is how many cells (ivf) or nodes (hnsw) a question visits."""
+    """A FAISS index over the rows of a shard; ``effort`` is the number of cells (ivf) or nodes (hnsw) per search."""
 
     index: Any
     effort: int
 
     @classmethod
     def open(cls, path: Path, effort: int, rows: int, dimension: int) -> ApproximateIndex:
-        """Map the file of an index. Raises ValueError when it cannot be read or is of other vectors."""
+        """Map an index file. Raises ValueError if it is unreadable or belongs to other vectors."""
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
@@ -200,7 +196,7 @@ class ApproximateIndex:
         return cls(index, effort)
 
     def candidates(self, query: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Rows among which the nearest ``k`` should be; fewer than ``k`` where the visited part holds fewer."""
+        """Return rows that should contain the nearest ``k``; fewer than ``k`` if the visited part holds fewer."""
         wanted = min(SPARE * k, self.index.ntotal)
         _, rows = self.index.search(query[np.newaxis], wanted, params=_parameters(self.index, self.effort))
         found: NDArray[np.int64] = rows[0][rows[0] >= 0]
@@ -209,7 +205,7 @@ class ApproximateIndex:
 
 @dataclass(frozen=True)
 class Built:
-    """A new index: its file's content, and what the shard's manifest says of it."""
+    """A new index: the content of its file, and its entries in the shard's manifest."""
 
     data: bytes
     effort: int
@@ -217,10 +213,10 @@ class Built:
 
 
 def build_approximate(matrix: NDArray[np.float32], config: DenseConfig) -> Built | None:
-    """An index over the rows of ``matrix``, shape (rows, dimension); None where every vector is to be compared.
+    """Build an index over ``matrix``, shape (rows, dimension); None if every vector should be compared.
 
-    That is with index "flat", in a shard of at most ``config.above`` rows, and where no effort reaches the recall.
-    The same vectors and config give the same index.
+    That is the case with index "flat", for at most ``config.above`` rows, and if no effort reaches the recall. The
+    build is deterministic.
     """
     if config.index == "flat" or len(matrix) <= config.above:
         return None
@@ -239,7 +235,7 @@ def build_approximate(matrix: NDArray[np.float32], config: DenseConfig) -> Built
 def _inverted_file(matrix: NDArray[np.float32], config: DenseConfig) -> Any:
     cells = config.cells_for(len(matrix))
     index: Any = faiss.index_factory(matrix.shape[1], f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT)
-    index.cp.spherical = True  # the centre of unit vectors is a direction
+    index.cp.spherical = True  # centres of unit vectors are directions
     rows = np.random.default_rng(0).permutation(len(matrix))[: TRAINING * cells]
     index.train(matrix[np.sort(rows)])
     return index
@@ -253,7 +249,7 @@ def _graph(matrix: NDArray[np.float32], config: DenseConfig) -> Any:
 
 
 def _between(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Directions between two rows each, nearer to one of them: no chunk stands there, as none stands at a question."""
+    """Return directions between two rows each, nearer to one: like questions, they coincide with no chunk."""
     first, second = np.random.default_rng(1).integers(len(matrix), size=(2, PROBES))
     mixed = matrix[first] + 0.7 * matrix[second]
     unit: NDArray[np.float32] = mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), 1e-12)
@@ -268,7 +264,7 @@ def _least_effort(
     recall: float,
     most: int,
 ) -> int | None:
-    """The least effort that reaches the recall, within a sixteenth; None where the most does not."""
+    """Return the least effort that reaches the recall, within a sixteenth; None if the maximum does not reach it."""
 
     def enough(effort: int) -> bool:
         return _recall(index, matrix, questions, best, effort) >= recall
@@ -299,23 +295,23 @@ def _recall(
 
 
 def _parameters(index: Any, effort: int) -> Any:
-    untyped: Any = faiss  # its stubs do not know them
+    untyped: Any = faiss  # missing in its stubs
     if hasattr(index, "nlist"):
         return untyped.SearchParametersIVF(nprobe=effort)
     return untyped.SearchParametersHNSW(efSearch=effort)
 
 
-# The vectors of a shard on a GPU: FAISS is handed each contiguous stretch of rows by its address.
+# The vectors of a shard on a GPU. FAISS gets each contiguous range of rows by its address.
 
 MOST: Final = 2048
-"""The largest k of FAISS's selection on a GPU."""
+"""The largest k of FAISS's GPU selection."""
 
 
 class GpuRows:
-    """A copy of a matrix of shape (rows, dimension), float32, on the GPU that this process sees first."""
+    """A copy of a float32 matrix of shape (rows, dimension) on the first visible GPU."""
 
     def __init__(self, matrix: NDArray[np.float32]) -> None:
-        """Raises ConfigError when this FAISS has no GPU part, or no GPU is visible."""
+        """Copy the matrix. Raises ConfigError if FAISS is the CPU build or no GPU is visible."""
         if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
             raise ConfigError(
                 "search.gpus_per_shard asks for vectors on a GPU, but the installed FAISS is the CPU build or sees no "
@@ -325,12 +321,12 @@ class GpuRows:
 
         self._rows = torch.from_numpy(np.array(matrix)).cuda()
         self._resources = faiss.StandardGpuResources()
-        self._lock = threading.Lock()  # FAISS's resources serve one call at a time
+        self._lock = threading.Lock()  # FAISS's resources are not thread-safe
 
     def knn(
         self, query: NDArray[np.float32], start: int, end: int, k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Inner products and places (from ``start``) of the ``k`` best rows from ``start`` to ``end``, best first.
+        """Return inner products and places (from ``start``) of the best ``k`` of rows ``start`` to ``end``, best first.
 
         ``k`` is at most ``MOST`` and at most ``end - start``; ``query`` has shape (dimension,).
         """

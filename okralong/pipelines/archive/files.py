@@ -1,8 +1,8 @@
-"""The files of a shard, how they are written and opened, and single rows out of them.
+"""The files of a shard: writing, opening, and reading single rows.
 
-Arrays are ``.npy`` and columns with text are Arrow IPC files: both are opened by mapping them into memory, so that a
-shard costs the pages that its questions touch and opens in no time. Parquet would have to be decoded into the heap
-of every process that holds the shard. Nothing here is a pickle.
+Arrays are ``.npy`` and columns with text are Arrow IPC files, without pickle. Both are memory-mapped, so a shard opens
+immediately and costs only the pages that its questions touch; Parquet would have to be decoded into the heap of every
+process.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Chunk
 
 VECTORS: Final = "vectors.npy"
-"""float32, shape (rows, dimension), C-contiguous. A shard of BM25 alone has no such file."""
+"""float32, shape (rows, dimension), C-contiguous. Missing in a shard with BM25 only."""
 OVER_LIMIT: Final = "over-limit.npy"
-"""bool, shape (rows,): the encoder does not see the chunk's end. For the next build alone; old shards have it not."""
+"""bool, shape (rows,): the encoder does not see the chunk's end. Used by the next build; missing in old shards."""
 LENGTHS: Final = "lengths.npy"
-"""int32, shape (rows,): terms of each chunk after stop words."""
+"""int32, shape (rows,): terms of each chunk without stop words."""
 POINTERS: Final = "postings-pointers.npy"
 """int64, shape (terms + 1,): the postings of term t are entries pointers[t] to pointers[t + 1]."""
 POSTING_ROWS: Final = "postings-rows.npy"
-"""int32, shape (postings,): rows that hold the term, rising within a term."""
+"""int32, shape (postings,): rows that contain the term, ascending within a term."""
 FREQUENCIES: Final = "postings-frequencies.npy"
-"""int32, shape (postings,): how often."""
+"""int32, shape (postings,): the term's frequency in the row."""
 APPROXIMATE: Final = "approximate.faiss"
-"""Only in shards that the index config's ``dense`` asks it for: a FAISS index over the rows of the vectors."""
+"""A FAISS index over the rows of the vectors, in shards where the index config's ``dense`` asks for one."""
 VOCABULARY: Final = "vocabulary.arrow"
 ROWS: Final = "rows.arrow"
 RANGES: Final = "documents.arrow"
 
 VOCABULARY_SCHEMA: Final = pa.schema([("term", pa.large_string())])
-"""Sorted by code point, so that a term is found by halving."""
+"""Sorted by code point for binary search."""
 
 ROWS_SCHEMA: Final = pa.schema(
     [
@@ -64,14 +64,14 @@ ROWS_SCHEMA: Final = pa.schema(
         ("table_id", pa.large_string()),
     ]
 )
-"""The chunks in order of (doc_id, ordinal): a row number is a chunk."""
+"""The chunks sorted by (doc_id, ordinal); a row number identifies a chunk."""
 
 RANGES_SCHEMA: Final = pa.schema([("doc_id", pa.large_string()), ("first_row", pa.int32()), ("end_row", pa.int32())])
 """The half-open row range of each document."""
 
 
 def granularity_folder(archive: Folder, granularity: int) -> Folder:
-    """Where the shards of one granularity are."""
+    """Return the folder with the shards of one granularity."""
     return archive.at("index", f"granularity={granularity}")
 
 
@@ -83,7 +83,7 @@ def write_array(folder: Folder, name: str, array: NDArray[Any]) -> None:
 
 
 def open_array(folder: Path, name: str) -> NDArray[Any]:
-    """Map a ``.npy`` file. A plain array over the mapping, which slices faster than numpy's own class for it."""
+    """Map a ``.npy`` file as a plain array, which slices faster than ``numpy.memmap``."""
     array: NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     return array
 
@@ -97,13 +97,13 @@ def write_columns(folder: Folder, name: str, table: pa.Table) -> None:
 
 
 def read_columns(folder: Folder, name: str) -> pa.Table:
-    """Read an Arrow IPC file of any filesystem."""
+    """Read an Arrow IPC file from any filesystem."""
     with folder.open(name) as file:
         return pa.ipc.open_file(file).read_all()
 
 
 def open_columns(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
-    """Map an Arrow IPC file. Raises ValueError when it has other columns than ``schema``."""
+    """Map an Arrow IPC file. Raises ValueError if its columns differ from ``schema``."""
     table = pa.ipc.open_file(pa.memory_map(str(folder / name))).read_all()
     if not table.schema.equals(schema):
         raise ValueError(f"{name} has the columns {table.schema.names}, not {schema.names}")
@@ -111,7 +111,7 @@ def open_columns(folder: Path, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def open_ranges(folder: Path) -> dict[str, range]:
-    """The rows of each document of a shard. Raises ValueError as ``open_columns`` does."""
+    """Return the rows of each document of a shard. Raises ValueError as ``open_columns`` does."""
     ranges = open_columns(folder, RANGES, RANGES_SCHEMA).to_pydict()
     firsts, ends = ranges["first_row"], ranges["end_row"]
     return {doc_id: range(*rows) for doc_id, *rows in zip(ranges["doc_id"], firsts, ends, strict=True)}
@@ -119,10 +119,10 @@ def open_ranges(folder: Path) -> dict[str, range]:
 
 @contextmanager
 def mapped_here(folder: Folder, *names: str) -> Iterator[Path]:
-    """Where ``folder`` (of it only ``names``, if given) can be mapped: itself, or a copy where it is not on a disk.
+    """Yield a local path of ``folder`` for mapping: the folder itself, or a copy if it is remote.
 
-    The copy's names are gone when the context ends, and its contents when the last mapping of it does. A process that
-    holds a shard is killed when its run ends, so nothing that it could do later would take a copy away.
+    With ``names``, only those files are needed. The copy is unlinked when the context ends, and its space is freed with
+    the last mapping, because a process that holds a shard is killed at the end of its run and could not clean up later.
     """
     if folder.is_local:
         yield Path(folder.path)
@@ -133,8 +133,8 @@ def mapped_here(folder: Folder, *names: str) -> Iterator[Path]:
         yield Path(copied_to)
 
 
-# Single rows out of mapped columns, by plain reads of their buffers. A search wants some tens of rows; Arrow's own
-# ``take`` and ``to_pylist`` are made for many, and took half of the time of a question about one document.
+# Single rows of mapped columns, read directly from their buffers. A search needs some tens of rows; Arrow's ``take``
+# and ``to_pylist`` are made for many and took half the time of a question about one document.
 
 _Code = Literal["B", "i", "q"]
 
@@ -143,7 +143,7 @@ _CODES: Final[dict[pa.DataType, _Code]] = {pa.int32(): "i", pa.int64(): "q"}
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """A large_string column. A null is None."""
+    """A large_string column with null as None."""
 
     offsets: memoryview[int]
     data: memoryview[int]
@@ -151,7 +151,7 @@ class Strings:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Strings:
-        """Over a column of one piece or none, as ``open_columns`` maps it."""
+        """Wrap a column of at most one chunk, as ``open_columns`` maps it."""
         piece = _one_piece(column)
         valid, offsets, data = piece.buffers()
         bits = _cast(valid, "B") if valid is not None and piece.null_count else None
@@ -161,13 +161,13 @@ class Strings:
         return max(0, len(self.offsets) - 1)
 
     def at(self, row: int) -> str | None:
-        """The text of a row."""
+        """Return the text of a row."""
         if self.valid is not None and not self.valid[row >> 3] >> (row & 7) & 1:
             return None
         return str(self.data[self.offsets[row] : self.offsets[row + 1]], "utf-8")
 
     def place(self, text: str) -> int | None:
-        """The row of ``text`` in a column that is sorted by code point, as which UTF-8 sorts too; None: not in it."""
+        """Return the row of ``text`` in a column sorted by code point (the order of UTF-8), or None."""
         wanted, offsets, data = text.encode(), self.offsets, self.data
         rows = range(len(self))
         row = bisect.bisect_left(rows, wanted, key=lambda each: bytes(data[offsets[each] : offsets[each + 1]]))
@@ -176,7 +176,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRows:
-    """The rows of a shard: its chunks."""
+    """The chunks of a shard by row."""
 
     chunk_id: Strings
     doc_id: Strings
@@ -189,7 +189,7 @@ class ChunkRows:
 
     @classmethod
     def of(cls, rows: pa.Table) -> ChunkRows:
-        """Over a table with the columns of ``ROWS_SCHEMA``."""
+        """Wrap a table with the columns of ``ROWS_SCHEMA``."""
         return cls(
             chunk_id=Strings.of(rows.column("chunk_id")),
             doc_id=Strings.of(rows.column("doc_id")),
@@ -202,7 +202,7 @@ class ChunkRows:
         )
 
     def chunk(self, row: int, granularity: int) -> Chunk:
-        """The chunk of a row."""
+        """Return the chunk of a row."""
         return Chunk(
             self.chunk_id.at(row) or "",
             self.doc_id.at(row) or "",
@@ -231,14 +231,14 @@ def _cast(buffer: pa.Buffer | None, code: _Code) -> memoryview[int]:
     return memoryview(buffer if buffer is not None else b"").cast("B").cast(code)
 
 
-# The rows of a shard that a question is about: a few contiguous ranges, since a document's rows are neighbours.
+# The rows of a question's scope in a shard: a few contiguous ranges, because a document's rows are neighbours.
 
 Int32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class RowRanges:
-    """Disjoint half-open row ranges in rising order. A row's *place* is its position among the rows of all ranges.
+    """Disjoint half-open row ranges in ascending order. A row's *place* is its position among the rows of all ranges.
 
     Row numbers are int32 like the postings: a binary search with keys of another type would copy the postings.
     """
@@ -252,7 +252,7 @@ class RowRanges:
 
     @classmethod
     def of(cls, ranges: Iterable[range]) -> RowRanges:
-        """Built from ranges in rising order."""
+        """Build from ranges in ascending order."""
         listed = list(ranges)
         starts = np.array([part.start for part in listed], dtype=np.int32)
         ends = np.array([part.stop for part in listed], dtype=np.int32)
@@ -262,7 +262,7 @@ class RowRanges:
         return cls(starts, ends, offsets, int(widths.sum()), bounds)
 
     def rows_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row numbers of some places."""
+        """Return the row numbers of some places."""
         if len(self.starts) == 1:
             return places + int(self.bounds[0])
         part = np.searchsorted(self.offsets, places, side="right") - 1
@@ -270,7 +270,7 @@ class RowRanges:
         return rows
 
     def places_of(self, rows: Int32) -> Int32:
-        """The places of some rows of the ranges."""
+        """Return the places of some rows."""
         if len(self.starts) == 1:
             return rows - self.bounds[0] if self.bounds[0] else rows
         part = np.searchsorted(self.starts, rows, side="right") - 1
@@ -278,7 +278,7 @@ class RowRanges:
         return places
 
     def within(self, rows: Int32) -> tuple[Int32, Int32]:
-        """For sorted ``rows``: where each range's run of them begins and ends."""
+        """Return where each range's part of the sorted ``rows`` begins and ends."""
         return (
             np.searchsorted(rows, self.starts).astype(np.int32),
             np.searchsorted(rows, self.ends).astype(np.int32),
@@ -286,7 +286,7 @@ class RowRanges:
 
 
 def joined(ranges: Iterable[range]) -> list[range]:
-    """Ranges in rising order, with neighbours that touch made one."""
+    """Return the ranges in ascending order, with adjacent ones merged."""
     result: list[range] = []
     for part in sorted(ranges, key=lambda each: each.start):
         if result and result[-1].stop == part.start:
@@ -296,9 +296,8 @@ def joined(ranges: Iterable[range]) -> list[range]:
     return result
 
 
-# The compressed chunks of an archive: for each shard of one granularity a table in the order of its rows. Whatever a
-# compressor makes of a chunk depends on the chunk alone, so a table belongs to a shard and a compressor: a shard that a
-# later version takes over brings its table with it.
+# The compressed chunks of an archive: one table per shard of one granularity, in the order of its rows. A compressor's
+# output depends on the chunk only, so a shard that a later version reuses keeps its table.
 
 COMPRESSED: Final = "compressed"
 """The folder of these tables in an archive."""
@@ -306,12 +305,12 @@ FILE: Final = "compressed.arrow"
 
 
 def compressed_folder(archive: Folder, fingerprint: str, granularity: int) -> Folder:
-    """Where the tables of one compressor are; each is in a folder that is called as its shard is."""
+    """Return the folder with the tables of one compressor, each in a folder named like its shard."""
     return archive.at(COMPRESSED, f"compressor={fingerprint}", f"granularity={granularity}")
 
 
 def table_folders(archive: Folder, manifest: Mapping[str, Any]) -> list[Folder]:
-    """The folders of a version's tables, in order of the shards' numbers; none where it has no compressor."""
+    """Return the folders of a version's tables in order of the shards; empty without a compressor."""
     held = manifest.get("compressor")
     if held is None:
         return []
@@ -320,12 +319,12 @@ def table_folders(archive: Folder, manifest: Mapping[str, Any]) -> list[Folder]:
 
 
 def tables_are_there(archive: Folder, manifest: Mapping[str, Any]) -> bool:
-    """Whether a version has all the tables that its manifest speaks of."""
+    """Return whether all tables that the manifest names exist."""
     return all(each.exists(FILE) for each in table_folders(archive, manifest))
 
 
 def write_compressed(folder: Folder, rows: pa.Table, made: NDArray[np.float32]) -> None:
-    """Write the table of a shard: of its ``rows`` (``ROWS_SCHEMA``) the vectors (n, vectors of a chunk, hidden)."""
+    """Write a shard's table: the vectors of its ``rows`` (``ROWS_SCHEMA``), shape (n, vectors per chunk, hidden)."""
     flat = made.reshape(len(made), made.shape[1] * made.shape[2]).astype(np.float16)
     column = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
     columns = [rows.column("chunk_id").combine_chunks(), rows.column("doc_id").combine_chunks(), column]
@@ -333,7 +332,7 @@ def write_compressed(folder: Folder, rows: pa.Table, made: NDArray[np.float32]) 
 
 
 def copy_without(source: Folder, target: Folder, doc_id: str) -> None:
-    """Write the table ``target``: that of ``source`` without a document's rows."""
+    """Copy the table of ``source`` to ``target`` without the rows of a document."""
     table = read_columns(source, FILE)
     _write(target, table.filter(pc.not_equal(table["doc_id"], doc_id)))
 
@@ -344,9 +343,9 @@ def _write(folder: Folder, table: pa.Table) -> None:
 
 @dataclass
 class CompressedRows:
-    """The table in ``folder``, mapped when it is first asked. A chunk has ``per_chunk`` vectors of ``hidden`` numbers.
+    """The table in ``folder``, mapped on first use, with ``per_chunk`` vectors of ``hidden`` numbers per chunk.
 
-    One of another filesystem is copied to a temporary folder first, see ``mapped_here``.
+    A remote table is first copied to a temporary folder (see ``mapped_here``).
     """
 
     folder: Folder
@@ -354,7 +353,7 @@ class CompressedRows:
     hidden: int
 
     def take(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """The vectors of some rows of the shard, shape (rows, per_chunk, hidden). Raises ArchiveError."""
+        """Return the vectors of some rows, shape (rows, per_chunk, hidden). Raises ArchiveError."""
         found: NDArray[np.float32] = self._all[list(rows)].astype(np.float32)
         return found
 
@@ -373,39 +372,37 @@ class CompressedRows:
         return flat.reshape(len(table), self.per_chunk, self.hidden)
 
 
-# Which shard owns a document: a hash of the doc_id decides. Filling shards evenly in order would balance a small
-# archive better, but every document that came or went would move others and rebuild every shard. Scores do not depend
-# on it.
+# A hash of the doc_id assigns each document to a shard. Filling shards in order would balance a small archive better,
+# but every added or removed document would move others and rebuild every shard. Scores do not depend on the shard.
 
 REMEMBERED: Final = 65_536
-"""Documents whose shard is remembered; ours: some megabytes, and those that a run's questions are about."""
+"""Documents whose shard is cached: some megabytes, enough for a run's questions. # project default"""
 
 
 @lru_cache(maxsize=REMEMBERED)
 def shard_of(doc_id: str, shards: int) -> int:
-    """The number of the shard, from 0 to ``shards`` - 1, that owns all chunks of a document."""
+    """Return the number (from 0) of the shard that owns all chunks of a document."""
     digest = hashlib.sha256(doc_id.encode()).digest()
     return int.from_bytes(digest[:8], "big") % shards
 
 
-# What the configs may say of the index and of the search.
+# Settings of the index and of the search.
 
 TRAINED_ON: Final = 39
-"""Vectors that FAISS wants to see for each cell of an inverted file (its ``min_points_per_centroid``)."""
+"""Training vectors that FAISS requires per cell (its ``min_points_per_centroid``)."""
 
 LINKS: Final = 32
-"""Neighbours of a node: FAISS's own default."""
+"""Neighbours of a node: FAISS's default."""
 
 
 class DenseConfig(Settings):
-    """How nearest vectors are found.
+    """Settings of the vector search.
 
-    ``index`` "flat" compares with every vector and is exact. "ivf" (an inverted file over cells) and "hnsw" (a graph)
-    look at some of them, in shards of more than ``above`` chunks, and only for questions about the whole archive: the
-    rows of a smaller scope are compared one by one. ``recall`` is the share of the best 20 that the build must find
-    again, measured on vectors of the shard; it sets how many cells or nodes a question visits. ``cells`` are those of
-    an inverted file, "auto" 4 times the square root of the shard's chunks; ``links`` are a node's neighbours in the
-    graph.
+    ``index`` "flat" compares every vector and is exact. "ivf" (an inverted file over cells) and "hnsw" (a graph)
+    compare only some, in shards of more than ``above`` chunks and for questions about the whole archive; smaller scopes
+    are always compared in full. ``recall`` is the share of the best 20 that the build must find again, measured on
+    vectors of the shard; it determines the cells or nodes per search. ``cells`` is the size of an inverted file, "auto"
+    meaning 4 times the square root of the shard's chunks; ``links`` is the number of a node's neighbours in the graph.
     """
 
     index: Literal["flat", "ivf", "hnsw"] = "flat"
@@ -429,21 +426,23 @@ class DenseConfig(Settings):
         return self
 
     def least_chunks(self) -> int:
-        """The fewest chunks that the inverted file's cells can be trained on."""
+        """Return the fewest chunks that can train the inverted file's cells."""
         if self.cells != "auto":
             return TRAINED_ON * max(1, self.cells)
         # With 4 * sqrt(n) cells, n vectors are 39 a cell from n = (4 * 39) ** 2 on.
         return (4 * TRAINED_ON) ** 2
 
     def cells_for(self, chunks: int) -> int:
-        """Cells of the inverted file of a shard of so many chunks."""
+        """Return the cells of the inverted file of a shard with this number of chunks."""
         return int(self.cells) if self.cells != "auto" else 4 * math.isqrt(chunks)
 
 
 class SearchConfig(Settings):
-    """``replicas`` times as many processes as there are shards hold them: each shard one, and the others go to those
-    that the run's questions ask most. ``gpus_per_shard`` is the part of a GPU that each process holds, with a copy of
-    its vectors on it; 0: FAISS runs on the processor.
+    """Settings of the processes that hold shards.
+
+    ``replicas`` times as many processes as shards are started: one per shard, the others for the shards that the run's
+    questions use most. ``gpus_per_shard`` is the share of a GPU that each process takes for a copy of its vectors; 0
+    means that FAISS runs on the CPU.
     """
 
     replicas: int = Field(default=1, ge=1, le=64)

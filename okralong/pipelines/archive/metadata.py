@@ -1,12 +1,11 @@
-"""What an archive knows of its documents beside their texts: date, title, and columns that a filter can ask for.
+"""Metadata of an archive's documents: date, title, and columns that filters can use.
 
-The table stands beside the documents and a version names it, so that it changes without a document being read or
-embedded again. Values are kept as strings; which are numbers and dates is seen when the table is asked for, over all
-documents of the version.
+A version names its metadata table, which can change without a document being read or embedded again. Values are stored
+as strings; column types are inferred over all documents of the version when the table is requested.
 
-A chunk says neither company nor year, so over a whole archive the same row is found in every filing. What a document is
-called does say it: its id, title, file name, and what its metadata give. ``DocumentNames`` tells which documents of a
-scope a query names ("the operating margin of Amazon in Q2 2024" names one filing of seventy).
+A chunk names neither company nor year, so over a whole archive the same table row is found in every filing. The names
+of a document do: its id, title, file name and metadata. ``DocumentNames`` finds the documents of a scope that a query
+names ("the operating margin of Amazon in Q2 2024" names one filing of seventy).
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from okralong.pipelines.core.storage import Folder
 METADATA_FOLDER: Final = "metadata"
 
 FIXED_COLUMNS: Final = ("doc_id", "title", "source_uri", "source_name", "date")
-"""The columns that every table of metadata has, first and in this order."""
+"""The columns of every metadata table, first and in this order."""
 
 MOST_COLUMNS: Final = 500
-"""Keys that become columns, the most frequent ones first. Ours: rows may carry names that are values in truth."""
+"""Keys that become columns, most frequent first; rows may use values as keys. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentFacts:
-    """What is known of a document. ``own`` is what the file or its row says, ``given`` what a file of metadata does.
+    """Metadata of a document: ``own`` from the file or its row, ``given`` from a metadata file.
 
-    ``part`` is the part of the archive that it was read into, ``file_date`` the day on which its file was last changed
-    (ISO 8601, "" where it is not known).
+    ``part`` is the part of the archive that holds the document, ``file_date`` the day of its file's last change (ISO
+    8601, "" if unknown).
     """
 
     doc_id: str
@@ -55,7 +54,7 @@ class DocumentFacts:
 
 
 def write_facts(archive: Folder, facts: Iterable[DocumentFacts]) -> str:
-    """Write the table of a version unless it is there; its file name."""
+    """Write a version's table unless it exists; return its file name."""
     rows = [
         asdict(each) | {"own": sorted(each.own.items()), "given": sorted(each.given.items())}
         for each in sorted(facts, key=lambda each: each.doc_id)
@@ -64,7 +63,7 @@ def write_facts(archive: Folder, facts: Iterable[DocumentFacts]) -> str:
 
 
 def read_facts(archive: Folder, name: str) -> dict[str, DocumentFacts]:
-    """What a version knows, by doc_id."""
+    """Return a version's metadata by doc_id."""
     rows = archive.at(METADATA_FOLDER).read_table(name).to_pylist()
     return {
         row["doc_id"]: DocumentFacts(**row | {"own": dict(row["own"]), "given": dict(row["given"])}) for row in rows
@@ -74,7 +73,7 @@ def read_facts(archive: Folder, name: str) -> dict[str, DocumentFacts]:
 def facts_of_documents(
     archive: Folder, entries: Iterable[DocumentEntry], file_dates: Mapping[str, str]
 ) -> list[DocumentFacts]:
-    """What the documents say of themselves, from the files that they are in. ``file_dates`` are by source_uri."""
+    """Return the documents' own metadata from the files that hold them; ``file_dates`` are keyed by source_uri."""
     by_part: dict[str, dict[str, DocumentEntry]] = {}
     for entry in entries:
         by_part.setdefault(entry.part, {})[entry.doc_id] = entry
@@ -91,11 +90,11 @@ def facts_of_documents(
 
 
 def metadata_table(facts: Iterable[DocumentFacts]) -> pa.Table:
-    """A row a document, in order of doc_id: the fixed columns, and one for each key that any document has.
+    """Return a row per document, sorted by doc_id: the fixed columns, and one per key of any document.
 
-    What a file of metadata gives wins over what the document says, also for ``title`` and ``date``, which is else the
-    document's own date, and else its file's. A column is of whole numbers, numbers, truth values or dates where all its
-    values are, else of strings; missing values are null. Keys that differ in case alone are one column.
+    Values of a metadata file win over the document's own, also for ``title`` and ``date``; the fallback for ``date`` is
+    the file's date. A column is int64, double, bool or date32 if all its values fit, otherwise string; missing values
+    are null. Keys that differ only in case share a column.
     """
     rows = [_values(each) for each in sorted(facts, key=lambda each: each.doc_id)]
     names = _column_names(rows)
@@ -109,7 +108,7 @@ def metadata_table(facts: Iterable[DocumentFacts]) -> pa.Table:
 
 
 def _values(facts: DocumentFacts) -> dict[str, str]:
-    """By key in lower case and by spelling; the fixed ones win but for title and date."""
+    """Return a document's values by key; fixed columns win except for title and date."""
     said = {key.strip(): value for key, value in facts.own.items() if key.strip()}
     given = {key.strip(): value for key, value in facts.given.items() if key.strip()}
     folded = {key.lower() for key in given}
@@ -127,7 +126,7 @@ def _title(facts: DocumentFacts) -> str:
 
 
 def _column_names(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The column of each key that has one: the most frequent spelling of it."""
+    """Map each key that gets a column to the most frequent spelling of it."""
     counts = Counter(key for row in rows for key in row if key not in FIXED_COLUMNS)
     spellings: dict[str, list[str]] = {}
     for key, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
@@ -138,13 +137,13 @@ def _column_names(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 _WHOLE: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
-"""No leading zeros: "007" is the name of something."""
+"""No leading zeros: "007" is a name."""
 _NUMBER: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,30})?(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.{0,30})?")
 
 
 def typed(values: Sequence[str | None]) -> pa.Array:
-    """A column of ``values``: int64, double, bool or date32 where all that are there are such, else strings."""
+    """Return a column of int64, double, bool or date32 if all present values fit, otherwise of strings."""
     there = [value.strip() for value in values if value is not None and value.strip()]
     if not there:
         return pa.nulls(len(values), pa.string())
@@ -166,7 +165,7 @@ def _is_number(value: str) -> bool:
 
 
 def day_of(value: str) -> date | None:
-    """The day of an ISO 8601 date or time, or None for what is neither."""
+    """Return the day of an ISO 8601 date or time, None for other text."""
     if not _DAY.fullmatch(value):
         return None
     try:
@@ -175,20 +174,20 @@ def day_of(value: str) -> date | None:
         return None
 
 
-# What documents are called.
+# Names of documents.
 
 LONGEST_VALUE: Final = 80
-"""Characters of a metadata value that may be part of a name; ours. Longer ones are descriptions."""
+"""Longest metadata value that can be part of a name; longer ones are descriptions. # project default"""
 
 _BETWEEN: Final = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z])(?=(?:19|20)\d\d)")
-"""Where the words of a name end: "Coca-Cola_Q2_2024", "annualReport2023"."""
+"""Boundaries between words of a name: "Coca-Cola_Q2_2024", "annualReport2023"."""
 
 _QUARTERS: Final = {"first": "q1", "second": "q2", "third": "q3", "fourth": "q4"}
 _QUARTER: Final = re.compile(rf"\b({'|'.join(_QUARTERS)})[\s-]+quarter\b", re.IGNORECASE)
 
 
 class DocumentNames:
-    """The names of an archive's documents, ``names`` by doc_id."""
+    """An index of documents' names, given by doc_id."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._count = len(names)
@@ -199,15 +198,14 @@ class DocumentNames:
 
     @classmethod
     def of(cls, facts: Iterable[DocumentFacts]) -> DocumentNames:
-        """Of what an archive knows of its documents."""
+        """Index the names that follow from the documents' metadata."""
         return cls({each.doc_id: name_of(each) for each in facts})
 
     def named(self, query: str, doc_ids: Sequence[str] = ()) -> dict[str, float]:
-        """The documents of the scope (none given: all) that share a word of their names with the query, each with a
-        share of 0 to 1.
+        """Return the documents of the scope (default: all) that share a name word with the query, with weights 0 to 1.
 
-        A word counts by how few documents of the scope have it, ln(documents / those), and 1 where one alone has it; a
-        word that all have counts nothing. The sums are divided by the largest where that is more than 1.
+        A word weighs ln(documents / documents with the word), scaled to 1 for a word of a single document; words that
+        all documents share weigh nothing. Sums are divided by the largest if that exceeds 1.
         """
         scope = frozenset(doc_ids)
         size = len(scope) or self._count
@@ -225,7 +223,7 @@ class DocumentNames:
 
 
 def name_of(facts: DocumentFacts) -> str:
-    """All that a document is called, in one line."""
+    """Return everything that names a document in one line."""
     values = [value for known in (facts.given, facts.own) for value in known.values() if len(value) <= LONGEST_VALUE]
     return " ".join(filter(None, dict.fromkeys([facts.title, facts.doc_id, facts.source_name, *values])))
 

@@ -1,7 +1,7 @@
-"""One search over many shards: ask those that hold documents of the scope, merge what they found.
+"""Search many shards: query those that hold documents of the scope, and merge their results.
 
-BM25 takes two rounds where the scope spans shards: first what the scope looks like, then the scores under the sum. A
-scope inside one shard, the usual case, takes one call for both retrievers.
+If the scope spans shards, BM25 takes two rounds: statistics of the scope first, then scores. A scope within one shard,
+the usual case, takes a single call for both retrievers.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ from okralong.pipelines.core.types import Candidates, Chunk, Hit
 
 
 class ShardClient(ABC):
-    """What a search needs of a shard, wherever the shard may be: methods of ``Shard``, which see."""
+    """The methods of ``Shard`` that a search needs, wherever the shard is."""
 
     @abstractmethod
     async def ask(self, method: str, *arguments: Any) -> Any:
-        """What that method of the shard returns or raises."""
+        """Return or raise what that method of the shard does."""
 
     async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        """See ``Shard.statistics``, here and below."""
+        """See ``Shard.statistics``."""
         found: ScopeStatistics = await self.ask("statistics", terms, doc_ids)
         return found
 
     async def candidates(
         self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int
     ) -> Candidates:
-        """As above."""
+        """See ``Shard.candidates``."""
         found: Candidates = await self.ask("candidates", terms, vector, doc_ids, k)
         return found
 
     async def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
     ) -> list[Hit]:
-        """As above."""
+        """See ``Shard.exact``."""
         hits: list[Hit] = await self.ask("exact", terms, doc_ids, statistics, k)
         return hits
 
     async def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
-        """As above."""
+        """See ``Shard.semantic``."""
         hits: list[Hit] = await self.ask("semantic", vector, doc_ids, k)
         return hits
 
     async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """As above. The texts are left out: a vector is found by its document and its ordinal."""
+        """See ``Shard.vectors_of``; texts are not sent, since document and ordinal identify a vector."""
         vectors: NDArray[np.float32] = await self.ask("vectors_of", [replace(chunk, text="") for chunk in chunks])
         return vectors
 
     async def compressed_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """As above."""
+        """See ``Shard.compressed_of``."""
         vectors: NDArray[np.float32] = await self.ask("compressed_of", [replace(chunk, text="") for chunk in chunks])
         return vectors
 
@@ -79,16 +79,16 @@ class LocalShard(ShardClient):
 
 
 _Part = tuple[ShardClient, tuple[str, ...] | None]
-"""A shard and the documents that it is asked about; None for all that it has."""
+"""A shard and the documents of the scope in it; None for all."""
 
 
 async def search(
     shards: Sequence[ShardClient], query: str, vector: Vector, doc_ids: Sequence[str], k: int
 ) -> Candidates:
-    """The best ``k`` chunks of the scope for each retriever; fewer where fewer match.
+    """Return the best ``k`` chunks of the scope for each retriever, or fewer if fewer match.
 
-    ``shards`` are all shards of one granularity in order of their numbers; ``vector`` is the query's, of shape
-    (dimension,), or None for BM25 alone; an empty ``doc_ids`` means the whole archive.
+    ``shards`` are all shards of one granularity, in order. ``vector`` is the query's, shape (dimension,), or None for
+    BM25 only. Empty ``doc_ids`` mean the whole archive.
     """
     parts, terms = _parts(shards, doc_ids), analyze_query(query)
     if len(parts) == 1:
@@ -106,9 +106,9 @@ async def search(
 async def stored_vectors(
     shards: Callable[[int], Sequence[ShardClient]], chunks: Sequence[Chunk]
 ) -> NDArray[np.float32]:
-    """The vectors that the index holds for ``chunks``, shape (chunks, dimension), in their order; at least one chunk.
+    """Return the index's vectors of ``chunks`` (at least one), shape (chunks, dimension), in their order.
 
-    ``shards`` gives all shards of a granularity in order of their numbers.
+    ``shards`` returns all shards of a granularity, in order.
     """
     return await _of_chunks(shards, chunks, lambda shard, some: shard.vectors_of(some))
 
@@ -116,7 +116,7 @@ async def stored_vectors(
 async def stored_compressed(
     shards: Callable[[int], Sequence[ShardClient]], chunks: Sequence[Chunk]
 ) -> NDArray[np.float32]:
-    """The same of the compressed vectors, shape (chunks, vectors of a chunk, hidden). Raises ArchiveError."""
+    """Return the compressed vectors of ``chunks``, shape (chunks, vectors per chunk, hidden). Raises ArchiveError."""
     return await _of_chunks(shards, chunks, lambda shard, some: shard.compressed_of(some))
 
 
@@ -140,7 +140,7 @@ async def _of_chunks(
 
 
 def merge_hits(lists: Iterable[Iterable[Hit]], k: int) -> list[Hit]:
-    """The best ``k`` of several lists by falling score, ties by chunk_id."""
+    """Return the best ``k`` of several lists by descending score, ties by chunk_id."""
     everything = [hit for hits in lists for hit in hits]
     return sorted(everything, key=lambda hit: (-hit.score, hit.chunk.chunk_id))[:k]
 
@@ -163,11 +163,11 @@ def _parts(shards: Sequence[ShardClient], doc_ids: Sequence[str]) -> list[_Part]
     return [(shards[number], tuple(owned[number])) for number in sorted(owned)]
 
 
-# How many processes each shard gets, and which of them a call goes to.
+# The number of processes of each shard, and the choice of one for a call.
 
 
 def calls_by_shard(scopes: Iterable[Sequence[str]], shards: int) -> list[int]:
-    """How many questions ask each shard; ``scopes`` are their documents, none for the whole archive."""
+    """Count the questions that use each shard; ``scopes`` are their documents, empty for the whole archive."""
     calls = [0] * shards
     for doc_ids in scopes:
         asked = {shard_of(doc_id, shards) for doc_id in doc_ids} if doc_ids else range(shards)
@@ -177,12 +177,12 @@ def calls_by_shard(scopes: Iterable[Sequence[str]], shards: int) -> list[int]:
 
 
 def replicas_by_shard(calls: Sequence[int], replicas: int) -> list[int]:
-    """Processes of each shard: one, and of ``len(calls) * (replicas - 1)`` more each where most calls share one.
+    """Return the number of processes per shard: one each, and ``len(calls) * (replicas - 1)`` more by demand.
 
-    Those are D'Hondt's highest averages, ties to the lower number. A shard that nobody asks has one.
+    Additional ones go by D'Hondt's highest averages, ties to the lower number. A shard without calls has one process.
     """
     dealt = [1] * len(calls)
-    # Least first: the most calls that share a process, then the lower number.
+    # A heap of the calls per process, most first, ties to the lower number.
     hottest = [(-Fraction(count), number) for number, count in enumerate(calls)]
     heapify(hottest)
     for _ in range(len(calls) * (replicas - 1) if any(calls) else 0):
@@ -193,14 +193,14 @@ def replicas_by_shard(calls: Sequence[int], replicas: int) -> list[int]:
 
 
 class Spread:
-    """Which of ``places`` equal places a call goes to: the one with the fewest calls under way, by turns."""
+    """Balances calls over equal places: each goes to the place with the fewest calls in progress, in turn."""
 
     def __init__(self, places: int) -> None:
         self._under_way = [0] * places
         self._next = 0
 
     def take(self, avoid: frozenset[int] = frozenset()) -> int:
-        """A place, none of ``avoid``; give it back with ``done``. Raises ValueError when all are to be avoided."""
+        """Return a place, none of ``avoid``; release it with ``done``. Raises ValueError if all are to be avoided."""
         places = len(self._under_way)
         turns = ((self._next + step) % places for step in range(places))
         place = min((turn for turn in turns if turn not in avoid), key=lambda turn: self._under_way[turn])
@@ -209,5 +209,5 @@ class Spread:
         return place
 
     def done(self, place: int) -> None:
-        """A call at ``place`` has ended."""
+        """Release a place."""
         self._under_way[place] -= 1

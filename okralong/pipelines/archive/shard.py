@@ -1,6 +1,6 @@
-"""One shard of the index, open for questions. It may be used from many threads.
+"""A shard of the index, open for searching from several threads.
 
-Between calls it keeps nothing but what would be found again: places of terms and scopes, and chunks of late.
+Between calls it caches only what can be found again: positions of terms and scopes, and recent chunks.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Candidates, Chunk, Hit
 
 Vector = Sequence[float] | NDArray[np.float32] | None
-"""A query's, of shape (dimension,). None where nothing embeds queries: then no chunk is found by vectors."""
+"""A query's vector, shape (dimension,); None without an encoder, so that no chunk is found by vectors."""
 
 RECENT_CHUNKS: Final = 8_192
-"""Chunks kept as they were built, for the next question about the same documents; ours: some 10 MB a shard."""
+"""Chunks cached for the next question about the same documents: some 10 MB per shard. # project default"""
 
 RECENT_SCOPES: Final = 1_024
-"""Scopes whose rows are remembered, of those that are one document or the whole shard; ours. Others would take memory
-with their size, and seldom come again."""
+"""Cached scopes that are one document or the whole shard; others take more memory and seldom recur. # project default
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class _Scope:
 
 
 _Scored = tuple[NDArray[np.int64], NDArray[Any]]
-"""Rows, and the score of each."""
+"""Rows and their scores."""
 
 _NOTHING: Final[_Scored] = (np.empty(0, dtype=np.int64), np.empty(0))
 
@@ -59,12 +59,12 @@ _NOTHING: Final[_Scored] = (np.empty(0, dtype=np.int64), np.empty(0))
 class Shard:
     """All chunks of some documents at one granularity. Open one with ``Shard.open``.
 
-    ``approximate`` stands beside the vectors of a large shard where the index config asked for it; ``on_gpu`` is a copy
-    of the vectors that ``Shard.on_a_gpu`` made; ``compressed`` is the table of its chunks as SARA's compressor has
-    them. A shard without vectors (shape (rows, 0)) has ``smaller``, the vectors of the chunks inside its own, where the
-    archive embeds the smallest size alone.
+    ``approximate`` is the approximate index of a large shard if the index config asks for one, ``on_gpu`` the copy of
+    the vectors made by ``Shard.on_a_gpu``, and ``compressed`` the table of SARA's compressor. If the archive embeds the
+    smallest size only, larger sizes have no vectors (shape (rows, 0)) but ``smaller``, the vectors of the chunks inside
+    theirs.
 
-    In every method ``doc_ids`` None means the whole shard; documents that the shard does not hold add nothing.
+    In all methods, ``doc_ids`` None means the whole shard, and documents outside the shard are ignored.
     """
 
     granularity: int
@@ -81,9 +81,10 @@ class Shard:
 
     @classmethod
     def open(cls, folder: Folder) -> Shard:
-        """Map a shard's files; those of another filesystem are first copied, see ``mapped_here``.
+        """Map a shard's files, after a copy if they are remote (see ``mapped_here``).
 
-        Raises ArchiveError when the shard is missing, unfinished, damaged, or of another schema version.
+        Raises:
+            ArchiveError: The shard is missing, unfinished, damaged, or has another schema version.
         """
         manifest = folder.read_manifest()
         if manifest is None:
@@ -117,17 +118,15 @@ class Shard:
         return shard
 
     def on_a_gpu(self) -> Shard:
-        """The same shard with its vectors, if it has any, on the GPU too. Raises ConfigError where FAISS has none."""
+        """Return the shard with a copy of its vectors, if any, on the GPU. Raises ConfigError without GPU support."""
         return replace(self, on_gpu=GpuRows(self.vectors)) if self.vectors.shape[1] else self
 
     def over(self, smallest: Shard) -> Shard:
-        """The same shard, whose chunks are found by the vectors of those in ``smallest``, which holds the same
-        documents at the size that was embedded. Raises ValueError when it holds others.
-        """
+        """Return the shard with ``smallest``'s vectors for its chunks. Raises ValueError if that holds other documents."""
         return replace(self, smaller=SmallerChunks.of(smallest.vectors, smallest.spans(), self.spans()))
 
     def spans(self) -> Spans:
-        """Where its chunks stand in their documents."""
+        """Return the character ranges of the chunks."""
         starts, ends = (np.frombuffer(part, dtype=np.int64) for part in (self.rows.start_char, self.rows.end_char))
         return Spans(self.ranges, starts, ends)
 
@@ -138,23 +137,23 @@ class Shard:
 
     @property
     def n_chunks(self) -> int:
-        """The chunks of this shard."""
+        """The number of chunks."""
         return len(self.vectors)
 
     def rows_of(self, doc_ids: Iterable[str] | None) -> list[range]:
-        """The row ranges of some documents in rising order; ranges that touch are joined."""
+        """Return the row ranges of some documents in ascending order, adjacent ones merged."""
         if doc_ids is None:
             return joined([range(self.n_chunks)])
         return joined(self.ranges[doc_id] for doc_id in set(doc_ids) if doc_id in self.ranges)
 
     def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        """What BM25 must know of the scope's part in this shard; the parts of all shards add up to the scope."""
+        """Return BM25's statistics of the scope's part in this shard; those of all shards add up."""
         scope = self._scope(doc_ids)
         frequency = {term: self.postings.count(term, scope.rows) for term in set(terms)}
         return ScopeStatistics(scope.rows.size, scope.total_length, frequency)
 
     def candidates(self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int) -> Candidates:
-        """``exact`` and ``semantic`` at once, for a scope that lies in this shard alone."""
+        """Return ``exact`` and ``semantic`` hits for a scope within this shard."""
         scope = self._scope(doc_ids)
         exact = self._hits(self._exact(terms, scope, None, k), k)
         return Candidates(tuple(exact), tuple(self._hits(self._semantic(vector, scope.rows, k), k)))
@@ -162,25 +161,30 @@ class Shard:
     def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
     ) -> list[Hit]:
-        """The ``k`` chunks with the best BM25 score; chunks without any of the terms are no hits.
+        """Return the ``k`` chunks with the best BM25 score, only those with one of the terms.
 
-        ``statistics`` are those of the whole scope; None when the whole scope lies in this shard.
+        ``statistics`` are those of the whole scope; None if the scope is within this shard.
         """
         return self._hits(self._exact(terms, self._scope(doc_ids), statistics, k), k)
 
     def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
-        """The ``k`` chunks whose vectors have the largest inner product with ``vector``, of shape (dimension,).
+        """Return the ``k`` chunks with the largest inner product with ``vector``; none in a shard without vectors.
 
-        Exact, except that an approximate index may overlook some when the scope is the whole shard. None where there
-        are no vectors. Raises ValueError when the vector's dimension is not that of the index.
+        Exact, except that an approximate index may miss some when the scope is the whole shard.
+
+        Raises:
+            ValueError: The vector's dimension is not that of the index.
         """
         return self._hits(self._semantic(vector, self._scope(doc_ids).rows, k), k)
 
     def vectors_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
-        """The vectors of some chunks of this shard, shape (chunks, dimension), in the order given.
+        """Return the vectors of some chunks of this shard, shape (chunks, dimension), in the given order.
 
-        Of chunks without vectors of their own it is the mean of the smaller ones'. Raises KeyError when the shard does
-        not hold a chunk's document, and ArchiveError when there are no vectors.
+        The vector of a chunk of a size that is not embedded is the mean of its smaller chunks.
+
+        Raises:
+            KeyError: A chunk's document is not in this shard.
+            ArchiveError: The archive has no vectors.
         """
         if self.smaller is not None:
             return self.smaller.mean(self._rows_of_chunks(chunks))
@@ -193,9 +197,11 @@ class Shard:
         return np.asarray(self.vectors[self._rows_of_chunks(chunks)], dtype=np.float32)
 
     def compressed_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
-        """The compressed vectors of some chunks of this shard, shape (chunks, vectors of a chunk, hidden).
+        """Return the compressed vectors of some chunks of this shard, shape (chunks, vectors per chunk, hidden).
 
-        Raises KeyError as ``vectors_of`` does, and ArchiveError when the shard has no such table.
+        Raises:
+            KeyError: A chunk's document is not in this shard.
+            ArchiveError: The shard has no such table.
         """
         if self.compressed is None:
             raise ArchiveError(
@@ -205,11 +211,11 @@ class Shard:
         return self.compressed.take(self._rows_of_chunks(chunks))
 
     def _rows_of_chunks(self, chunks: Iterable[Chunk]) -> list[int]:
-        # Rows stand in order of (doc_id, ordinal), and a document's ordinals count from 0 without a gap.
+        # Rows are sorted by (doc_id, ordinal), and a document's ordinals are consecutive from 0.
         return [self.ranges[chunk.doc_id][chunk.ordinal] for chunk in chunks]
 
     def chunks(self, rows: Iterable[int]) -> list[Chunk]:
-        """The chunks of some rows, in the order given."""
+        """Return the chunks of some rows, in the given order."""
         return [self.rows.chunk(row, self.granularity) for row in rows]
 
     def _scope(self, doc_ids: Sequence[str] | None) -> _Scope:
@@ -251,7 +257,7 @@ class Shard:
             )
         if self.smaller is not None:
             return self.smaller.nearest(query, scope, k)
-        # A GPU compares with every vector sooner than a processor walks an index.
+        # A GPU compares every vector faster than a CPU searches an index.
         if self.approximate and not self.on_gpu and scope.size == self.n_chunks and k <= LARGEST_K:
             rows = self.approximate.candidates(query, k)
             if len(rows) >= min(k, scope.size):
@@ -259,9 +265,9 @@ class Shard:
         return nearest(self.vectors, query, scope, k, self.on_gpu)
 
     def _hits(self, scored: _Scored, k: int) -> list[Hit]:
-        """The best ``k``, best first, ties by chunk_id."""
+        """Return the best ``k``, best first, ties by chunk_id."""
         rows, scores = scored
-        # In Python: there are hardly more than k, for which numpy takes longer.
+        # In Python, because numpy is slower for hardly more than k values.
         best = sorted(zip(scores.tolist(), rows.tolist(), strict=True), reverse=True)
         if len({score for score, _ in best}) < len(best):
             name = self.rows.chunk_id.at

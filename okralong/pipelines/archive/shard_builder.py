@@ -1,9 +1,8 @@
-"""The shards of a version: those whose documents are as they were are taken over, the others are put together anew.
+"""Build the shards of a version, reusing those whose documents did not change.
 
-A shard is named by its documents, so an equal one is never written twice, and what a killed job has built is found.
-A new one takes the rows, vectors and counted words of old documents from the shard before it, which is mapped and
-not decoded, and only those of new documents from the tables. The result is what counting all texts anew would give,
-number for number.
+A shard is named after its documents, so an equal one is never written twice, and one that a killed job finished is
+found. A new shard takes rows, vectors and term counts of unchanged documents from the previous shard, which is mapped
+rather than decoded, and only those of new documents from the tables. The result is identical to a build from scratch.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import ArchiveError
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float32], NDArray[np.bool_]]
-"""Some chunks in the columns of ``files.ROWS_SCHEMA``, their vectors, shape (chunks, dimension), and which are over the
+"""Chunks in the columns of ``files.ROWS_SCHEMA``, their vectors, shape (chunks, dimension), and which exceed the
 encoder's limit. Without vectors the dimension is 0."""
 NewRows = Callable[[str, set[str]], Iterator[Rows]]
-"""The chunks of some documents of a part."""
+"""Yields the chunks of some documents of a part."""
 _VECTOR: Final = "vector"
 _OVER: Final = "over_limit"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A document as a shard holds it: the hash of its id and text, and the part that it can be read from."""
+    """A document in a shard: the hash of its id and text, and the part to read it from."""
 
     sha256: str
     part: str
@@ -46,7 +45,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Base:
-    """Shards to take from: their folders, in order of their numbers, and the hash of each document that they hold."""
+    """Shards to reuse: their folders in order, and the hash of each document in them."""
 
     folders: Sequence[Folder] = ()
     documents: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +53,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class BuiltShard:
-    """A shard that is there: its folder's name, and how many chunks it has, of which so many are over the limit."""
+    """A finished shard: its folder's name, its chunks, and how many of them exceed the encoder's limit."""
 
     name: str
     rows: int
@@ -72,9 +71,9 @@ def rebuild_shards(
     dimension: int,
     dense: DenseConfig,
 ) -> list[BuiltShard]:
-    """Have every shard of ``names``, in order of their numbers, in the folder ``place``; build those that are missing.
+    """Build the missing ones of the shards ``names`` (in order of their numbers) in the folder ``place``.
 
-    ``documents`` are all that the shards together hold. One shard is in memory at a time. With a ``dimension`` of 0 the
+    ``documents`` are those of all shards together. One shard is in memory at a time. With a ``dimension`` of 0 the
     shards have no vectors.
     """
     missing = {number for number, name in enumerate(names) if not place.at(name).exists(MANIFEST)}
@@ -90,7 +89,9 @@ def rebuild_shards(
         _deal(fresh, new_rows, len(names), dimension, Path(scratch))
         for number in sorted(missing):
             sources = base.folders
-            if base.folders and len(names) % len(base.folders) == 0:  # all of a shard's documents come from one
+            if (
+                base.folders and len(names) % len(base.folders) == 0
+            ):  # all documents of a shard come from one base shard
                 sources = [base.folders[number % len(base.folders)]]
             _build(
                 place.at(names[number]),
@@ -106,7 +107,7 @@ def rebuild_shards(
 
 
 def _deal(fresh: Mapping[str, set[str]], new_rows: NewRows, shards: int, dimension: int, scratch: Path) -> None:
-    """One pass over the parts that hold new documents: each row goes to the scratch file of its shard."""
+    """Write each row of the new documents to the scratch file of its shard, in one pass over the parts."""
     schema = files.ROWS_SCHEMA.append(pa.field(_OVER, pa.bool_()))
     if dimension:
         schema = schema.append(pa.field(_VECTOR, pa.list_(pa.float32(), dimension)))
@@ -194,7 +195,7 @@ def _old_postings(
 
 
 def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDArray[np.int64]]:
-    """The rows in order of (doc_id, ordinal), and of each its place before."""
+    """Return the rows sorted by (doc_id, ordinal), and the previous position of each."""
     if not tables:
         return files.ROWS_SCHEMA.empty_table(), np.zeros(0, dtype=np.int64)
     rows = pa.concat_tables(tables)
@@ -202,8 +203,8 @@ def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDAr
     rows = rows.take(order).combine_chunks()
     if pc.count_distinct(rows.column("chunk_id")).as_py() != len(rows):
         raise ArchiveError(
-            f"A chunk stands more than once among those for {folder.path}. Delete the folder {folder.path} if it is "
-            "there, and run okralong index again."
+            f"The chunks for {folder.path} contain one twice. Delete the folder {folder.path} if it exists, and run "
+            "okralong index again."
         )
     return rows, order.to_numpy().astype(np.int64)
 
@@ -213,12 +214,12 @@ def _described(folder: Folder, name: str, built: bool) -> BuiltShard:
     return BuiltShard(name, int(about["rows"]), int(about.get("over_limit", 0)), built)
 
 
-# The files of one shard, and the shard of the version before, from which it takes rows.
+# The files of one shard, and the base shard from which it takes rows.
 
 
 @dataclass(frozen=True)
 class PostingPiece:
-    """Postings as a shard's files have them, and the place of each of their rows among the rows to come, -1: none."""
+    """Postings in the form of a shard's files, with the new place of each of their rows, or -1 for dropped rows."""
 
     vocabulary: Any
     pointers: NDArray[np.int64]
@@ -229,7 +230,7 @@ class PostingPiece:
 
     @classmethod
     def of_texts(cls, texts: Sequence[str], places: NDArray[np.int64]) -> PostingPiece:
-        """The postings of texts that were not counted before; text number i is row i of the piece."""
+        """Count the postings of new texts; text i is row i of the piece."""
         table = analyze_texts(texts)
         n_rows = max(len(table.lengths), 1)
         row_of = np.repeat(np.arange(len(table.lengths), dtype=np.int64), table.lengths)
@@ -248,7 +249,7 @@ class PostingPiece:
 
 @dataclass(frozen=True)
 class MergedPostings:
-    """The postings of all pieces, in the form of ``archive/files.py``."""
+    """The merged postings of all pieces, in the form of ``archive/files.py``."""
 
     vocabulary: pa.Array
     pointers: NDArray[np.int64]
@@ -258,9 +259,9 @@ class MergedPostings:
 
     @classmethod
     def of(cls, pieces: Sequence[PostingPiece], n_rows: int) -> MergedPostings:
-        """Merge; every one of the ``n_rows`` rows to come is in one piece."""
+        """Merge pieces that together contain each of the ``n_rows`` new rows once."""
         words = pa.chunked_array([_flat(piece.vocabulary) for piece in pieces], pa.large_string()).unique()
-        words = words.take(pc.sort_indices(words))  # by bytes of UTF-8, which is the order of code points
+        words = words.take(pc.sort_indices(words))  # sorted by UTF-8 bytes, which equals the order of code points
         lengths = np.zeros(n_rows, dtype=np.int32)
         pairs, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
         for piece in pieces:
@@ -276,7 +277,7 @@ class MergedPostings:
         order = np.argsort(together)
         together = together[order]
         per_term = np.bincount(together // max(n_rows, 1), minlength=len(words))
-        left = per_term > 0  # words that only documents had that are gone
+        left = per_term > 0  # without words of removed documents only
         return cls(
             vocabulary=words.filter(pa.array(left)),
             pointers=np.concatenate(([0], np.cumsum(per_term[left]))).astype(np.int64),
@@ -286,7 +287,7 @@ class MergedPostings:
         )
 
     def write(self, folder: Folder) -> None:
-        """Write the files of the postings into a shard's folder."""
+        """Write the postings' files into a shard's folder."""
         files.write_array(folder, files.POINTERS, self.pointers)
         files.write_array(folder, files.POSTING_ROWS, self.rows)
         files.write_array(folder, files.FREQUENCIES, self.frequencies)
@@ -302,11 +303,11 @@ def _flat(words: Any) -> pa.Array:
 
 @dataclass(frozen=True)
 class BaseShard:
-    """A shard of an earlier version, from which the next one takes what has not changed: mapped, and read file by file.
+    """A shard of an earlier version, mapped, from which the next one takes unchanged rows.
 
-    ``ranges`` are the rows of each document, ``over_limit`` the rows of which the encoder does not see the end.
-    ``counted`` are the arrays of its postings by their names in ``PostingPiece``. It is apart from ``Shard``, which is
-    made for questions and may keep its columns in other forms.
+    ``ranges`` are the rows of each document, ``over_limit`` marks rows that exceed the encoder's limit, and ``counted``
+    holds the arrays of its postings by their names in ``PostingPiece``. It is separate from ``Shard``, which is made
+    for searching and may keep its columns in other forms.
     """
 
     rows: pa.Table
@@ -318,7 +319,7 @@ class BaseShard:
 
     @classmethod
     def open(cls, folder: Folder) -> BaseShard:
-        """Map its files; those of another filesystem are first copied. Raises ArchiveError when they cannot be used."""
+        """Map the shard's files, after a copy if they are remote. Raises ArchiveError if they are unusable."""
         try:
             with files.mapped_here(folder) as path:
                 rows = files.open_columns(path, files.ROWS, files.ROWS_SCHEMA)
@@ -342,7 +343,7 @@ class BaseShard:
             ) from error
 
     def postings(self, places: NDArray[np.int64]) -> PostingPiece:
-        """Its postings; ``places`` has for each row its place among the rows to come, or -1."""
+        """Return the shard's postings; ``places`` has the new place of each row, or -1."""
         return PostingPiece(self.vocabulary, **self.counted, places=places)
 
 
@@ -355,10 +356,16 @@ def write_shard(
     over_limit: NDArray[np.bool_] | None = None,
     postings: MergedPostings | None = None,
 ) -> None:
-    """Write the files of one shard, its manifest last. ``rows`` are in order of (doc_id, ordinal), row i of ``matrix``
-    is the vector of row i. ``dense`` says whether it gets an approximate index beside its vectors (None: it does not),
-    ``over_limit`` of which rows the encoder does not see the end. ``postings`` are those of the rows where they are
-    known. A shard of BM25 alone has a ``matrix`` of shape (rows, 0), for which nothing is written.
+    """Write the files of one shard, its manifest last.
+
+    Args:
+        folder: The shard's folder.
+        granularity: Chunk size in tokens.
+        rows: The chunks sorted by (doc_id, ordinal).
+        matrix: Row i is the vector of row i; shape (rows, 0) for a shard with BM25 only.
+        dense: Settings of the approximate index; None for no index.
+        over_limit: Marks rows that exceed the encoder's limit.
+        postings: The postings of the rows if they are known.
     """
     folder.remove(MANIFEST)
     over_limit = np.zeros(len(rows), dtype=np.bool_) if over_limit is None else over_limit

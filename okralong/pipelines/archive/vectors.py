@@ -1,7 +1,7 @@
-"""The vectors of an archive by one encoder: files of distinct texts, numbered as they are written, never changed.
+"""The vectors of an archive by one encoder: numbered, immutable files of distinct texts.
 
-A vector belongs to a text and not to a version or document: the same text has one vector, wherever it stands, and what
-a killed job has embedded, the next one finds.
+A vector belongs to a text, not to a version or document: equal texts share one vector, and a job finds what a killed
+job has embedded.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.weights import INT8
 
 KEY_BYTES: Final = 16
-"""A hash of 128 bits: among 10^10 texts two share a key with a probability of 10^-19. Ours."""
+"""Hashes of 128 bits: among 10^10 texts two collide with a probability of 10^-19. # project default"""
 
 Keys = NDArray[Any]
-"""Of numpy's dtype ``S16``: fixed-width bytes, which sort and compare as bytes do."""
+"""Dtype ``S16``: fixed-width bytes, which sort and compare like Python's bytes."""
 Vectors = NDArray[np.float32]
 Places = NDArray[np.int32]
 
 VECTORS: Final = "vectors"
 TEXTS: Final = "texts.arrow"
-"""Beside the vector files: the keys of all of them, see ``TextIndex``."""
+"""The file with the keys of all vector files, see ``TextIndex``."""
 RESERVED: Final = "reserved"
-"""Holds an empty file named by the last number that was handed out."""
+"""The folder with an empty file that is named after the last assigned number."""
 _PRECISION: Final = b"okralong.precision"
 _DECODED_BYTES: Final = 128 * 2**20
-"""Files kept decoded while vectors are gathered; neighbours in a document lie in few files. Ours."""
+"""Decoded files kept while vectors are gathered; neighbours in a document are in few files. # project default"""
 
 
 def text_keys(texts: Iterable[str]) -> Keys:
-    """The keys of some texts, in their order."""
+    """Return the keys of some texts, in their order."""
     data = b"".join(hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest() for text in texts)
     return np.frombuffer(data, dtype=f"S{KEY_BYTES}")
 
 
 def key_bytes(keys: Keys) -> list[bytes]:
-    """The keys as Python has them; numpy's own way drops zero bytes at the end."""
+    """Return the keys as Python bytes; ``tolist`` would drop trailing zero bytes."""
     data = np.ascontiguousarray(keys).tobytes()
     return [data[start : start + KEY_BYTES] for start in range(0, len(data), KEY_BYTES)]
 
@@ -58,16 +58,16 @@ def key_bytes(keys: Keys) -> list[bytes]:
 def encoder_key(
     name: str, sha256: str | None, max_seq_length: int, prefix: str | None, dtype: str, precision: str
 ) -> str:
-    """The folder name of an encoder: everything that decides a text's vector, but for how its numbers are rounded.
+    """Return the folder name of an encoder, which covers everything that decides a text's vector except rounding.
 
-    ``precision`` is the config's: float32 and bfloat16 give vectors that may stand side by side, int8 does not.
+    ``precision`` is the config's: vectors of float32 and bfloat16 may be mixed, those of int8 may not.
     """
     apart = (precision,) if precision == INT8 else ()
     return f"{name.replace('/', '--')}-{digest((name, sha256, max_seq_length, prefix, dtype, *apart))[:8]}"
 
 
 def name_of(number: int) -> str:
-    """The name of a vector file."""
+    """Return the name of a vector file."""
     return f"{number:08d}.parquet"
 
 
@@ -82,11 +82,11 @@ class VectorStore:
 
     @classmethod
     def of(cls, archive: Folder, encoder: str, dtype: str = "float32") -> VectorStore:
-        """The store of an archive's encoder, which need not be there yet."""
+        """Return the store of an archive's encoder, which need not exist yet."""
         return cls(archive.at(VECTORS, f"encoder={encoder}"), dtype)
 
     def numbers(self) -> list[int]:
-        """The files that are there, rising."""
+        """Return the numbers of the existing files, ascending."""
         return sorted(int(name.removesuffix(".parquet")) for name in self.folder.names(".parquet"))
 
     def write(
@@ -97,7 +97,7 @@ class VectorStore:
         over_limit: Sequence[bool | None],
         precision: str = "float32",
     ) -> None:
-        """Write file ``number``: row i of ``values`` (n, d) is the unit vector of the text of ``keys[i]``.
+        """Write file ``number``: row i of ``values`` (n, d) is the unit vector of the text with ``keys[i]``.
 
         ``precision`` is the number format that the encoder ran in.
         """
@@ -112,7 +112,7 @@ class VectorStore:
         self.folder.write_table(name_of(number), pa.Table.from_arrays(columns, schema=schema))
 
     def about(self) -> tuple[int, str] | None:
-        """The dimension of the vectors and the number format that the encoder ran in; None while there are none."""
+        """Return the dimension of the vectors and the encoder's number format; None while there are none."""
         for number in self.numbers()[-1:]:
             with self.folder.open(name_of(number)) as file:
                 schema = pq.ParquetFile(file).schema_arrow
@@ -120,11 +120,11 @@ class VectorStore:
         return None
 
     def keys(self, number: int) -> Keys:
-        """The keys of a file, in its order."""
+        """Return the keys of a file, in its order."""
         return _as_keys(self.folder.read_table(name_of(number), ["text_key"])["text_key"])
 
     def gather(self, files: Places, rows: Places) -> tuple[Vectors, NDArray[np.bool_]]:
-        """The vectors at some places, shape (n, d), float32, and whether their texts are over the limit."""
+        """Return the vectors at some places, shape (n, d), float32, and whether their texts exceed the limit."""
         values: Vectors | None = None
         over = np.zeros(len(files), dtype=np.bool_)
         for number in np.unique(files).tolist():
@@ -153,12 +153,11 @@ class VectorStore:
 
 @dataclass
 class TextIndex:
-    """Where the vector of a text is: the sorted ``keys`` of a store's files, and the file and row of each.
+    """The file and row of each text's vector, by the sorted ``keys`` of a store's files.
 
-    It is held in memory, 24 bytes a distinct text (240 MB for ten million), and three times that for a moment while
-    new files are taken in. ``texts.arrow`` is a copy of it for the next job and says nothing that the vector files do
-    not say: what it lacks is read from them, and what it has too much is left out. Only the archive's one writer
-    opens it.
+    In memory it takes 24 bytes per distinct text (240 MB for ten million), briefly three times that while new files are
+    added. ``texts.arrow`` is a copy for the next job: keys that it lacks are read from the vector files, surplus ones
+    are ignored. Only the archive's single writer may open it.
     """
 
     store: VectorStore
@@ -168,7 +167,7 @@ class TextIndex:
 
     @classmethod
     def open(cls, store: VectorStore) -> TextIndex:
-        """The index of all vector files that are there, also of those that a killed job has left."""
+        """Return the index of all existing vector files, including those that a killed job left."""
         index = cls(store)
         numbers = store.numbers()
         if store.folder.exists(TEXTS):
@@ -179,21 +178,21 @@ class TextIndex:
         return index
 
     def find(self, keys: Keys) -> tuple[Places, Places]:
-        """File and row of each key; file -1 where no vector is."""
+        """Return file and row of each key; file -1 for a text without a vector."""
         if not len(self.keys):
             return np.full(len(keys), -1, dtype=np.int32), np.zeros(len(keys), dtype=np.int32)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[at] == keys, self.files[at], -1), self.rows[at]
 
     def take_in(self, numbers: Sequence[int]) -> None:
-        """Add vector files that are new, in order of their numbers."""
+        """Add new vector files, in order of their numbers."""
         if not numbers:
             return
         with ThreadPoolExecutor() as pool:
             read = list(pool.map(self.store.keys, numbers))
         files = [np.full(len(keys), number, dtype=np.int32) for number, keys in zip(numbers, read, strict=True)]
         rows = [np.arange(len(keys), dtype=np.int32) for keys in read]
-        # Where two files have one text, which a worker that outlived its job can bring about, the first one counts.
+        # If two files hold the same text, because a worker outlived its job, the first one counts.
         self.keys, first = np.unique(np.concatenate([self.keys, *read]), return_index=True)
         self.files, self.rows = np.concatenate([self.files, *files])[first], np.concatenate([self.rows, *rows])[first]
         keys = pa.FixedSizeBinaryArray.from_buffers(
@@ -202,8 +201,9 @@ class TextIndex:
         write_columns(self.store.folder, TEXTS, pa.table([keys, self.files, self.rows], names=["key", *_PLACE]))
 
     def reserve(self, count: int) -> int:
-        """The first of ``count`` numbers that no vector file has or will have: a worker that outlives its job for some
-        seconds must not write into a file of the next one.
+        """Return the first of ``count`` numbers that no vector file has or will have.
+
+        A worker that outlives its job for some seconds must not write to a file of the next job.
         """
         marks = self.store.folder.at(RESERVED)
         held = marks.names()
@@ -228,15 +228,15 @@ def _bytes_of(keys: pa.FixedSizeBinaryArray) -> bytes:
 
 
 def owned_texts(parts: Mapping[str, Keys], index: TextIndex) -> dict[str, Keys]:
-    """For each part that has something to embed the sorted keys of the texts that no vector is there of, so that every
-    text is in one part. A text that several parts have is the first one's.
+    """Return, for each part with something to embed, the sorted keys of texts without a vector, each in one part only.
 
-    ``parts`` has the keys of each part, each once. It takes some 60 bytes a text of ``parts`` for a moment.
+    ``parts`` has the distinct keys of each part; a text of several parts goes to the first. Takes some 60 bytes per
+    text of ``parts``.
     """
     if not parts:
         return {}
     owners = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys in parts.values()])
-    # The first of equal keys is the first part's: unique keeps the first one, and parts stand in order.
+    # ``unique`` keeps the first of equal keys, which is the first part's, because the parts are in order.
     keys, first = np.unique(np.concatenate(list(parts.values())), return_index=True)
     missing = index.find(keys)[0] < 0
     keys, owners = keys[missing], owners[first[missing]]
@@ -247,10 +247,10 @@ def owned_texts(parts: Mapping[str, Keys], index: TextIndex) -> dict[str, Keys]:
 
 
 def drop_unused_vectors(store: VectorStore, used: Iterable[Keys], *, every_row: bool, dry_run: bool) -> list[str]:
-    """Delete the vector files of a store that hold no used text; with ``every_row`` write those that hold some anew,
-    without the rest. The names of the files that go. ``used`` are keys, in any order and as often as one likes.
+    """Delete a store's vector files without used texts, and return the names of the deleted files.
 
-    Only the holder of the archive's lock may call it. The bits that are held are one for each vector.
+    ``used`` are keys in any order, repetitions allowed. With ``every_row``, files with some unused texts are rewritten
+    without them. Only the holder of the archive's lock may call this. Memory is one bit per vector.
     """
     index = TextIndex.open(store)
     needed = {number: np.zeros(0, dtype=np.bool_) for number in store.numbers()}
@@ -267,7 +267,7 @@ def drop_unused_vectors(store: VectorStore, used: Iterable[Keys], *, every_row: 
     partly = [number for number, bits in needed.items() if bits.any()] if every_row else []
     partly = [number for number in partly if int(needed[number].sum()) < len(store.keys(number))]
     if (gone or partly) and not dry_run:
-        store.folder.remove(TEXTS)  # it names texts that will not be there; the next job makes it again
+        store.folder.remove(TEXTS)  # it names deleted texts; the next job rebuilds it
         next_number = index.reserve(len(partly))
         for at, number in enumerate(partly):
             _copy_rows(store, number, needed[number], next_number + at)

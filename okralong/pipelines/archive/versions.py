@@ -1,8 +1,7 @@
-"""The versions of an archive: ``versions/000001.json`` and so on, each a manifest that names the files it is made of.
+"""The versions of an archive: manifests ``versions/000001.json`` and so on, each listing the files that it consists of.
 
-Files are immutable and named by their content, so that versions share what has not changed. A manifest is written when
-everything that it names is there, under a name that no other has, and is never changed; so whoever has read one sees
-one archive, whatever is published beside it.
+Files are immutable and named after their content, so versions share what did not change. A manifest is written when all
+of its files exist, under a new name, and never changes: a reader of one version is not affected by later ones.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ VERSIONS: Final = "versions"
 CATALOGUES: Final = "catalogue"
 KNOWN_SOURCES: Final = "sources"
 LAYOUT: Final = 2
-"""Of the files of a version; 1 had one ``manifest.json`` over folders that were replaced, and was never released."""
+"""Layout of a version's files; layout 1 (one ``manifest.json`` over replaced folders) was never released."""
 _NAME: Final = re.compile(r"(\d{6})\.json")
 _PINNED: Final = re.compile(r"(.+)@(\d{1,6})")
 _NEEDED: Final = ("granularities", "embedding", "shards", "files")
@@ -35,14 +34,14 @@ _NEEDED: Final = ("granularities", "embedding", "shards", "files")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an archive is, and which version of it is meant; None for the latest."""
+    """The place of an archive and a version of it, None for the latest."""
 
     place: str
     version: int | None = None
 
     @classmethod
     def of(cls, text: str | Path) -> Location:
-        """``archive`` or ``archive@3``; a folder that is really called so is taken for one."""
+        """Parse ``archive`` or ``archive@3``; a folder whose name really ends in ``@3`` is taken literally."""
         found = _PINNED.fullmatch(str(text))
         if found is None or Folder.of(text).is_there:
             return cls(str(text))
@@ -53,13 +52,13 @@ class Location:
 
 
 def version_numbers(archive: Folder) -> list[int]:
-    """The versions that are there, rising."""
+    """Return the numbers of the existing versions, ascending."""
     found = (_NAME.fullmatch(name) for name in archive.at(VERSIONS).names(".json"))
     return [int(match[1]) for match in found if match]
 
 
 def read_version(archive: Folder, number: int) -> dict[str, Any]:
-    """The manifest of a version. Raises ArchiveError when it is not there (any more), damaged, or not readable."""
+    """Return the manifest of a version. Raises ArchiveError if it is missing, damaged, or of another release."""
     name = f"{number:06d}.json"
     try:
         manifest = dict(json.loads(archive.at(VERSIONS).read_bytes(name)))
@@ -86,10 +85,7 @@ def read_version(archive: Folder, number: int) -> dict[str, Any]:
 
 
 def latest_version(archive: Folder) -> dict[str, Any] | None:
-    """The manifest of the newest version, None where there is none.
-
-    Raises ArchiveError as ``read_version`` does, and for a folder of the layout before versions.
-    """
+    """Return the manifest of the newest version, or None without versions. Raises ArchiveError as ``read_version``."""
     numbers = version_numbers(archive)
     if not numbers and archive.exists(MANIFEST):
         raise ArchiveError(
@@ -100,10 +96,9 @@ def latest_version(archive: Folder) -> dict[str, Any] | None:
 
 
 def publish(archive: Folder, manifest: dict[str, Any]) -> None:
-    """Write the manifest of version ``manifest["version"]``: the moment from which readers see it.
+    """Write the manifest of version ``manifest["version"]``, which makes it visible to readers.
 
-    The caller holds the archive's lock. Raises LockedError when the version is there all the same: somebody else has
-    written, and nothing of theirs is replaced.
+    The caller holds the archive's lock. Raises LockedError if another process has published this version.
     """
     name = f"{manifest['version']:06d}.json"
     data = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()
@@ -118,26 +113,25 @@ def publish(archive: Folder, manifest: dict[str, Any]) -> None:
 
 
 def replace_version(archive: Folder, manifest: Mapping[str, Any]) -> None:
-    """Let readers see another manifest under the number of a version that is there. Only a purge may do so.
-
-    The caller holds the archive's lock.
-    """
+    """Replace the manifest of an existing version, which only a purge may do. The caller holds the archive's lock."""
     data = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False).encode()
     archive.at(VERSIONS).write_bytes(f"{manifest['version']:06d}.json", data)
 
 
 def drop_version(archive: Folder, number: int) -> None:
-    """Take a version out of those that can be read; ``vacuum`` takes away what only it needed."""
+    """Remove a version; ``vacuum`` deletes the files that only it needed."""
     archive.at(VERSIONS).remove(f"{number:06d}.json")
 
 
-# The documents of a version: its catalogue, one file a shard, named by its content.
+# The documents of a version: its catalogue, one file per shard, named after its content.
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentEntry:
-    """A document of a source file. ``part`` names the files of the archive that it is in, ``origin`` its place for
-    people; ``sha256`` covers id and text. ``shadowed``: another document has the id.
+    """A document of a source file.
+
+    ``part`` names the archive files that hold it, ``origin`` describes its place for people, ``sha256`` covers id and
+    text. ``shadowed`` means that another document has the same id.
     """
 
     doc_id: str
@@ -151,7 +145,7 @@ class DocumentEntry:
 
 
 def resolve_duplicates(entries: Iterable[DocumentEntry]) -> list[DocumentEntry]:
-    """The same entries in order of doc_id; of each id the one from the first source file is seen, the rest shadowed."""
+    """Return the entries sorted by doc_id; of equal ids, all but that of the first source file are shadowed."""
     ordered = sorted(entries, key=lambda entry: (entry.doc_id, entry.source_name, entry.source_uri))
     resolved: list[DocumentEntry] = []
     for entry in ordered:
@@ -161,12 +155,12 @@ def resolve_duplicates(entries: Iterable[DocumentEntry]) -> list[DocumentEntry]:
 
 
 def active(resolved: Iterable[DocumentEntry]) -> dict[str, DocumentEntry]:
-    """The documents that are seen, by doc_id."""
+    """Return the visible documents by doc_id."""
     return {entry.doc_id: entry for entry in resolved if not entry.shadowed}
 
 
 def write_catalogue(archive: Folder, entries: Iterable[DocumentEntry], shards: int) -> list[str]:
-    """Write what is not there yet; the names of the files, one a shard, in order of the shards."""
+    """Write missing catalogue files; return the names of all, one per shard, in order."""
     parted: list[list[DocumentEntry]] = [[] for _ in range(shards)]
     for entry in entries:
         parted[shard_of(entry.doc_id, shards)].append(entry)
@@ -179,7 +173,7 @@ def write_catalogue(archive: Folder, entries: Iterable[DocumentEntry], shards: i
 
 
 def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[DocumentEntry]:
-    """The entries of some catalogue files, one file in memory at a time."""
+    """Yield the entries of some catalogue files, with one file in memory at a time."""
     folder = archive.at(CATALOGUES)
     for name in names:
         with folder.open(name) as file:
@@ -189,7 +183,7 @@ def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[DocumentEn
 
 
 def write_once(folder: Folder, content: object, rows: list[dict[str, Any]], schema: pa.Schema) -> str:
-    """Write a table that is named by the hash of ``content``, unless it is there; its file name."""
+    """Write a table named after the hash of ``content`` unless it exists; return its file name."""
     name = f"{digest(content)}.parquet"
     if not folder.exists(name):
         folder.write_table(name, pa.Table.from_pylist(rows, schema=schema))
@@ -197,16 +191,16 @@ def write_once(folder: Folder, content: object, rows: list[dict[str, Any]], sche
 
 
 def digest(content: object) -> str:
-    """A short hash of some plain value, for file names: 16 hex digits."""
+    """Return a short hash of a plain value for file names: 16 hex digits."""
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
-# What changed between two versions, and which files a version was made of.
+# Differences between two versions, and the source files of a version.
 
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff:
-    """The doc_ids, sorted, that are in the new version alone, in both with another text, and in the old one alone."""
+    """The sorted doc_ids that are only in the new version, in both with different texts, and only in the old one."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -214,18 +208,18 @@ class VersionDiff:
 
     @property
     def none(self) -> bool:
-        """Whether both versions show the same documents."""
+        """True if both versions show the same documents."""
         return not (self.added or self.changed or self.removed)
 
 
 def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> VersionDiff:
     """Compare the documents of two versions, given by their manifests.
 
-    A document that was purged from the old one after it was published counts as removed, as it was before the purge:
-    answers that rest on it are to be asked again.
+    A document that was purged from the old version after its publication counts as removed, so that a nightly repeats
+    the questions whose answers use it.
     """
     names = [manifest["files"]["catalogue"] for manifest in (old, new)]
-    # A document is always in the file of its shard, so a file that both have holds no change.
+    # A document is always in the file of its shard, so a file that both versions share contains no change.
     shared = set(names[0]) & set(names[1]) if len(names[0]) == len(names[1]) else set()
     before, after = (
         {
@@ -243,14 +237,17 @@ def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any
 
 
 def purged_from(manifest: Mapping[str, Any]) -> set[str]:
-    """The documents that a version showed when it was published, and that a purge has taken out of it since."""
+    """Return the documents that a purge has removed from a version since its publication."""
     return set(manifest.get("purged_from", ()))
 
 
 @dataclass(frozen=True, slots=True)
 class KnownSource:
-    """A file as it was read: its size in bytes, its time of change, the (doc_id, message) of what failed in it, and the
-    version of the reader that read it ("" the first)."""
+    """A source file as it was read.
+
+    ``size`` is in bytes, ``failed`` holds (doc_id, message) of documents that could not be read, ``reader`` is the
+    version of the parser ("" for the first).
+    """
 
     uri: str
     name: str
@@ -262,7 +259,7 @@ class KnownSource:
 
 
 def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
-    """Write the table unless it is there; its file name."""
+    """Write the table unless it exists; return its file name."""
     rows = [
         asdict(source) | {"failed": [{"doc_id": doc_id, "message": why} for doc_id, why in source.failed]}
         for source in sorted(sources, key=lambda source: source.uri)
@@ -271,7 +268,7 @@ def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
 
 
 def read_sources(archive: Folder, name: str, only: Container[str] | None = None) -> dict[str, KnownSource]:
-    """The sources of a version by uri; with ``only`` those of these uris."""
+    """Return the sources of a version by uri, or ``only`` those of the given uris."""
     folder = archive.at(KNOWN_SOURCES)
     with folder.open(name) as file:
         return {
