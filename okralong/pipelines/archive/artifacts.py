@@ -76,11 +76,9 @@ class ArtifactPlace:
     def of(
         cls, archive: Archive, doc_id: str, method: str, version: int, policy: Mapping[str, Any], by: Mapping[str, Any]
     ) -> ArtifactPlace:
-        """Return the place of an artifact of a method's ``version`` with ``policy`` values and generator settings
-        ``by``.
+        """Return the place of what a method's ``version`` makes of a document. Raises QuestionError for an unknown one.
 
-        Raises:
-            QuestionError: The archive has no such document.
+        ``policy`` and ``by`` are the values of the policy and the settings of the generator that affect the result.
         """
         manifest = archive.manifest
         about = {
