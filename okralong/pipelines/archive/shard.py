@@ -122,7 +122,7 @@ class Shard:
         return replace(self, on_gpu=GpuRows(self.vectors)) if self.vectors.shape[1] else self
 
     def over(self, smallest: Shard) -> Shard:
-        """Return the shard with ``smallest``'s vectors for its chunks. Raises ValueError if that holds other documents."""
+        """Return the shard with ``smallest``'s vectors for its chunks. Raises ValueError if its documents differ."""
         return replace(self, smaller=SmallerChunks.of(smallest.vectors, smallest.spans(), self.spans()))
 
     def spans(self) -> Spans:

@@ -37,17 +37,9 @@ from okralong.pipelines.answering.policy import Budget, Count, MethodSection, Po
 from okralong.pipelines.answering.prompt_text import one_paragraph, render_passages
 from okralong.pipelines.answering.retrieve import dense_retrieval, sort_hits, within_tokens
 from okralong.pipelines.answering.tools import Branch, Tools, note_lacking
+from okralong.pipelines.core.extras import needs_extra
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import (
-    Answer,
-    Chunk,
-    Hit,
-    Message,
-    Passage,
-    Question,
-    ReplyError,
-    needs_extra,
-)
+from okralong.pipelines.core.types import Answer, Chunk, Hit, Message, Passage, Question, ReplyError
 from okralong.pipelines.methods.needs import Needs
 
 SUMMARY: Final = "summary"

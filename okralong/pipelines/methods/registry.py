@@ -27,7 +27,8 @@ from pydantic import create_model
 
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Strategy
-from okralong.pipelines.core.types import ConfigError, needs_extra
+from okralong.pipelines.core.extras import needs_extra
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.methods.needs import Needs
 
 GROUP: Final = "okralong.strategies"

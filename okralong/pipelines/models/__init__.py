@@ -1,1 +1,1 @@
-"""Where the weights come from, and how they are best run on this machine."""
+"""Local models: where their weights come from and how to run them on this machine."""

@@ -1,9 +1,8 @@
-"""A cross-encoder: it reads a query and a passage together and says how relevant the passage is.
+"""A cross-encoder reads a query and a passage together and scores the relevance of the passage.
 
-Two kinds, behind one class. Ours, which `okralong train` makes: a sentence encoder whose upper blocks were trained,
-with three heads: relevance, where the answer stands (its first and last token), and whether the passage holds the
-answer. And any sentence-transformers cross-encoder (a folder or hub name), which knows relevance alone. Runs without
-Ray.
+One class runs two kinds: the cross-encoders that `okralong train` makes, a sentence encoder whose upper blocks were
+trained with three heads (relevance, first and last token of the answer, answerability), and any sentence-transformers
+cross-encoder (a folder or hub name), which only scores relevance.
 """
 
 from __future__ import annotations
@@ -26,18 +25,20 @@ from okralong.pipelines.models.weights import CROSS_ENCODER, INT8, quantize, res
 WEIGHTS: Final = "cross_encoder.safetensors"
 
 LONGEST_QUERY: Final = 96
-"""Tokens of a query that are read; ours. Longer ones are cut at their end."""
+"""Tokens of a query; longer queries are truncated. # project default"""
 
 LONGEST_ANSWER: Final = 40
-"""Tokens of a span that is taken for an answer; ours. Longer answers are nobody's look-up."""
+"""Tokens of an answer span; longer answers are not look-ups. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderShape:
-    """What a trained cross-encoder is built on: ``encoder`` is "embedded", a folder or a hub name, ``sha256`` that of
-    its weights. Blocks before ``first_block`` are the encoder's own. ``max_tokens`` are those of query and passage
-    together that it learned on; it reads as many as the encoder has positions. The calibrated probability of
-    ``answerable`` is sigmoid(``scale`` * logit + ``shift``).
+    """Description of a trained cross-encoder.
+
+    ``encoder`` is "embedded", a folder or a hub name, ``sha256`` the hash of its weights. Blocks before ``first_block``
+    are unchanged. ``max_tokens`` is the length of query and passage together in training; at inference it is the
+    encoder's number of positions. The calibrated probability of ``answerable`` is sigmoid(``scale`` * logit +
+    ``shift``).
     """
 
     encoder: str
@@ -49,7 +50,7 @@ class CrossEncoderShape:
 
 
 class CrossEncoderModel(nn.Module):
-    """The encoder with three heads: over each pair's vector relevance and answerable, over each token start and end."""
+    """The encoder with four heads: relevance and answerability of a pair, start and end of the answer per token."""
 
     def __init__(self, encoder: Any, dropout: float = 0.0) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class CrossEncoderModel(nn.Module):
         )
 
     def forward(self, tokens: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Relevance (n,), answerable (n,) and the logits of start and end (n, tokens, 2), in float32."""
+        """Return relevance (n,), answerable (n,) and the logits of start and end (n, tokens, 2), in float32."""
         states = self.encoder(**tokens).last_hidden_state
         mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
         mean = (states * mask).sum(dim=1) / mask.sum(dim=1)
@@ -72,12 +73,12 @@ class CrossEncoderModel(nn.Module):
         return pair[:, 0], pair[:, 1], self.heads["span"](states).float()
 
     def learned(self, first_block: int) -> dict[str, Tensor]:
-        """The parameters that a training changes: the encoder's blocks from ``first_block`` on, and the heads."""
+        """Return the trainable parameters: the encoder's blocks from ``first_block`` on, and the heads."""
         return learned_of(self, first_block)
 
 
 def learned_of(model: nn.Module, first_block: int) -> dict[str, Tensor]:
-    """Of an encoder with ``heads`` the parameters of its blocks from ``first_block`` on, and the heads'."""
+    """Return the parameters of the heads and of the encoder's blocks from ``first_block`` on."""
     return {
         name: value
         for name, value in model.named_parameters()
@@ -90,14 +91,15 @@ def _block(name: str) -> int:
 
 
 def write_learned(file: Path, learned: Mapping[str, Tensor]) -> None:
-    """Write parameters in float16, to halve their size."""
+    """Write parameters in float16, which halves their size."""
     save_file({name: v.detach().cpu().to(torch.float16).contiguous() for name, v in learned.items()}, file)
 
 
 def read_learned(file: Path, model: nn.Module, learned: Collection[str]) -> None:
-    """Put what ``write_learned`` wrote into ``model``, whose parameters ``learned`` they must be.
+    """Load the file of ``write_learned`` into the parameters ``learned`` of ``model``.
 
-    Raises ConfigError when the file cannot be read or is of another model.
+    Raises:
+        ConfigError: The file is unreadable or belongs to another model.
     """
     try:
         kept = {name: value.float() for name, value in load_file(file).items()}
@@ -111,12 +113,12 @@ def read_learned(file: Path, model: nn.Module, learned: Collection[str]) -> None
 def tokens_of(
     tokenizer: Any, queries: Sequence[str], passages: Sequence[str], max_tokens: int, offsets: bool = False
 ) -> Any:
-    """Pairs as tokens, padded to the longest: the query cut to ``LONGEST_QUERY``, the passage to what is left.
+    """Tokenize pairs, padded to the longest: the query cut to ``LONGEST_QUERY``, the passage to the remaining length.
 
-    The result is the tokenizer's own; with ``sequence_ids`` and ``token_to_chars`` spans are found in the passage, and
-    with ``offset_mapping`` too, which takes the tokenizer longer and is there with ``offsets`` alone.
+    The result is the tokenizer's, so that ``sequence_ids`` and ``token_to_chars`` locate spans in the passage. It has
+    an ``offset_mapping`` only with ``offsets``, which is slower.
     """
-    asked = list(dict.fromkeys(queries))  # candidates share their query
+    asked = list(dict.fromkeys(queries))  # all candidates share the query
     cut = tokenizer(
         asked,
         add_special_tokens=False,
@@ -146,12 +148,12 @@ def save_cross_encoder(folder: Path, model: CrossEncoderModel, shape: CrossEncod
 
 
 def write_shape(folder: Path, shape: CrossEncoderShape) -> None:
-    """Write the description alone, when only the calibration is new."""
+    """Write only the description, for a new calibration."""
     (folder / CROSS_ENCODER).write_text(json.dumps(asdict(shape), indent=2) + "\n", encoding="utf-8")
 
 
 def read_shape(folder: Path) -> CrossEncoderShape:
-    """What ``write_shape`` wrote. Raises ConfigError when there is none, or one of another okralong."""
+    """Read the description. Raises ConfigError if it is missing or from another okralong."""
     try:
         return CrossEncoderShape(**json.loads((folder / CROSS_ENCODER).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -162,9 +164,10 @@ def read_shape(folder: Path) -> CrossEncoderShape:
 
 
 def load_learned(folder: Path, model: CrossEncoderModel, sha256: str | None) -> None:
-    """Put what ``save_cross_encoder`` wrote into ``model``, whose encoder's weights are those of ``sha256``.
+    """Load the learned weights into ``model``, whose encoder has the hash ``sha256``.
 
-    Raises ConfigError when they are of another model, or cannot be read.
+    Raises:
+        ConfigError: The weights are unreadable or belong to another model.
     """
     shape = read_shape(folder)
     if sha256 and shape.sha256 and sha256 != shape.sha256:
@@ -176,7 +179,7 @@ def load_learned(folder: Path, model: CrossEncoderModel, sha256: str | None) -> 
 
 
 class CrossEncoder:
-    """Make one with ``load``. Not safe for use by two threads at once."""
+    """A loaded cross-encoder, from ``load``. Not thread-safe."""
 
     def __init__(self, name: str, model: Any, tokenizer: Any, max_tokens: int, shape: CrossEncoderShape | None) -> None:
         self.name = name
@@ -189,12 +192,15 @@ class CrossEncoder:
     def load(
         cls, folder: str | Path, precision: str = "auto", device: str = "auto", threads: int | None = None
     ) -> CrossEncoder:
-        """Ours from the folder that `okralong train` wrote, or a sentence-transformers one from a folder or hub name.
+        """Load a cross-encoder of `okralong train` from its folder, or a sentence-transformers one from a folder or
+        hub.
 
-        ``precision`` is auto, bfloat16, float32 or int8. Raises ConfigError when it cannot be loaded or its encoder's
-        weights are others than those it was trained on.
+        ``precision`` is auto, bfloat16, float32 or int8.
+
+        Raises:
+            ConfigError: It cannot be loaded, or was trained on other weights of its encoder.
         """
-        # PyTorch has kernels for int8 on processors alone.
+        # PyTorch has int8 kernels for CPUs only.
         quantized = precision == INT8
         target, dtype = settle("cpu" if quantized else device, "float32" if quantized else precision, threads)
         own = (Path(folder) / CROSS_ENCODER).is_file()
@@ -233,7 +239,7 @@ class CrossEncoder:
                 f"The model {name!r} has {config.num_labels} outputs, and a reranker has one: the relevance of a "
                 "passage. Give a sentence-transformers cross-encoder with num_labels 1."
             )
-        # RoBERTa counts positions from its padding's number on, and has two more than it can use.
+        # RoBERTa numbers positions from the padding id on, so two of its positions are unusable.
         positions = int(getattr(config, "max_position_embeddings", 512))
         usable = positions - (2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0)
         longest = min(usable, int(tokenizer.model_max_length), 1024)
@@ -241,15 +247,14 @@ class CrossEncoder:
 
     @property
     def reads_spans(self) -> bool:
-        """Whether it says where the answer stands and whether it is there."""
+        """True if the model locates the answer and estimates whether it exists."""
         return self._shape is not None
 
     def read_each(self, asked: Sequence[tuple[str, list[str]]], max_batch: int = 64) -> list[list[Reading]]:
-        """The readings of several queries, each with its passages.
+        """Return the readings of several queries, each with its passages.
 
-        On a processor each query is read by itself: its candidates fill it, and a reading in bfloat16 depends on what
-        shares its pass, so that the same question would be ranked otherwise beside others. On a GPU all are read
-        together.
+        On a CPU, queries run one by one: the candidates of one query fill a pass, and a bfloat16 result depends on the
+        other pairs in its pass, so rankings must not depend on neighbouring queries. On a GPU all run together.
         """
         if next(self._model.parameters()).device.type == "cpu":
             return [self.read([query] * len(passages), passages, max_batch) for query, passages in asked]
@@ -258,7 +263,7 @@ class CrossEncoder:
         return [[next(found) for _ in passages] for _, passages in asked]
 
     def read(self, queries: Sequence[str], passages: Sequence[str], max_batch: int = 64) -> list[Reading]:
-        """A reading of each pair, in the order given; pairs of like length share a pass."""
+        """Return a reading of each pair, in the given order; pairs of similar length share a pass."""
         order = sorted(range(len(passages)), key=lambda n: len(queries[n]) + len(passages[n]))
         found: dict[int, Reading] = {}
         for at in range(0, len(order), max_batch):
@@ -287,17 +292,17 @@ class CrossEncoder:
 
 
 def _characters(encoded: Any, row: int, first: int, last: int) -> tuple[int, int]:
-    """Where the tokens ``first`` to ``last`` of a row stand in its passage; (0, 0) for one without tokens."""
+    """Return the range of tokens ``first`` to ``last`` of a row in its passage; (0, 0) for a passage without tokens."""
     start, end = encoded.token_to_chars(row, first), encoded.token_to_chars(row, last)
     return (start.start, end.end) if start is not None and end is not None else (0, 0)
 
 
 def passage_mask(encoded: Any, count: int) -> Tensor:
-    """Which tokens belong to the passage, (n, tokens); where a passage has none, the first token stands for it."""
+    """Return which tokens belong to the passage, (n, tokens); for a passage without tokens, the first token."""
     mask = torch.zeros(encoded["input_ids"].shape, dtype=torch.bool)
     for row in range(count):
         ids = encoded.sequence_ids(row)
-        # A passage's tokens stand together.
+        # A passage's tokens are contiguous.
         size = ids.count(1)
         first = ids.index(1) if size else 0
         mask[row, first : first + max(size, 1)] = True
@@ -305,16 +310,16 @@ def passage_mask(encoded: Any, count: int) -> Tensor:
 
 
 def best_spans(logits: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """First and last token of the most probable span of each row and its probability; all (n,).
+    """Return first token, last token and probability of the most probable span of each row; all (n,).
 
-    ``logits`` is (n, tokens, 2), ``inside`` (n, tokens) says which tokens may be part of one.
+    ``logits`` is (n, tokens, 2); ``inside`` (n, tokens) marks the tokens that a span may use.
     """
     masked = logits.masked_fill(~inside.unsqueeze(-1), float("-inf"))
     start, end = masked.log_softmax(dim=1).unbind(dim=-1)
-    # (n, tokens, LONGEST_ANSWER): each first token with the last ones that a span may have.
+    # (n, tokens, LONGEST_ANSWER): each first token with its possible last tokens.
     ends = nn.functional.pad(end, (0, LONGEST_ANSWER - 1), value=float("-inf")).unfold(1, LONGEST_ANSWER, 1)
     joint = (start.unsqueeze(2) + ends).flatten(1)
     best, place = joint.max(dim=1)
     first = place // LONGEST_ANSWER
-    # Among all spans that may be one, so that the share is that of a choice.
+    # Normalised over all allowed spans.
     return first, first + place % LONGEST_ANSWER, (best - joint.logsumexp(dim=1)).exp()

@@ -1,7 +1,7 @@
-"""The child process that serves a model through an OpenAI-compatible server of llama.cpp or of transformers.
+"""The child process that serves a model through the OpenAI-compatible server of llama.cpp or transformers.
 
-``engine_process llama.cpp --model FILE --port N --parent PID --alias NAME --parallel N --window N``, or
-``engine_process transformers --model FOLDER --port N --parent PID --device D --dtype T``, run as a module.
+Run as a module: ``engine_process llama.cpp --model FILE --port N --parent PID --alias NAME --parallel N --window N``,
+or ``engine_process transformers --model FOLDER --port N --parent PID --device D --dtype T``.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from okralong.pipelines.models.serving import die_with_parent
 from okralong.pipelines.models.weights import available_cores
 
 PROMPT_CACHE_MIB: Final = 512
-"""Memory for the prefixes of earlier prompts; ours (llama.cpp's own default is 8 GiB, too much beside an index)."""
+"""Memory for prefixes of earlier prompts; llama.cpp's default of 8 GiB is too much beside an index. # project default
+"""
 
 LOG_ERRORS_AND_WARNINGS: Final = 2
-"""llama.cpp's verbosity: a line for each request would fill the disk over a night of questions."""
+"""llama.cpp's verbosity: a line per request would fill the disk over a night of questions."""
 
 
 def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int) -> None:
-    """Serve a GGUF file through llama.cpp's own server until the process ends.
+    """Serve a GGUF file through llama.cpp's server until the process ends.
 
-    Each of the ``parallel`` slots has a window of its own of ``window`` tokens.
+    Each of the ``parallel`` slots has ``window`` tokens.
     """
     import xllamacpp
 
@@ -45,7 +46,7 @@ def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int) ->
     params.cpuparams.n_threads = cores
     params.cpuparams_batch.n_threads = cores
     params.verbosity = LOG_ERRORS_AND_WARNINGS
-    # A web page that the user has open must not be able to read replies from this port.
+    # Web pages in the user's browser must not read replies from this port.
     params.cors_origins = "http://127.0.0.1"
     params.cors_credentials = False
     params.ui = False
@@ -56,8 +57,8 @@ def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int) ->
 
 
 def serve_folder(model: str, port: int, device: str, dtype: str) -> None:
-    """Serve a model folder through the server of the transformers library until the process ends."""
-    # The class behind `transformers serve`; the command itself would first ask a server about new releases.
+    """Serve a model folder through the server of transformers until the process ends."""
+    # The class behind `transformers serve`; the command itself first checks a server for new releases.
     from transformers.cli.serve import Serve
 
     batching = device != "cpu"

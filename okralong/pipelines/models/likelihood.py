@@ -1,6 +1,6 @@
-"""How likely a causal language model finds each of several texts, token by token, after one prefix that they share.
+"""Token log-likelihoods of several texts after a shared prefix, by a causal language model.
 
-The prefix is read once; its key-value cache is then repeated for as many texts as fit a pass. Runs without Ray.
+The prefix is processed once; its key-value cache is then repeated for as many texts as fit into a pass.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from okralong.pipelines.models.weights import settle
 Ids = list[int]
 
 PASS_TOKENS: Final = 8192
-"""Tokens that one pass holds, the repeated prefix included; ours. SmolLM2-135M keeps 23 kB for each in bfloat16 and
-Llama-3.2-1B 32 kB, so a pass takes some 250 MB."""
+"""Tokens of one pass, including the repeated prefix: some 250 MB, since SmolLM2-135M keeps 23 kB per token in bfloat16
+and Llama-3.2-1B 32 kB. # project default"""
 
 HEAD_ROWS: Final = 256
-"""Positions whose logits exist at a time; ours. A vocabulary of 128k makes 130 MB of them in float32."""
+"""Positions with logits at a time: 130 MB in float32 for a vocabulary of 128k. # project default"""
 
 _APART: Final[dict[str, Any]] = {"add_special_tokens": False, "verbose": False}
 
 
 class LikelihoodModel:
-    """A causal language model that measures texts. Make one with ``load``. Not safe for use by two threads at once."""
+    """A causal language model that scores texts, from ``load``. Not thread-safe."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model = model.eval().requires_grad_(False)
@@ -43,10 +43,13 @@ class LikelihoodModel:
     def load(
         cls, model: str, precision: str = "auto", device: str = "auto", threads: int | None = None
     ) -> LikelihoodModel:
-        """Load ``model``, a folder or a hub name. ``precision`` "auto" follows the processor; ``threads`` are torch's
-        CPU threads for the whole process, None leaves them as they are.
+        """Load ``model``, a folder or hub name with safetensors.
 
-        Only safetensors are read. Raises ConfigError when the model cannot be loaded.
+        ``precision`` "auto" depends on the device; ``threads`` sets torch's CPU threads of the whole process, None
+        keeps them.
+
+        Raises:
+            ConfigError: The model cannot be loaded.
         """
         target, dtype = settle(device, precision, threads)
         try:
@@ -60,11 +63,11 @@ class LikelihoodModel:
         return cls(loaded.to(device=target), tokenizer)
 
     def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
-        """Natural log-likelihood of each token of each text after ``prefix``, in the order of ``texts``.
+        """Return the natural log-likelihood of each token of each text after ``prefix``, in the order of ``texts``.
 
-        Prefix and texts are split into tokens apart from each other. A text without tokens gives an empty list. Where
-        prefix and longest text do not fit the model's window together, the beginning of the prefix is left out; of a
-        text that alone is too long, the end.
+        Prefix and texts are tokenized separately; a text without tokens gives an empty list. If the prefix and the
+        longest text exceed the model's window, the beginning of the prefix is dropped; a text that exceeds it alone
+        loses its end.
         """
         rows = [self._ids(text)[: self._window - 1] for text in texts]
         longest = max(map(len, rows), default=0)
@@ -82,7 +85,7 @@ class LikelihoodModel:
         return scored
 
     def token_ends(self, texts: Sequence[str]) -> list[list[int]]:
-        """Where each token of each text ends, in characters; a character of several tokens ends with each of them."""
+        """Return the end of each token of each text in characters; all tokens of a character end with it."""
         return [
             [int(end) for _, end in self._tokenizer(text, **_APART, return_offsets_mapping=True)["offset_mapping"]]
             for text in texts
@@ -94,9 +97,9 @@ class LikelihoodModel:
         if width > 1:
             cache = copy.deepcopy(prefix)
             cache.batch_repeat_interleave(len(rows))
-            # Padded on the right: no token sees what comes after it. The last token of a row predicts nothing here.
+            # Padding on the right is invisible to the tokens before it. A row's last token predicts nothing.
             states = torch.cat([states, self._hidden([(row + [0] * width)[: width - 1] for row in rows], cache)], dim=1)
-        # One contiguous matrix of the real positions: with a slice of three dimensions, torch may copy the whole
+        # One contiguous matrix of the real positions: for a three-dimensional slice, torch may copy the whole
         # vocabulary matrix before it multiplies.
         flat = torch.cat([states[number, : len(row)] for number, row in enumerate(rows)]).contiguous()
         wanted = torch.tensor([token for row in rows for token in row], device=flat.device)
@@ -108,7 +111,7 @@ class LikelihoodModel:
         return [logs[start:end] for start, end in pairwise([0, *ends])]
 
     def _hidden(self, rows: list[Ids], cache: Any) -> Tensor:
-        # The inner model alone: its head would multiply every position with the whole vocabulary.
+        # Without the head, which would multiply every position with the whole vocabulary.
         tokens = torch.tensor(rows, device=self._model.device)
         hidden: Tensor = self._model.base_model(tokens, past_key_values=cache, use_cache=True).last_hidden_state
         return hidden
@@ -123,13 +126,14 @@ class LikelihoodModel:
 
 
 def passes(lengths: Sequence[int], prefix: int, limit: int = PASS_TOKENS) -> list[list[int]]:
-    """Numbers of the texts, those without tokens left out, in groups of like length that fill at most ``limit`` tokens
-    each, prefix and padding included. A text that alone is too long makes a group of its own.
+    """Group the indices of texts with tokens by similar length, at most ``limit`` tokens per group.
+
+    The limit includes the prefix and padding. A text that exceeds it alone forms its own group.
     """
     order = sorted((number for number, length in enumerate(lengths) if length), key=lambda number: lengths[number])
     groups: list[list[int]] = []
     for number in order:
-        # Sorted by length: the one that comes is as wide as the group becomes.
+        # Sorted by length, so the new text determines the width of its group.
         if groups and (len(groups[-1]) + 1) * (prefix + lengths[number]) <= limit:
             groups[-1].append(number)
         else:

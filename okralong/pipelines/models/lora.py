@@ -29,8 +29,8 @@ _FREE: Final = frozenset(
         *("base_model_name_or_path", "inference_mode", "peft_version", "revision", "auto_mapping"),
     }
 )
-"""Keys of an adapter's description that may say anything; every other one must stand at PEFT's default, with which the
-adapter is ``scale * B @ A`` and nothing more."""
+"""Keys of an adapter's config that may have any value. All others must have PEFT's default, with which the adapter is
+exactly ``scale * B @ A``."""
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "peft_type": "LORA",
@@ -39,8 +39,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
     "megatron_core": "megatron.core",
     "qalora_group_size": 16,
 }
-"""PEFT's defaults (``LoraConfig``, PEFT 0.21) that are neither empty nor false. PEFT itself is not asked: its import
-takes seconds, and fails where another thread imports transformers at the same time, as it does while a run starts."""
+"""PEFT's defaults (``LoraConfig``, PEFT 0.21) that are neither empty nor false. PEFT itself is not imported: that takes
+seconds, and fails while another thread imports transformers, as happens at the start of a run."""
 
 _NOTHING: Final[tuple[Any, ...]] = (None, False, [], {})
 _LAYER: Final = re.compile(r"\.layers\.(\d+)\.")
@@ -48,7 +48,7 @@ _LAYER: Final = re.compile(r"\.layers\.(\d+)\.")
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """One matrix's part: ``a`` of shape (rank, inputs), ``b`` of shape (outputs, rank)."""
+    """The update of one matrix: ``a`` has shape (rank, inputs), ``b`` (outputs, rank)."""
 
     a: Matrix
     b: Matrix
@@ -56,21 +56,22 @@ class LowRank:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the matrix that it is added to: (outputs, inputs)."""
+        """Shape of the updated matrix: (outputs, inputs)."""
         return self.b.shape[0], self.a.shape[1]
 
     def delta(self) -> Matrix:
-        """What is added, in float32."""
+        """Return the update in float32."""
         added: Matrix = (self.b @ self.a) * np.float32(self.scale)
         return added
 
 
 def read_lora(folder: Path) -> dict[str, LowRank]:
-    """The adapter's parts by the name of the base's module, e.g. ``model.layers.3.self_attn.q_proj``.
+    """Return the adapter's updates by module of the base, e.g. ``model.layers.3.self_attn.q_proj``.
 
-    Raises ConfigError, naming the folder, for files that cannot be read and for more than plain LoRA.
+    Raises:
+        ConfigError: The files are unreadable, or hold more than plain LoRA.
     """
-    from safetensors.torch import load_file  # torch takes seconds; numpy knows no bfloat16
+    from safetensors.torch import load_file  # imports torch, which takes seconds; numpy has no bfloat16
 
     try:
         config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
@@ -105,7 +106,7 @@ def read_lora(folder: Path) -> dict[str, LowRank]:
 
 
 def check_fits(folder: Path, parts: Mapping[str, LowRank], shapes: Mapping[str, tuple[int, ...]], base: str) -> None:
-    """Raise ConfigError unless every part has a matrix of its shape among ``shapes``, the base's by module."""
+    """Raise ConfigError unless each update has a matrix of its shape among ``shapes``, the base's by module."""
     for name, part in sorted(parts.items()):
         if shapes.get(name) != part.shape:
             held = shapes.get(name)

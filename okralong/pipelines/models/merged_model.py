@@ -1,8 +1,4 @@
-"""LoRA adapters: the trained reader, how it is to be asked, and models with an adapter merged into their weights.
-
-Only plain LoRA is understood, ``scale * B @ A`` read from PEFT's two files; whatever else PEFT knows (DoRA, patterns of
-ranks, biases, whole modules, other starting weights) is refused, so that a merge never leaves a part out.
-"""
+"""The trained reader, how to prompt it, and models with a LoRA adapter merged into their weights."""
 
 from __future__ import annotations
 
@@ -27,25 +23,25 @@ from okralong.pipelines.models.weights import (
 )
 
 READER: Final = "reader"
-"""The name of the shipped reader, and of its folder below ``pipelines/models/adapters``."""
+"""The name of the shipped reader and of its folder below ``pipelines/models/adapters``."""
 
 NO_READER: Final = "none"
-"""What a config says for the model as it is."""
+"""The config value for the model without a reader."""
 
 DIGITS: Final = 12
-"""Hex digits of an adapter's digest that stand in names and identities; ours, as for the packaged models."""
+"""Hex digits of an adapter's digest in names and identities, as for the packaged models. # project default"""
 
 FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
-"""What PEFT writes, and all that a merge reads."""
+"""PEFT's files of an adapter."""
 
 ASKED: Final = "reader.json"
 
 
 class ReaderFile(Settings):
-    """A reader's ``reader.json``: how it was asked in training, and so wants to be asked.
+    """A reader's ``reader.json``: the form of its training prompts, which its prompts should have too.
 
-    ``demonstrations``: a worked example stood in each prompt. ``calculator``: sums were left to the calculator.
-    ``rows``: how many it learned from; None where that is not known.
+    ``demonstrations``: each prompt had a worked example. ``calculator``: sums were left to the calculator. ``rows``:
+    number of training rows, None if unknown.
     """
 
     demonstrations: bool = False
@@ -55,8 +51,10 @@ class ReaderFile(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """An adapter that is there. ``name`` is "reader" for the shipped one, else its folder's; ``digest`` its content's,
-    the first 12 hex digits.
+    """An existing adapter.
+
+    ``name`` is "reader" for the shipped one, otherwise its folder's name; ``digest`` is the first 12 hex digits of the
+    hash of its content.
     """
 
     folder: Path
@@ -65,10 +63,12 @@ class Reader:
 
 
 def find_reader(said: str, base_url: str, model: str) -> Reader | None:
-    """The reader that a config means by ``said`` ("shipped", "none" or a folder) for its model; None: no merge.
+    """Return the reader of a config value ("shipped", "none" or a folder) for its model, or None for no merge.
 
-    The shipped one is for the embedded model and is left out with any other. Raises ConfigError when the folder holds
-    no adapter, and for a folder with a remote endpoint, whose weights are out of reach.
+    The shipped reader belongs to the embedded model and is ignored with any other.
+
+    Raises:
+        ConfigError: The folder holds no adapter, or the endpoint is remote, so its weights cannot be merged.
     """
     if said == NO_READER:
         return None
@@ -86,7 +86,7 @@ def find_reader(said: str, base_url: str, model: str) -> Reader | None:
 
 
 def asked_as(folder: Path) -> ReaderFile:
-    """What the reader's ``reader.json`` says; the defaults where it has none. Raises ConfigError for unknown keys."""
+    """Read ``reader.json``, with defaults if there is none. Raises ConfigError for unknown keys."""
     file = folder / ASKED
     if not file.is_file():
         return ReaderFile()
@@ -103,14 +103,15 @@ def _read(folder: Path, name: str) -> Reader:
     return Reader(folder, name, (adapter_digest(folder) or "")[:DIGITS])
 
 
-# A base model with an adapter merged into it, made once for each pair and kept in the cache folder. Merged weights cost
-# nothing at run time and need nothing of the engine.
+# A base model with an adapter merged into it, made once per pair and kept in the cache folder. Merged weights are free
+# at run time and need no support from the engine.
 
 
 def merged_gguf(adapter: Path) -> Path:
-    """The packaged generator with ``adapter`` merged in, in Q8_0 for llama.cpp; some seconds the first time.
+    """Return the packaged generator with ``adapter`` merged in, as Q8_0 for llama.cpp; takes seconds the first time.
 
-    Raises ConfigError as ``embedded_gguf`` does, and when the adapter cannot be read or does not fit.
+    Raises:
+        ConfigError: As ``embedded_gguf``, or the adapter is unreadable or does not fit.
     """
 
     def build(file: Path) -> None:
@@ -124,10 +125,12 @@ def merged_gguf(adapter: Path) -> Path:
 
 
 def merged_model(adapter: Path, base: str) -> Path:
-    """``base`` ("embedded" or a transformers folder) with ``adapter`` merged in float32 by PEFT, as a folder in
-    bfloat16 with tokenizer and chat template; half a minute the first time.
+    """Return a bfloat16 folder of ``base`` with ``adapter`` merged in float32 by PEFT; takes 30 s the first time.
 
-    Raises ConfigError as ``embedded_gguf`` does, and when the adapter cannot be read or does not fit.
+    ``base`` is "embedded" or a transformers folder; the result has its tokenizer and chat template.
+
+    Raises:
+        ConfigError: As ``embedded_gguf``, or the adapter is unreadable or does not fit.
     """
     source = converted_model() if base == EMBEDDED else Path(base).expanduser().resolve()
 
@@ -144,12 +147,12 @@ def _digest(adapter: Path) -> str:
 
 
 def _merge(form: str, base: Path, adapter: Path, target: Path) -> None:
-    # In a process of its own, as the rewrites of ``weights``: it takes gigabytes for a moment.
+    # In a child process, like the rewrites of ``weights``, because it briefly takes gigabytes.
     run_module("okralong.pipelines.models.rewrite", form, str(base), str(adapter), str(target))
 
 
 def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The matrices of a transformers folder by module, from the headers of its files alone."""
+    """Return the shapes of a transformers folder's matrices by module, read from the file headers."""
     from safetensors import safe_open
 
     shapes: dict[str, tuple[int, ...]] = {}
@@ -161,7 +164,7 @@ def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _mark(folder: Path) -> str:
-    """Stands for the weights in ``folder``: another file, or the same written again, has another mark."""
+    """Return a digest of the weight files' names, sizes and times."""
     files = [(file.name, file.stat()) for file in sorted(folder.glob("*.safetensors"))]
     seen = "|".join([str(folder), *(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)])
     return hashlib.sha256(seen.encode()).hexdigest()[:DIGITS]

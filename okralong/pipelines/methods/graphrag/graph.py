@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from okralong.pipelines.core.extras import needs_extra
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import needs_extra
 
 SEED: Final = 0xDEADBEEF
 """The authors' seed of Leiden's algorithm (``index/operations/cluster_graph.py``)."""
