@@ -1,4 +1,4 @@
-"""The Python API: what the commands do, as functions, any number of times in one process, also beside a running loop.
+"""The Python API: the commands as functions. They may be called repeatedly, also beside a running event loop.
 
 import okralong
 
@@ -32,11 +32,14 @@ def index(
     rehash: bool = False,
     **overrides: Any,
 ) -> IndexResult:
-    """Bring ``archive`` to what the sources hold now. ``overrides`` win over the config: ``index(..., shards=4)``.
+    """Index the sources into ``archive``: add, update and remove what changed since the last call.
 
-    With ``rehash`` files of known size and time of change are hashed as well.
+    Args:
+        rehash: Hash every file, even if its size and modification time are unchanged.
+        overrides: Config values that win over the file: ``index(..., shards=4)``.
 
-    Raises OkraError for a bad config, missing sources, or an archive that another process writes.
+    Raises:
+        OkraError: The config is invalid, a source is missing, or another process writes the archive.
     """
     from okralong.actors.cluster import connected
     from okralong.actors.index_streams import index_archive
@@ -60,10 +63,14 @@ def estimate(
     address: str | None = None,
     **overrides: Any,
 ) -> EstimateResult:
-    """What answering the questions (as in ``answer``) will cost, with ranges. ``pilot`` of them are answered into
-    ``run``.
+    """Estimate what ``answer`` with the same arguments will cost, with ranges.
 
-    Raises OkraError before anything is spent when archive, config or questions cannot be used.
+    Args:
+        pilot: Number of questions to answer for real, into ``run``.
+        seed: Seed of the pilot's draw and of the simulated runs.
+
+    Raises:
+        OkraError: Archive, config or questions cannot be used. Nothing is spent then.
     """
     from okralong.jobs.estimate import Asking, estimate_questions
     from okralong.pipelines.run.config import RunConfig
@@ -84,14 +91,16 @@ def answer(
     changed_since: int | None = None,
     **overrides: Any,
 ) -> RunResult:
-    """Answer questions into the run folder. ``overrides``: ``answer(..., strategy="std_rag")``.
+    """Answer questions into the run folder; the same call resumes a stopped run.
 
-    ``questions`` are a file's path or URI, a list of strings or dicts, a pandas data frame or an Arrow table.
+    Args:
+        questions: The path or URI of a file, a list of strings or dicts, a pandas data frame or an Arrow table.
+        retry: Statuses (failed, unanswerable, invalid_output, over_budget) of questions to ask again.
+        changed_since: A version of the archive; only questions whose documents changed since then are asked.
+        overrides: Config values that win over the file: ``answer(..., strategy="std_rag")``.
 
-    ``retry`` names the ends (failed, unanswerable, invalid_output, over_budget) of questions that are asked again; with
-    ``changed_since``, a version of the archive, only questions whose documents changed since then are asked.
-
-    Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used.
+    Raises:
+        OkraError: Archive, config, questions or endpoint cannot be used. Nothing is spent then.
     """
     from okralong.jobs.answer import answer_questions
     from okralong.pipelines.run.config import RunConfig
@@ -120,14 +129,17 @@ def matrix(
     retry: Sequence[str] = (),
     **overrides: Any,
 ) -> RunResult:
-    """Ask every question of each document by itself into the run folder: columns are questions, rows are documents.
+    """Ask every question of each document, into the run folder. ``export`` writes the table.
 
-    ``questions`` are a columns file (YAML) or whatever ``answer`` takes; ``documents`` are ids or patterns and
-    ``where`` is a filter over the documents' metadata, which win over those of the questions; without any of them all
-    documents are asked. ``export`` writes the table. All else is as in ``answer``.
+    Args:
+        questions: The columns: a columns file (YAML), or anything that ``answer`` takes.
+        documents: The rows: ids or patterns. Like ``where``, they win over those of the questions; by default all
+            documents are asked.
+        where: The rows, as a filter over the documents' metadata.
+        retry: As in ``answer``, like all other arguments.
 
-    Raises OkraError before anything is spent when archive, config, questions or endpoint cannot be used, or no document
-    is asked.
+    Raises:
+        OkraError: As in ``answer``, or no document matches.
     """
     from okralong.jobs.answer import answer_questions
     from okralong.pipelines.run.config import RunConfig
@@ -154,10 +166,12 @@ def stream(
     retry: Sequence[str] = (),
     **overrides: Any,
 ) -> Iterator[dict[str, Any]]:
-    """Answer as ``answer`` does, and yield each answer when it is there: a row of the run's flat table.
+    """Answer as ``answer`` does, and yield each answer as it arrives: a row of the run's flat table.
 
-    Those that the run folder had before come last. Leaving the loop stops the run; the same call goes on. Raises as
-    ``answer`` does, and OkraError at the end where the run had to stop.
+    Answers from earlier calls come last. Leaving the loop stops the run; the same call resumes it.
+
+    Raises:
+        OkraError: As in ``answer``, or, at the end, because the run had to stop.
     """
     from okralong.actors.cluster import connected
     from okralong.jobs.answer import stream_answers
@@ -169,9 +183,13 @@ def stream(
 
 
 def export(run: str | Path, to: str | Path, *, format: str | None = None) -> list[str]:
-    """Write the answers of a run to a file: xlsx, csv, jsonl, parquet or duckdb, by its ending or ``format``.
+    """Write the answers of a run to a file and return the paths written.
 
-    Returns the paths written. Raises InputError for a folder that is no run, or a format that is not known.
+    Args:
+        format: xlsx, csv, jsonl, parquet or duckdb; by default the ending of ``to``.
+
+    Raises:
+        InputError: The folder is not a run, or the format is unknown.
     """
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.reporting.export import export_run
@@ -180,10 +198,16 @@ def export(run: str | Path, to: str | Path, *, format: str | None = None) -> lis
 
 
 def diff(before: str | Path, after: str | Path, *, to: Sequence[str | Path] = ()) -> RunDiff:
-    """What changed between two runs of the same questions, without gold answers; written to the files ``to`` as well.
+    """Compare two runs of the same questions; no gold answers are needed.
 
-    ``table`` of the result has a row for each question that differs. Raises InputError for a folder that is no run, or
-    a format that is not known.
+    Args:
+        to: Files to write the differences to.
+
+    Returns:
+        The differences; ``table`` has one row per question that differs.
+
+    Raises:
+        InputError: A folder is not a run, or a format is unknown.
     """
     from okralong.jobs.diff import diff_folders
 

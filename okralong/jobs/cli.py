@@ -1,8 +1,7 @@
-"""The command line of okralong: parse, call the job, turn errors into one paragraph and an exit code.
+"""The command line of okralong: parse the options, call the job, report errors as one paragraph and an exit code.
 
-The product's commands stand here in the order in which they are used, and ``app`` and ``main`` at the end; those of
-plug-ins, the laboratory among them, come by entry point (``plugins``). What a command needs is imported when it is
-called, so that ``okralong --help`` is quick.
+Commands of plug-ins, the laboratory's among them, are added by entry point (``plugins``). Commands import what they
+need when they are called, which keeps ``okralong --help`` fast.
 """
 
 from __future__ import annotations
@@ -36,31 +35,34 @@ if TYPE_CHECKING:
     from okralong.jobs.answer import Interrupt, Session
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
-QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - is stdin."
-Grace = Annotated[float, typer.Option(min=0, help="Seconds that calls in flight are waited for at Ctrl-C or SIGTERM.")]
-RunFolder = Annotated[str, typer.Option("--run", help="The run folder; the same command goes on where a run stopped.")]
+QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - reads stdin."
+Grace = Annotated[float, typer.Option(min=0, help="Seconds to wait for calls in flight after Ctrl-C or SIGTERM.")]
+RunFolder = Annotated[str, typer.Option("--run", help="The run folder; repeat the command to resume a stopped run.")]
 
 
 def estimate(
     archive: Indexed,
     *,
     questions: Annotated[str, typer.Option(help=QUESTIONS_HELP)],
-    pilot: Annotated[int, typer.Option(min=0, help="So many questions are answered for real, into --run.")] = 0,
+    pilot: Annotated[int, typer.Option(min=0, help="Number of questions to answer for real, into --run.")] = 0,
     run: Annotated[
-        str | None, typer.Option(help="The run to come: its answers, and the pilot's, are learned from and kept.")
+        str | None,
+        typer.Option(
+            help="The folder of the planned run; its answers refine the estimate, and the pilot is kept there."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same pilot and the same simulated runs.")] = 7,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file as well.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the pilot's draw and of the simulated runs.")] = 7,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures to this file.")] = None,
     options: AskOptions,
     address: Address = None,
 ) -> None:
-    """Estimate tokens and dollars of a run: retrieval, analysis and plans are real, the generator is not asked."""
+    """Estimate the tokens and dollars of a run: real retrieval, analysis and plans, but no calls to the generator."""
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
     from okralong.pipelines.core.codec import encode
     from okralong.pipelines.core.storage_errors import writing
 
     settings, console = options.settings(), Console()
-    with saying("Stopped. What the pilot has answered is kept; run the same command again to go on."):
+    with saying("Stopped. The pilot's answers are kept; run the same command again to resume."):
         asking = Asking(pilot=pilot, run=run, seed=seed)
         result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
     print_estimate(console, result)
@@ -85,7 +87,7 @@ def answer(
     run_options: RunOptions,
     grace: Grace = 20.0,
 ) -> None:
-    """Answer questions over an archive: analysed, planned, answered, cited and paid for."""
+    """Answer questions over an archive, with citations and a cost ledger."""
     command = RunCommand(
         archive=archive,
         questions=questions,
@@ -102,7 +104,7 @@ def matrix(
     archive: Indexed,
     *,
     questions: Annotated[
-        str, typer.Option(help="The columns: a YAML file of them, or any questions file; a path or URI.")
+        str, typer.Option(help="The columns: a YAML file of columns or any questions file; a path or URI.")
     ],
     run: RunFolder,
     rows: RowOptions,
@@ -111,7 +113,7 @@ def matrix(
     run_options: RunOptions,
     grace: Grace = 20.0,
 ) -> None:
-    """Ask every question of each document by itself: a table with a row a document and a column a question."""
+    """Ask every question of each document: a table with one row per document and one column per question."""
     command = RunCommand(
         archive=archive,
         questions=questions,
@@ -125,7 +127,7 @@ def matrix(
 
 
 def _run(command: RunCommand, address: str | None) -> None:
-    """Run in the archive's warm session if there is one that fits, else here. Raises Exit with a code other than 0."""
+    """Run in the archive's warm session if one fits, else in this process. Raises typer.Exit unless the code is 0."""
     console = Console()
     code = None
     if address is None and command.questions != "-":  # neither a cluster nor standard input can be handed over
@@ -144,9 +146,10 @@ def carry(
     *,
     address: str | None = None,
 ) -> int:
-    """Run an answer or matrix command in this process or over Ray, print its summary and return its exit code.
+    """Run an answer or matrix command here or over Ray, print its summary and return its exit code.
 
-    With ``warm``, only what that session has loaded is used, and DoesNotFit is raised where that is not enough.
+    Raises:
+        DoesNotFit: ``warm`` is given, and the run needs more than that session has loaded.
     """
     from okralong.jobs.answer import Interrupt, answer_questions
     from okralong.jobs.show import print_summary
@@ -172,29 +175,29 @@ def carry(
             session=warm,
         )
     if not result.statuses and command.changed_since is not None:
-        say_line(console, "Nothing was asked.")
+        say_line(console, "No question was asked.")
         return result.exit_code
     print_summary(console, Folder.of(run), result.stopped, result.golds)
     if rows is not None:
-        say_line(console, f"the table: okralong export {run} --to table.xlsx")
+        say_line(console, f"Write the table to a file: okralong export {run} --to table.xlsx")
     return result.exit_code
 
 
 def up(
     archive: Indexed,
     *,
-    idle: Annotated[float, typer.Option(min=0.01, help="Minutes without a run after which it ends.")] = 30.0,
+    idle: Annotated[float, typer.Option(min=0.01, help="Minutes without a run after which the session ends.")] = 30.0,
     options: AskOptions,
     address: Address = None,
 ) -> None:
-    """Keep the models of an archive loaded: runs of few questions that follow begin at once."""
+    """Start a warm session: keep the models of an archive loaded, so that small runs start at once."""
     session.start(archive, options.model_dump(mode="json"), idle * 60, Console())
 
 
 def down(
-    archive: Annotated[str | None, typer.Argument(help="The archive of the session; none: all sessions.")] = None,
+    archive: Annotated[str | None, typer.Argument(help="The archive of the session; all sessions if omitted.")] = None,
 ) -> None:
-    """End what okralong up has started."""
+    """End the warm sessions that okralong up started."""
     session.end(archive, Console())
 
 
@@ -204,7 +207,7 @@ def nightly(
     ],
     address: Address = None,
 ) -> None:
-    """Index what changed, answer what rests on it, and say what is another than the night before."""
+    """Run a whole night: index changed documents, answer the affected questions, report the differences."""
     from okralong.jobs.nightly import run_nightly
 
     code = run_nightly(config, address=address, console=Console())
@@ -213,11 +216,11 @@ def nightly(
 
 
 def submit(
-    config: Annotated[Path, typer.Argument(help="A YAML that names the job; see configs/submit/answer.yaml.")],
-    address: Annotated[str, typer.Option(help="The cluster's job server, such as http://HEAD:8265.")],
-    follow: Annotated[bool, typer.Option(help="Show the job's log until it ends, and end with its exit code.")] = True,
+    config: Annotated[Path, typer.Argument(help="A YAML file that describes the job; see configs/submit/answer.yaml.")],
+    address: Annotated[str, typer.Option(help="The cluster's job server, for example http://HEAD:8265.")],
+    follow: Annotated[bool, typer.Option(help="Show the job's log until it ends, and exit with its exit code.")] = True,
 ) -> None:
-    """Submit a job to a Ray cluster. Keys stay in the environment of its nodes and never travel with the job."""
+    """Submit a job to a Ray cluster. API keys stay in the environment of its nodes and are never sent."""
     from okralong.jobs.submission import Submission
     from okralong.jobs.submit import SubmittedJob, job_request, job_server
     from okralong.pipelines.core.config import load_config
@@ -228,21 +231,21 @@ def submit(
         request = job_request(submission, config.resolve().parent, Path(folder), dict(os.environ))
         client = job_server(address)
         job = SubmittedJob.start(client, address, request)
-    say_line(console, f"submitted {job.job_id} to {address}")
+    say_line(console, f"Submitted {job.job_id} to {address}")
     if not follow:
         return
-    with saying(f"{job.job_id} goes on. To stop it: ray job stop {job.job_id} --address {address}"):
+    with saying(f"{job.job_id} is still running. To stop it: ray job stop {job.job_id} --address {address}"):
         code = job.follow()
     if code != EXIT_OK:
         raise typer.Exit(code)
 
 
 def sample(
-    folder: Annotated[Path, typer.Argument(help="Where the reports and questions.jsonl go.")],
-    reports: Annotated[int, typer.Option(min=1, help="How many annual reports.")] = 6,
-    questions: Annotated[int, typer.Option(min=0, help="How many questions.")] = 20,
-    words: Annotated[int, typer.Option(min=1_500, help="Words in a report, about.")] = 18_000,
-    seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 7,
+    folder: Annotated[Path, typer.Argument(help="The folder to write the reports and questions.jsonl to.")],
+    reports: Annotated[int, typer.Option(min=1, help="Number of annual reports.")] = 6,
+    questions: Annotated[int, typer.Option(min=0, help="Number of questions.")] = 20,
+    words: Annotated[int, typer.Option(min=1_500, help="Approximate number of words per report.")] = 18_000,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same bytes.")] = 7,
 ) -> None:
     """Write a sample archive: fictional annual reports and questions of all types, with gold answers."""
     from okralong.pipelines.core.storage_errors import writing
@@ -285,14 +288,14 @@ app.command("sample")(sample)
 
 
 def main() -> None:
-    """``python -m okralong.jobs.cli``, which hears signals only when this module is loaded; see ``__main__.py``."""
+    """Run ``python -m okralong.jobs.cli``; unlike ``__main__.py``, signals are handled only once it is loaded."""
     run_stoppable(lambda: run_command)
 
 
 def run_command() -> None:
-    """Parse and run. Exit codes: see ``pipelines/core/types.py``."""
+    """Parse the command line, run the command and exit with a code of ``pipelines/core/types.py``."""
     console = Console(stderr=True)
-    if not sys.warnoptions:  # libraries address their users' developers, not the reader of a terminal
+    if not sys.warnoptions:  # they address developers
         warnings.filterwarnings("ignore", category=FutureWarning)
     try:
         app()
@@ -302,13 +305,13 @@ def run_command() -> None:
     except Exception as error:
         from okralong.pipelines.core.storage_errors import storage_failure
 
-        if stop_came():  # Ctrl-C comes to all processes of a terminal: what they held is lost to this one
+        if stop_came():  # Ctrl-C also stopped child processes, so errors are expected
             sys.exit(EXIT_STOPPED)
         if (failure := storage_failure(error)) is not None:
             say_line(console, f"okralong: {failure}", style="red")
             sys.exit(failure.exit_code)
         traceback.print_exc()
-        say_line(console, f"okralong: {type(error).__name__}; this is a bug. What was finished is kept.", style="red")
+        say_line(console, f"okralong: {type(error).__name__}; this is a bug. Finished work is kept.", style="red")
         sys.exit(EXIT_BROKEN)
 
 

@@ -1,7 +1,7 @@
-"""The options of commands, stated once: for the command line, submitted jobs and warm sessions.
+"""The options that commands, submitted jobs and warm sessions share, each declared once as a model field.
 
-Each model holds the options that several commands or a command and its submitted job share. ``with_options`` turns its
-fields into options of a typer command, ``command_words`` turns an instance back into words of a command line.
+``with_options`` turns the fields of a model into options of a typer command. ``command_words`` turns an instance back
+into the words of a command line.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from okralong.pipelines.run.config import RunConfig
 
 Retriable = Literal["failed", "unanswerable", "invalid_output", "over_budget"]
-"""Statuses of a question with which ``retry`` asks it again."""
+"""Statuses of questions that can be retried."""
 
 S = TypeVar("S", bound=Settings)
 
-Address = Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")]
+Address = Annotated[
+    str | None, typer.Option(help="The address of a Ray cluster; a private one is started on this machine if omitted.")
+]
 
 
 class IndexOptions(Settings):
@@ -37,21 +39,21 @@ class IndexOptions(Settings):
     config: Annotated[str, typer.Option(help="A YAML config; see configs/index.yaml.")] = "index.yaml"
     metadata: Annotated[
         str | None,
-        typer.Option(help="Columns of the documents, by doc_id or file: a csv, tsv, xlsx, jsonl or parquet file."),
+        typer.Option(help="Columns of the documents, by doc_id or file name: a csv, tsv, xlsx, jsonl or parquet file."),
     ] = None
     exclude: Annotated[
-        list[str], typer.Option(help="Files to leave out: '*.png', or 'drafts/*' below the folder; may be repeated.")
+        list[str], typer.Option(help="Files to skip: '*.png', or 'drafts/*' below the folder; may be repeated.")
     ] = Field(default_factory=list)
     embed: Annotated[
         Literal["smallest", "each", "none"] | None,
-        typer.Option(help="Which chunks get a vector, as embedding.of: smallest, each, or none."),
+        typer.Option(help="Which chunks get a vector (embedding.of): smallest, each, or none."),
     ] = None
     rehash: Annotated[
-        bool, typer.Option("--rehash", help="Hash every file, also one of known size and time of change.")
+        bool, typer.Option("--rehash", help="Hash every file, even if its size and modification time are unchanged.")
     ] = False
 
     def settings(self) -> IndexConfig:
-        """Load the config and apply the options to it. Raises ConfigError."""
+        """Load the config and apply these options. Raises ConfigError."""
         from okralong.pipelines.core.config import load_config
         from okralong.pipelines.indexing.config import IndexConfig
 
@@ -64,24 +66,24 @@ class AskOptions(Settings):
 
     config: Annotated[str, typer.Option(help="A YAML config; see configs/answer.yaml.")] = "answer.yaml"
     strategy: Annotated[
-        str | None, typer.Option(help="A name of docs/methods.md, a file (mine.py), or module:function.")
+        str | None, typer.Option(help="A method of docs/methods.md, a file (mine.py), or module:function.")
     ] = None
     analyzer: Annotated[
-        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder that okralong train wrote.")
+        str | None, typer.Option(help="heads, label_scorer, rules, llm, or a folder written by okralong train.")
     ] = None
-    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint, as llm.model.")] = None
-    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint, as llm.base_url.")] = None
-    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together, as llm.window.")] = None
-    budget_usd: Annotated[float | None, Field(gt=0), typer.Option(help="A hard cap in US dollars.")] = None
-    tags: Annotated[dict[str, str], typer.Option("--tag", help="NAME=VALUE, written to every ledger row.")] = Field(
-        default_factory=dict
-    )
-    carry: Annotated[list[str], typer.Option(help="A column of the questions that goes along into the answers.")] = (
-        Field(default_factory=list)
-    )
+    model: Annotated[str | None, typer.Option(help="The generator's name at its endpoint (llm.model).")] = None
+    base_url: Annotated[str | None, typer.Option(help="The generator's endpoint (llm.base_url).")] = None
+    window: Annotated[int | None, typer.Option(help="Tokens of prompt and reply together (llm.window).")] = None
+    budget_usd: Annotated[float | None, Field(gt=0), typer.Option(help="A hard spending limit in US dollars.")] = None
+    tags: Annotated[
+        dict[str, str], typer.Option("--tag", help="NAME=VALUE, written to every ledger row; may be repeated.")
+    ] = Field(default_factory=dict)
+    carry: Annotated[
+        list[str], typer.Option(help="A column of the questions to copy into the answers; may be repeated.")
+    ] = Field(default_factory=list)
 
     def settings(self, more: RunOptions | None = None) -> RunConfig:
-        """Load the config and apply the options to it, with those of a run where it is one. Raises ConfigError."""
+        """Load the config and apply these options, and those of a run if given. Raises ConfigError."""
         from okralong.pipelines.answering.analyzers.analyzer import analyzer_keys
         from okralong.pipelines.core.config import load_config
         from okralong.pipelines.run.config import RunConfig
@@ -104,8 +106,8 @@ class AskOptions(Settings):
         settings = load_config(RunConfig, self.config, _given(given))
         if more is not None and more.deadline is not None and settings.llm.mode != "batch" and more.llm_mode is None:
             raise ConfigError(
-                "--deadline applies to batch mode only, and this run is in real time. Add --llm-mode batch, or leave "
-                "--deadline out. Nothing was run."
+                "--deadline applies to batch mode only, and this run is in real time. Add --llm-mode batch, or omit "
+                "--deadline. Nothing was run."
             )
         return settings.model_copy(update={"tags": settings.tags | self.tags})
 
@@ -114,35 +116,41 @@ class RunOptions(Settings):
     """Options of the commands that answer into a run folder: ``okralong answer`` and ``okralong matrix``."""
 
     replies_from: Annotated[
-        list[str], typer.Option(help="Another run folder, whose replies to equal requests cost nothing.")
+        list[str],
+        typer.Option(
+            help="Another run folder whose replies to identical requests are reused for free; may be repeated."
+        ),
     ] = Field(default_factory=list)
     retry: Annotated[
         list[Retriable],
-        typer.Option(help="Ask again what ended as: failed, unanswerable, invalid_output, over_budget."),
+        typer.Option(help="Ask questions with this status again: failed, unanswerable, invalid_output, over_budget."),
     ] = Field(default_factory=list)
     llm_mode: Annotated[
         Literal["realtime", "batch"] | None,
-        typer.Option(help="realtime, or batch: at the endpoint's batch price, within a day."),
+        typer.Option(help="realtime, or batch: results within a day at the endpoint's batch price."),
     ] = None
     deadline: Annotated[
-        str | None, typer.Option(help="When a batch run asks the rest in real time: 06:00, 2026-11-23T06:00, 8h.")
+        str | None,
+        typer.Option(help="When a batch run sends the remaining calls in real time: 06:00, 2026-11-23T06:00, 8h."),
     ] = None
 
 
 class RowOptions(Settings):
-    """Options of ``okralong matrix``: the documents that are asked."""
+    """Options of ``okralong matrix`` that select the documents."""
 
     documents: Annotated[
         list[str],
-        typer.Option(help="The rows: an id or a pattern such as '*_10K'; may be repeated; none: as the columns say."),
+        typer.Option(
+            help="The rows: an id or a pattern such as '*_10K'; may be repeated; by default, as the columns say."
+        ),
     ] = Field(default_factory=list)
     where: Annotated[
-        str | None, typer.Option(help="The rows, by a filter over the documents' columns: \"company = 'AMD'\".")
+        str | None, typer.Option(help="The rows, as a filter over the documents' columns: \"company = 'AMD'\".")
     ] = None
 
 
 class RunCommand(Settings):
-    """An ``answer`` or ``matrix`` command, as a warm session is handed it. Only a matrix has ``rows``."""
+    """An ``answer`` or ``matrix`` command as it is sent to a warm session. Only a matrix has ``rows``."""
 
     archive: str
     questions: str
@@ -162,9 +170,9 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a typer command of a function: the fields of a parameter that is an options model become options.
+    """Return a function that typer can read: the fields of each options model among the parameters become options.
 
-    A value that the model refuses raises ConfigError with the option's name.
+    A value that the model rejects raises ConfigError with the option's name.
     """
     signature = inspect.signature(command, eval_str=True)
     models = {name: each.annotation for name, each in signature.parameters.items() if _is_model(each.annotation)}
@@ -188,7 +196,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def command_words(options: Settings, without: Collection[str] = ()) -> list[str]:
-    """Return ``options`` as the words of a command line that give them, but for the fields in ``without``."""
+    """Return the command-line words that set ``options``, except the fields in ``without``."""
     words: list[str] = []
     for name, info in type(options).model_fields.items():
         value = getattr(options, name)
@@ -218,7 +226,7 @@ def _option_name(field: str, info: FieldInfo) -> str:
 
 
 def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
-    """Return the parameter as which typer reads a field: words are checked by the model, so they are plain strings."""
+    """Return a field as a parameter for typer, which reads lists, mappings and choices as strings."""
     kind = info.annotation
     if get_origin(kind) in (list, dict):
         kind = list[str] | None
@@ -230,7 +238,7 @@ def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
 
 
 def _read(model: type[S], given: dict[str, Any]) -> S:
-    """Validate what typer has read. Raises ConfigError."""
+    """Build the model from the values that typer read. Raises ConfigError."""
     values = {name: value for name, value in given.items() if value is not None}
     for name in values:
         if get_origin(model.model_fields[name].annotation) is dict:

@@ -1,7 +1,7 @@
-"""Keep secrets out of what is sent to a cluster, because Ray shows it to everyone who sees the job.
+"""Keep secrets out of a submitted job, whose command, environment and metadata Ray shows to everyone who sees it.
 
-Only variables whose names cannot hold a secret may travel, and everything that is sent is searched for the values of
-this machine's secret variables and for what looks like a key.
+Only listed environment variables may be sent. Everything sent is searched for the values of this machine's secret
+variables and for strings that look like keys.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Final
 from okralong.pipelines.core.filesystems import holds_credentials
 from okralong.pipelines.core.types import ConfigError
 
-ALLOWED: Final = re.compile(
+ALLOWED: Final = re.compile(  # project default
     r"AWS_(DEFAULT_)?REGION|AWS_ENDPOINT_URL(_S3)?|GOOGLE_CLOUD_PROJECT|OMP_NUM_THREADS|MKL_NUM_THREADS"
     r"|TOKENIZERS_PARALLELISM|HF_HUB_OFFLINE|HF_HUB_CACHE|CUDA_VISIBLE_DEVICES|PYTHONUNBUFFERED|TZ"
 )
-"""Variables that a job may carry: places and numbers. Ours."""
+"""Variables that a job may carry: they hold places and numbers."""
 
 SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 PLACE_NAME: Final = re.compile(r"_(PATH|FILE|DIR|ENV|MODE|URL)$", re.IGNORECASE)
-"""A secret variable's name, and the end of one that says where a secret is and not what."""
-LEAST_SECRET: Final = 8
-"""Characters from which on a value of such a variable is a secret and no placeholder (``none``, ``EMPTY``). Ours."""
+"""Endings of names of variables that say where a secret is, not what it is."""
+LEAST_SECRET: Final = 8  # project default
+"""Minimum length of a secret in characters; shorter values are placeholders (``none``, ``EMPTY``)."""
 
 KEY_SHAPES: Final = re.compile(
     r"\bsk-[A-Za-z0-9_-]{12,}|\b(AKIA|ASIA)[0-9A-Z]{12,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}"
@@ -34,26 +34,25 @@ KEY_SHAPES: Final = re.compile(
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
 
 WHERE_KEYS_BELONG: Final = (
-    "Ray shows it to everyone who sees the job. Keys belong into the environment of the nodes, or into a secret that "
-    "is mounted there (docs/cluster.md); the config names only their variable, as llm.api_key_env does. Nothing was "
-    "sent."
+    "Ray shows it to everyone who sees the job. Put keys into the environment of the nodes or into a secret mounted "
+    "there (docs/cluster.md); the config names only the variable, as llm.api_key_env does. Nothing was sent."
 )
 
 
 def check_variable(name: str) -> None:
-    """Raises ConfigError when a job may not carry a variable of that name. (Ours and not pydantic's, which would print
-    the value.)"""
+    """Raise ConfigError, which does not print the value as pydantic would, if a job may not carry this variable."""
     if not ALLOWED.fullmatch(name):
         raise ConfigError(
-            f"environment.{name} cannot travel with a job, which may carry only {_readable(ALLOWED)}. "
+            f"environment.{name} cannot be sent with a job. Allowed variables: {_readable(ALLOWED)}. "
             f"{WHERE_KEYS_BELONG}"
         )
 
 
 def refuse_secrets(sent: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Search everything in ``sent`` (by the names that a user knows) for a secret of this ``environment``.
+    """Search all values and keys in ``sent``, by the names the user knows, for secrets of ``environment``.
 
-    Raises ConfigError that names the place and, where it is known, the variable, and never repeats the value.
+    Raises:
+        ConfigError: A secret was found. The message names the place and the variable, if known, but not the value.
     """
     known = {
         value: name

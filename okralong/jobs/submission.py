@@ -1,4 +1,4 @@
-"""What a submitted job is: the command it runs on the cluster, where that runs, and what goes along with it."""
+"""The description of a submitted job: its command, where it runs on the cluster, and which files are sent with it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ COMMAND: Final = ("python", "-m", "okralong.jobs.cli")
 def _everywhere(value: str) -> str:
     if "://" not in value and not value.startswith("/"):
         raise ValueError(
-            "must be a URI (s3://BUCKET/PATH) or an absolute path that all nodes see: the working directory of a job "
-            "goes with it"
+            "must be a URI (s3://BUCKET/PATH) or an absolute path that all nodes see, because the job's working "
+            "directory is temporary"
         )
     return value
 
 
 Everywhere = Annotated[str, AfterValidator(_everywhere)]
-"""A place that every node sees."""
+"""A location that every node can reach."""
 
 
 class _Job(Settings):
-    """A command with its options; ``inputs`` may be files beside CONFIG, which then travel with the job."""
+    """A command with its options. ``inputs`` may be files next to CONFIG, which are then sent with the job."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class _ArchiveJob(_Job):
 
 
 class IndexJob(IndexOptions, _ArchiveJob):
-    """``okralong index``; ``sources`` are what ``--from`` takes there, every other key is an option of that name."""
+    """``okralong index``. ``sources`` is the option ``--from``; every other key is the option of the same name."""
 
     kind: Literal["index"]
     sources: Annotated[list[Everywhere], Field(min_length=1), typer.Option("--from")]
@@ -73,7 +73,7 @@ class _AskingJob(AskOptions, _ArchiveJob):
 
 
 class EstimateJob(_AskingJob):
-    """``okralong estimate`` without a pilot, so that it makes no call and needs no key."""
+    """``okralong estimate`` without a pilot: it makes no calls and needs no key."""
 
     kind: Literal["estimate"]
 
@@ -97,7 +97,7 @@ class MatrixJob(RowOptions, _RunJob):
 
 
 class NightlyJob(_Job):
-    """``okralong nightly`` (``kind``); paths in ``config`` are relative to it, so it lies where every node sees it."""
+    """``okralong nightly`` (``kind``). Every node must reach ``config``, because paths in it are relative to it."""
 
     kind: Literal["nightly"]
     config: Everywhere
@@ -113,8 +113,9 @@ class NightlyJob(_Job):
 
 
 class DriverConfig(Settings):
-    """Where the command itself runs: by default on the head node. It waits most of the time; ``num_cpus`` and
-    ``memory_gib`` are set aside for it, which an embedded generator needs.
+    """Where the command itself runs, by default on the head node.
+
+    ``num_cpus`` and ``memory_gib`` are reserved for it. It mostly waits, but an embedded generator needs them.
     """
 
     num_cpus: Annotated[float, Field(ge=0)] = 0.0
@@ -123,11 +124,13 @@ class DriverConfig(Settings):
 
 
 class Submission(Settings):
-    """A job for a cluster. Archive, run and sources are URIs or absolute paths that every node sees; questions and
-    configs may also be files beside CONFIG, which then travel with the job. ``name`` begins its id; ``code`` says
-    whether the nodes run this okralong, sent along, or the one that is installed on them; ``files`` are more files and
-    folders beside CONFIG that travel with the job; ``environment`` are variables without any secret, which Ray shows to
-    all who see the job.
+    """A job for a cluster.
+
+    Archive, run and sources are URIs or absolute paths that every node can reach. Questions and configs may also be
+    files next to CONFIG, which are then sent with the job. ``name`` is the prefix of the job's id. With ``code:
+    shipped`` the nodes run this copy of okralong, with ``installed`` the one installed on them. ``files`` lists more
+    files and folders next to CONFIG to send. ``environment`` sets variables, none of them secret, because Ray shows
+    them to everyone who sees the job.
     """
 
     name: str = "okralong"
@@ -141,7 +144,7 @@ class Submission(Settings):
     @classmethod
     def _an_id(cls, value: str) -> str:
         if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", value):
-            raise ValueError("must be up to 40 small letters, digits and dashes")
+            raise ValueError("must be up to 40 lower-case letters, digits and dashes")
         return value
 
     @field_validator("environment")
@@ -153,5 +156,5 @@ class Submission(Settings):
 
     @property
     def entrypoint(self) -> str:
-        """The command line of the job."""
+        """The job's command line."""
         return shlex.join([*COMMAND, *self.job.arguments()])

@@ -35,21 +35,22 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig
 
 ADDRESSES: Final = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
-"""Variables that win over the address that Ray's client is given."""
-RETRY_FOR_S: Final = 300.0
-"""How long a job server may be out of reach before we stop following; the job does not notice. Ours."""
+"""Variables that override the address passed to Ray's client."""
+RETRY_FOR_S: Final = 300.0  # project default
+"""Seconds without an answer of the job server before following stops. The job itself is not affected."""
 POLL_S: Final = 1.0
 UNREACHABLE: Final = (RuntimeError, OSError, aiohttp.ClientError, requests.RequestException)
-"""What Ray's client raises when its server is gone, restarts, or is behind a proxy that hangs up."""
-SEARCHED_BYTES: Final = 2_000_000
-"""Up to this size a file that is sent is searched for keys; larger ones are data. Ours."""
+"""Exceptions of Ray's client when its server is gone, restarts, or a proxy hangs up."""
+SEARCHED_BYTES: Final = 2_000_000  # project default
+"""Size up to which files are searched for keys; larger files are taken for data."""
 _PACKAGE: Final = Path(okralong.__file__).parent
 
 
 def job_request(submission: Submission, base: Path, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """What Ray is sent, as arguments of ``JobSubmissionClient.submit_job``; the package lies in ``folder``.
+    """Assemble the job's files in ``folder`` and return the arguments of ``JobSubmissionClient.submit_job``.
 
-    Raises ConfigError when anything in it cannot be used, or holds a secret of this ``environment``.
+    Raises:
+        ConfigError: Something cannot be used, or holds a secret of ``environment``.
     """
     driver = submission.driver
     variables = {"PYTHONUNBUFFERED": "1", **submission.environment}
@@ -70,10 +71,14 @@ def job_request(submission: Submission, base: Path, folder: Path, environment: d
 
 
 def write_package(submission: Submission, base: Path, into: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Fill the empty folder ``into`` with what goes with the job; the names of its own files, sorted.
+    """Copy the job's files into the empty folder ``into`` and return the names of those from ``base``, sorted.
 
-    ``base`` is the folder of CONFIG. Raises ConfigError when a file is missing, leads out of ``base`` or holds a secret
-    of this ``environment``, and when the job's own config cannot be used.
+    Args:
+        base: The folder of CONFIG.
+
+    Raises:
+        ConfigError: A file is missing, is outside ``base`` or holds a secret of ``environment``, or the job's config
+            is invalid.
     """
     _check_config(submission, base)
     named = sorted({*_beside(submission, base), *submission.files})
@@ -86,7 +91,7 @@ def write_package(submission: Submission, base: Path, into: Path, environment: M
             shutil.copyfile(file, target)
     if submission.code == "shipped":
         shutil.copytree(_PACKAGE, into / "okralong", ignore=shutil.ignore_patterns("__pycache__", ".*"))
-        _search(into / "okralong" / "configs", into, environment)  # somebody's own may lie among those of a checkout
+        _search(into / "okralong" / "configs", into, environment)  # a checkout may hold private ones
     return tuple(named)
 
 
@@ -98,7 +103,7 @@ def _search(place: Path, base: Path, environment: Mapping[str, str]) -> None:
 
 
 def _beside(submission: Submission, base: Path) -> Iterator[str]:
-    """The inputs of the job that are files beside CONFIG, and those that its config names in turn."""
+    """Yield the job's inputs that are files next to CONFIG, and the files that its config names."""
     for name in submission.job.inputs:
         if "://" in name or name.startswith("/"):
             continue
@@ -122,7 +127,7 @@ def _named_by(config: Path, base: Path) -> Iterator[str]:
 
 
 def _check_config(submission: Submission, base: Path) -> None:
-    """A config that the job would refuse is refused here, before a cluster is woken."""
+    """Validate the job's config before contacting the cluster."""
     name = submission.job.config
     model: Any = IndexConfig if isinstance(submission.job, IndexJob) else RunConfig
     if name.startswith("/") or isinstance(submission.job, NightlyJob):
@@ -138,19 +143,19 @@ def _below(base: Path, name: str) -> Path:
     first = pure.parts[0] if pure.parts else ""
     if pure.is_absolute() or ".." in pure.parts or first in ("", "okralong"):
         raise ConfigError(
-            f"{name} cannot travel with the job: give files and folders below {base}, which are not called okralong. "
+            f"{name} cannot be sent with the job. Name files and folders below {base} that are not called okralong. "
             "Nothing was sent."
         )
     source = base / name
     if not source.exists() or not source.resolve().is_relative_to(base.resolve()):
         raise ConfigError(
-            f"{name} is not in {base}, or leads out of it. Correct the key files in the config. Nothing was sent."
+            f"{name} is not in {base}, or is a link out of it. Correct the key files in the config. Nothing was sent."
         )
     return source
 
 
 def _files(source: Path) -> Iterator[Path]:
-    """The plain files at or below ``source``; hidden ones and links are left out of folders."""
+    """Yield the plain files at or below ``source``, skipping hidden entries and links inside folders."""
     if source.is_file():
         yield source
         return
@@ -160,12 +165,14 @@ def _files(source: Path) -> Iterator[Path]:
 
 
 def job_server(address: str) -> JobSubmissionClient:
-    """The client of a job server. Raises ConfigError when the address is none, or nobody listens there, or the cluster
-    runs another Ray than this okralong was made for.
+    """Connect to a job server.
+
+    Raises:
+        ConfigError: The address is invalid, no server answers, or the cluster runs another version of Ray.
     """
     if not re.fullmatch(r"https?://[^/@?#\s]+/?", address):
         raise ConfigError(
-            "--address must be that of a job server, such as http://HEAD:8265: without user, key or query. (A token "
+            "--address must be the URL of a job server, such as http://HEAD:8265, without user, key or query. (A token "
             "is read from RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH.) Nothing was sent."
         )
     try:
@@ -174,20 +181,20 @@ def job_server(address: str) -> JobSubmissionClient:
     except UNREACHABLE as error:
         raise ConfigError(
             f"No job server answers at {address}: {_said(error)}. Check that the cluster is up and started with its "
-            "dashboard (ray[default]), and that RAY_AUTH_MODE and the token are those of the cluster. Nothing was sent."
+            "dashboard (ray[default]), and that RAY_AUTH_MODE and the token match the cluster's. Nothing was sent."
         ) from error
-    theirs = getattr(client, "_server_ray_version", None)  # Ray's client has asked, and tells nobody
+    theirs = getattr(client, "_server_ray_version", None)  # Ray's client knows it but does not publish it
     if theirs not in (None, ray.__version__):
         raise ConfigError(
-            f"The cluster at {address} runs Ray {theirs}, and this okralong is installed with {ray.__version__}. Use "
-            "the same version (requirements.lock has it) on both sides. Nothing was sent."
+            f"The cluster at {address} runs Ray {theirs}, but this okralong is installed with {ray.__version__}. Use "
+            "the same version (see requirements.lock) on both sides. Nothing was sent."
         )
     return client
 
 
 @dataclass
 class SubmittedJob:
-    """One job; ``job_id`` is the id that it was submitted under."""
+    """A job on the cluster."""
 
     client: JobSubmissionClient
     address: str
@@ -195,25 +202,26 @@ class SubmittedJob:
 
     @classmethod
     def start(cls, client: JobSubmissionClient, address: str, request: dict[str, Any]) -> SubmittedJob:
-        """Upload its package and start it. Raises BrokenError when the cluster refuses it."""
+        """Upload the package and start the job. Raises BrokenError if the cluster refuses it."""
         try:
             return cls(client, address, client.submit_job(**request))
         except UNREACHABLE as error:
             raise BrokenError(f"The cluster at {address} did not take the job: {_said(error)}.") from error
 
     def follow(self, write: Callable[[str], Any] | None = None) -> int:
-        """Pass its log on, as it grows, to ``write`` (standard output); its exit code when it has ended.
+        """Pass the growing log to ``write`` (default: standard output) and return the job's exit code when it ends.
 
-        A job server that is out of reach for a while is waited for. Raises BrokenError when it stays away.
+        Raises:
+            BrokenError: The job server has been unreachable for ``RETRY_FOR_S`` seconds.
         """
         return asyncio.run(self._follow(write or _to_terminal))
 
     async def _follow(self, write: Callable[[str], Any]) -> int:
         shown = 0
         seen = time.monotonic()
-        while True:  # not a retry of one call: a log that breaks off is followed on, and each line of it is news
+        while True:  # a log that breaks off is followed further
             try:
-                read = 0  # a log is sent from its beginning each time
+                read = 0  # the server sends a log from its beginning each time
                 async for text in self.client.tail_job_logs(self.job_id):
                     fresh = text[max(0, shown - read) :]
                     read += len(text)
@@ -229,7 +237,7 @@ class SubmittedJob:
                 if time.monotonic() - seen > RETRY_FOR_S:
                     raise BrokenError(
                         f"The job server at {self.address} has not answered for {RETRY_FOR_S:.0f} s: {_said(error)}. "
-                        f"The job {self.job_id} may go on; ask `ray job status {self.job_id} --address {self.address}`."
+                        f"The job {self.job_id} may still run: `ray job status {self.job_id} --address {self.address}`."
                     ) from error
             await asyncio.sleep(POLL_S)
 
@@ -237,12 +245,12 @@ class SubmittedJob:
         if info.status == JobStatus.STOPPED:
             return EXIT_STOPPED
         code = info.driver_exit_code
-        if code is None:  # its command never ran, or its node is gone
+        if code is None:  # the command never ran, or its node is gone
             if info.status == JobStatus.SUCCEEDED:
                 return EXIT_OK
             write(f"{self.job_id} failed: {info.message or 'Ray does not say why'}\n")
             return EXIT_BROKEN
-        return int(code) if code >= 0 else 128 - int(code)  # as a shell tells of a signal
+        return int(code) if code >= 0 else 128 - int(code)  # as shells report a signal
 
 
 def _to_terminal(text: str) -> None:

@@ -51,7 +51,7 @@ def test_what_is_sent_has_nothing_of_the_environment(tmp_path: Path) -> None:
     "name", ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "RAY_AUTH_TOKEN", "MY_MODEL", "PYTHONPATH", "LD_PRELOAD"]
 )
 def test_a_variable_that_could_hold_a_key_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
-    refused(tmp_path, {"environment": {name: KEY}}, KEY, f"environment.{name} cannot travel")
+    refused(tmp_path, {"environment": {name: KEY}}, KEY, f"environment.{name} cannot be sent")
 
 
 @pytest.mark.parametrize(

@@ -130,10 +130,10 @@ def test_the_code_in_the_package_runs_without_the_checkout(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        (["../x"], "cannot travel"),
-        (["/etc/hosts"], "cannot travel"),
-        (["okralong/x"], "cannot travel"),
-        (["away"], "leads out"),
+        (["../x"], "cannot be sent"),
+        (["/etc/hosts"], "cannot be sent"),
+        (["okralong/x"], "cannot be sent"),
+        (["away"], "is a link out"),
         (["missing"], "is not in"),
     ],
 )
