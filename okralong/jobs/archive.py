@@ -14,14 +14,16 @@ from okralong.pipelines.core.types import ArchiveError, InputError
 IDS_SHOWN: Final = 20
 
 
-archive_app = typer.Typer(help="The versions of an archive: log, diff, documents, vacuum, purge.", no_args_is_help=True)
+archive_app = typer.Typer(
+    help="Inspect and clean up the versions of an archive: log, diff, documents, vacuum, purge.", no_args_is_help=True
+)
 
 Place = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
 
 
 @archive_app.command("log")
 def log(archive: Place) -> None:
-    """List the versions that can be read, the newest first, then the documents that were purged, when and by whom."""
+    """List the readable versions, newest first, then the purged documents with time and user."""
     from okralong.pipelines.archive.versions import read_version, version_numbers
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.indexing.maintenance import purges
@@ -40,13 +42,13 @@ def log(archive: Place) -> None:
         )
     told = purges(folder)
     lines += [
-        f"purged {each['at']} by {each['by']}: {each['doc_id']}, out of versions "
-        f"{', '.join(map(str, each['rewritten'])) or 'none'}; version {each['version']} followed"
+        f"purged {each['at']} by {each['by']}: {each['doc_id']} from versions "
+        f"{', '.join(map(str, each['rewritten'])) or 'none'}; published version {each['version']}"
         for each in reversed(told)
     ]
     before = set(read_version(folder, numbers[-1]).get("purged") or ()) - {each["doc_id"] for each in told}
     if before:
-        lines.append(f"purged before there was a log of it: {', '.join(sorted(before))}")
+        lines.append(f"purged before purges were logged: {', '.join(sorted(before))}")
     _say(*lines)
 
 
@@ -54,10 +56,10 @@ def log(archive: Place) -> None:
 def diff(
     archive: Place,
     old: Annotated[int, typer.Argument(help="A version.")],
-    new: Annotated[int | None, typer.Argument(help="A later one; without it, the latest.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Name all documents, not the first ones.")] = False,
+    new: Annotated[int | None, typer.Argument(help="A later version; the latest if omitted.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="List all documents instead of the first ones.")] = False,
 ) -> None:
-    """Name the documents that were added (+), changed (~) and removed (-) between two versions."""
+    """List the documents added (+), changed (~) and removed (-) between two versions."""
     from okralong.pipelines.archive.versions import diff_versions, read_version, version_numbers
     from okralong.pipelines.core.storage import Folder
 
@@ -79,13 +81,13 @@ def diff(
 
 @archive_app.command("documents")
 def documents(
-    archive: Annotated[str, typer.Argument(help="An archive, or a version of it: archive@3.")],
+    archive: Annotated[str, typer.Argument(help="An archive, or one version of it: archive@3.")],
     to: Annotated[
-        str | None, typer.Option(help="Write them to this file: .xlsx, .csv, .jsonl, .parquet or .duckdb.")
+        str | None, typer.Option(help="Write the list to this file: .xlsx, .csv, .jsonl, .parquet or .duckdb.")
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="With the text of each document.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Include the text of each document.")] = False,
 ) -> None:
-    """List what a version holds: a row for each document, with its metadata."""
+    """List the documents of a version with their metadata."""
     from okralong.pipelines.archive.archive import Archive
     from okralong.pipelines.reporting.export import format_of, write_tables
 
@@ -108,10 +110,10 @@ def documents(
 @archive_app.command("vacuum")
 def vacuum(
     archive: Place,
-    keep: Annotated[int, typer.Option(min=1, help="How many of the newest versions stay.")] = 2,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and take nothing away.")] = False,
+    keep: Annotated[int, typer.Option(min=1, help="Number of newest versions to keep.")] = 2,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, but remove nothing.")] = False,
 ) -> None:
-    """Take away old versions, what only they held, and what killed index jobs left behind."""
+    """Remove old versions, data that only they use, and leftovers of killed index jobs."""
     from okralong.pipelines.archive.versions import version_numbers
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.indexing import maintenance as work
@@ -121,7 +123,7 @@ def vacuum(
         _none(archive)
     with folder.locked("okralong archive vacuum"):
         done = work.vacuum(folder, keep, dry_run=dry_run)
-    _say(*_vacuumed(done, "would go" if dry_run else "gone"))
+    _say(*_vacuumed(done, "would remove" if dry_run else "removed"))
 
 
 @archive_app.command("purge")
@@ -129,13 +131,15 @@ def purge(
     archive: Place,
     document: Annotated[str, typer.Argument(help="A doc_id.")],
     run: Annotated[
-        list[str] | None, typer.Option(help="A run folder from which it is purged as well; may be repeated.")
+        list[str] | None, typer.Option(help="A run folder to purge the document from as well; may be repeated.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: for jobs, where nobody is at a terminal.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask for confirmation; for use without a terminal.")
+    ] = False,
 ) -> None:
-    """Take a document out for good: out of every version of the archive, and out of the runs named.
+    """Remove a document permanently from every version of the archive and from the given runs.
 
-    Says first what will go, and asks.
+    Shows first what will be removed, and asks for confirmation.
     """
     from okralong.pipelines.archive.versions import version_numbers
     from okralong.pipelines.core.storage import Folder
@@ -151,13 +155,13 @@ def purge(
             raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Correct --run; nothing was purged.")
     plan = work.plan_purge(folder, document)
     numbers = ", ".join(map(str, plan.versions))
-    alone = f"; {', '.join(map(str, plan.alone))} held nothing else and will go" if plan.alone else ""
+    alone = f"; {', '.join(map(str, plan.alone))} contain nothing else and will be removed" if plan.alone else ""
     _say(
-        f"{document}: {plan.tokens:,} tokens, read from {', '.join(plan.origins) or 'no file that a version names'}",
-        f"will be taken out of versions {numbers}{alone}; the other documents stay"
+        f"{document}: {plan.tokens:,} tokens, read from {', '.join(plan.origins) or 'an unknown file'}",
+        f"will be removed from versions {numbers}{alone}; other documents are kept"
         if plan.versions
-        else "was purged before; what that may have left will be taken away",
-        *(f"{each.path}: {len(questions_on(each, document)):,} answers that rest on it will go" for each in runs),
+        else "was purged before; any leftovers will be removed",
+        *(f"{each.path}: {len(questions_on(each, document)):,} answers based on it will be removed" for each in runs),
     )
     if not yes:
         _ask(f"purge {document}")
@@ -165,22 +169,22 @@ def purge(
         done = work.purge(folder, document)
     gone = done.vacuumed
     _say(
-        f"{document} is purged: version {done.version} is the newest, and no version has it",
-        f"gone: {gone.files:,} files, {gone.bytes / 1e6:,.1f} MB; what others need of them was written anew without it",
+        f"{document} is purged; the newest version is {done.version}",
+        f"removed: {gone.files:,} files, {gone.bytes / 1e6:,.1f} MB; data shared with other documents was rewritten",
     )
     for each in runs:
         questions = purge_run(each, document)
         shown = ", ".join(questions[:IDS_SHOWN]) + (" ..." if len(questions) > IDS_SHOWN else "")
-        _say(f"{each.path}: {len(questions)} questions rested on it{': ' if questions else ''}{shown}")
-    _say("Not reached: the source files, other runs, backups, the model's logs, and what a provider of a model keeps.")
+        _say(f"{each.path}: removed answers to {len(questions)} questions{': ' if questions else ''}{shown}")
+    _say("Not covered: source files, other runs, backups, the model's logs, and data kept by a model provider.")
 
 
 def _ask(what: str) -> None:
-    """Go on only with a yes. Raises InputError where there is no terminal to ask at, or the answer is another."""
+    """Ask for confirmation. Raises InputError if there is no terminal or the user declines."""
     if not sys.stdin.isatty():
         raise InputError(
-            f"{what[0].upper()}{what[1:]}: this cannot be undone, and there is no terminal to ask at. Nothing was "
-            "done. Add --yes to do it without being asked."
+            f"{what[0].upper()}{what[1:]}: this cannot be undone, and there is no terminal to confirm at. Nothing was "
+            "done. Add --yes to proceed without confirmation."
         )
     if not typer.confirm(f"{what[0].upper()}{what[1:]}? This cannot be undone"):
         raise InputError("Nothing was done.")
@@ -196,7 +200,7 @@ def _vacuumed(done: Any, word: str) -> list[str]:
 
 def _none(archive: str) -> Any:
     raise ArchiveError(
-        f"{archive} holds no archive with versions. Check the path, or run okralong index {archive} --from DIR."
+        f"{archive} is not an archive, or has no versions. Check the path, or run okralong index {archive} --from DIR."
     )
 
 

@@ -1,4 +1,4 @@
-"""``okralong diff``: how the answers of two runs differ."""
+"""``okralong diff``: compare the answers of two runs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from okralong.pipelines.reporting.diff import RunDiff
 
 SHOWN: Final = 20
-"""Questions of a difference that are printed."""
+"""Maximum number of changed questions to print."""
 ANSWER_CHARS: Final = 100
-"""Characters of an answer that are printed of a difference."""
+"""Maximum length of a printed answer."""
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="RUN_A", help="A run folder, or a nightly's current.")],
-    after: Annotated[str, typer.Argument(metavar="RUN_B", help="A later one, of the same questions.")],
+    before: Annotated[str, typer.Argument(metavar="RUN_A", help="A run folder, or the folder current of a nightly.")],
+    after: Annotated[str, typer.Argument(metavar="RUN_B", help="A later run of the same questions.")],
     to: Annotated[
         list[str] | None,
-        typer.Option(help="Write the differences: .xlsx, .csv, .jsonl, .parquet, .duckdb or a page .html; repeatable."),
+        typer.Option(help="Write the differences to .xlsx, .csv, .jsonl, .parquet, .duckdb or .html; may be repeated."),
     ] = None,
 ) -> None:
-    """Say which questions are answered otherwise, newly, no more, or from other evidence."""
+    """Compare two runs: changed, new and lost answers, and answers whose evidence moved."""
     console = Console()
     found, written = diff_folders(before, after, to or ())
     print_diff(console, found)
@@ -40,9 +40,10 @@ def diff(
 
 
 def diff_folders(before: str, after: str, to: list[str] | tuple[str, ...] = ()) -> tuple[RunDiff, list[str]]:
-    """Compare two runs and write the differences to each file of ``to``; the paths written.
+    """Compare two runs, write the differences to the files ``to``, and return them with the paths written.
 
-    Raises InputError for a folder that is no run and a format that is not known, before anything is written.
+    Raises:
+        InputError: A folder is not a run, or a format is unknown. Nothing is written then.
     """
     from okralong.pipelines.reporting.diff import diff_page, diff_runs
     from okralong.pipelines.reporting.export import Exported, format_of, write_tables
@@ -72,7 +73,7 @@ def _is_page(path: str) -> bool:
 
 
 def print_diff(console: Console, found: RunDiff) -> None:
-    """The counts, and the first questions whose change matters."""
+    """Print the counts and the first significant changes."""
     for line in found.lines():
         say_line(console, line)
     rows = [row for row in found.table.slice(0, SHOWN).to_pylist() if row["matters"]]

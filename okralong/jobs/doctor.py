@@ -1,4 +1,4 @@
-"""``okralong doctor``: is everything there that a run needs, and if not, what to do."""
+"""``okralong doctor``: check that everything a run needs is available, and say how to fix what is not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEAST_FREE_GB = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the check-up. ``remedy`` is empty when all is well."""
+    """One line of the check-up. ``remedy`` is empty if all is well."""
 
     name: str
     ok: bool
@@ -36,14 +36,15 @@ class Finding:
 
 
 def command(
-    archive: Annotated[str | None, typer.Argument(help="An archive to look into.")] = None,
-    config: Annotated[str, typer.Option(help="The answer config whose endpoint and key are checked.")] = "answer.yaml",
+    archive: Annotated[str | None, typer.Argument(help="An archive to check.")] = None,
+    config: Annotated[str, typer.Option(help="The answer config whose endpoint and key to check.")] = "answer.yaml",
     ask: Annotated[
-        bool, typer.Option(help="Also send three short calls to each endpoint, to see what it has of the protocol.")
+        bool, typer.Option(help="Also send three short calls to each endpoint to test which API features it supports.")
     ] = False,
 ) -> None:
-    """Check the installation, the GPU, the models, the endpoint, the key and the archive. Nothing is spent, but by
-    --ask what three short calls cost.
+    """Check the installation, the GPU, the models, the endpoint, the key and the archive.
+
+    Nothing is spent, except for three short calls with --ask.
     """
     console = Console()
     findings = list(examine(config, archive, ask))
@@ -57,7 +58,7 @@ def command(
 
 
 def examine(config: str, archive: str | None, ask: bool = False) -> Iterator[Finding]:
-    """All findings, cheap ones first."""
+    """Yield all findings, cheap ones first."""
     yield _packages()
     yield _faiss()
     yield _processor()
@@ -82,7 +83,7 @@ def _packages() -> Finding:
             found.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(package)
-    remedy = "Run make demo or make test in a checkout: either installs all, at the lock's versions."
+    remedy = "Run make demo or make test in a checkout; both install all packages at the locked versions."
     says = ", ".join(found) + (f"; missing: {', '.join(missing)}" if missing else "")
     return Finding("packages", not missing, says, remedy if missing else "")
 
@@ -95,9 +96,9 @@ def _faiss() -> Finding:
         return Finding(
             "faiss", True, f"{found[0]} {faiss.__version__}, {getattr(faiss, 'get_num_gpus', int)()} GPUs seen"
         )
-    says = "both faiss-cpu and faiss-gpu are installed, and they are one module" if found else "not installed"
+    says = "both faiss-cpu and faiss-gpu are installed, but they are the same module" if found else "not installed"
     remedy = (
-        "Install exactly one: pip install 'okralong[faiss-cpu]' or 'okralong[faiss-gpu]'; uninstall the other first."
+        "Install exactly one: pip install 'okralong[faiss-cpu]' or 'okralong[faiss-gpu]'. Uninstall the other first."
     )
     return Finding("faiss", False, says, remedy)
 
@@ -115,15 +116,15 @@ def _processor() -> Finding:
     from okralong.pipelines.models.weights import cpu_precision
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    cpu = f"{os.cpu_count()} CPU cores ({cpu_precision()} is the faster precision)"
-    return Finding("processor", True, f"{cpu}; GPU: {', '.join(gpus) or 'none, everything runs on the CPU'}")
+    cpu = f"{os.cpu_count()} CPU cores (faster in {cpu_precision()})"
+    return Finding("processor", True, f"{cpu}; GPU: {', '.join(gpus) or 'none, using the CPU'}")
 
 
 def _embedded_models() -> Iterator[Finding]:
     from okralong.pipelines.models.weights import embedded_gguf, resolve_embedding_model
 
-    yield _tried("embedding model", lambda: f"{resolve_embedding_model('embedded').name}, checksum right")
-    yield _tried("embedded generator", lambda: f"{embedded_gguf().name}, checksum right")
+    yield _tried("embedding model", lambda: f"{resolve_embedding_model('embedded').name}, checksum ok")
+    yield _tried("embedded generator", lambda: f"{embedded_gguf().name}, checksum ok")
 
 
 def _disk() -> Finding:
@@ -132,7 +133,7 @@ def _disk() -> Finding:
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free / 1e9
-    remedy = "" if free >= LEAST_FREE_GB else "Free some space, or point OKRALONG_CACHE to a larger disk."
+    remedy = "" if free >= LEAST_FREE_GB else "Free some space, or set OKRALONG_CACHE to a folder on a larger disk."
     return Finding("disk", not remedy, f"{free:.0f} GB free for converted models at {folder}", remedy)
 
 
@@ -177,13 +178,13 @@ def _protocol(llm: GeneratorConfig, endpoint: EndpointConfig, prices: str, ask: 
 
     if not ask:
         batches = asyncio.run(has_batches(endpoint))
-        said = "batches not known" if batches is None else "has batches" if batches else "no batches"
-        return f"{said}; what else it has of the protocol, the first replies tell, or --ask now"
+        said = "batches unknown" if batches is None else "has batches" if batches else "no batches"
+        return f"{said}; other features are detected from the first replies, or now with --ask"
     found = asyncio.run(abilities(llm, endpoint))
     try:
         cost = f"${PriceTable.load(prices).price(endpoint.model, endpoint.price).cost(found.usage):.6f}"
     except OkraError:
-        cost = "a price that nobody has named"
+        cost = "an unknown price"
     return f"{found.said()} ({found.calls} calls for {cost})"
 
 
@@ -210,5 +211,5 @@ def _archive(location: str) -> str:
     archive = Archive.open(location)
     sizes = ", ".join(map(str, archive.granularities))
     encoder = archive.manifest["embedding"]["name"]
-    vectors = f"vectors of {encoder}" if archive.has_vectors else "no vectors, BM25 alone"
+    vectors = f"vectors of {encoder}" if archive.has_vectors else "no vectors, BM25 only"
     return f"{len(archive.doc_ids())} documents, chunks of {sizes} tokens, {archive.n_shards} shards, {vectors}"

@@ -1,4 +1,4 @@
-"""The estimate job: look at every question in a dry run, ask a pilot if wanted, and print what the rest may cost."""
+"""The estimate job: simulate every question, optionally answer a pilot, and print the expected costs."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ PRIORS = "estimate.yaml"
 
 @dataclass(frozen=True)
 class Asking:
-    """How much may be asked for real: ``pilot`` questions into the folder ``run``, drawn by ``seed``.
+    """The pilot: ``pilot`` questions, drawn with ``seed``, are answered into the folder ``run``.
 
-    Without a pilot, what ``run`` already holds is learned from all the same.
+    Answers that ``run`` already holds refine the estimate even without a pilot.
     """
 
     pilot: int = 0
@@ -58,9 +58,15 @@ class Asking:
 
 @dataclass(frozen=True)
 class EstimateResult:
-    """What was estimated. ``questions`` can be asked, ``bad`` rows cannot; ``asked`` of them were asked already, for
-    ``asked_usd``; ``left_out`` says by strategy why it is not shown; ``notes`` are what the figures rest on, in words.
-    ``stopped`` says why the pilot could not go on, else "".
+    """An estimate.
+
+    Attributes:
+        questions: Number of questions that can be asked.
+        bad: Number of rows that cannot be asked.
+        asked: Number of questions already answered, at a cost of ``asked_usd``.
+        left_out: By strategy, the reason why it is not shown.
+        notes: Assumptions behind the figures.
+        stopped: Why the pilot stopped, or "".
     """
 
     model: str
@@ -84,21 +90,22 @@ def estimate_questions(
     address: str | None = None,
     console: Console | None = None,
 ) -> EstimateResult:
-    """The estimate of a run. Nothing is spent but on the pilot, which goes into the run's own folder.
+    """Estimate a run. Only the pilot costs money; its answers are kept in the run's folder.
 
-    Raises OkraError before anything is spent when archive, config or questions cannot be used, and ConfigError for a
-    pilot that has no folder to go to or a strategy whose calls no estimate can tell.
+    Raises:
+        ConfigError: A pilot has no folder, or the calls of the strategy cannot be predicted.
+        OkraError: Archive, config or questions cannot be used. Nothing is spent then.
     """
     console = console or Console()
     if asking.pilot and asking.run is None:
         raise ConfigError(
-            "A pilot is answered into the folder of the run to come, so that it is not paid for twice. Name it with "
-            "--run, or leave --pilot out."
+            "A pilot is answered into the folder of the planned run, so that it is not paid for twice. Name the folder "
+            "with --run, or omit --pilot."
         )
     if (why := describe(config.strategy, load_config(FullPolicy, config.policy)).needs.unforeseen) is not None:
         raise ConfigError(
-            f"No estimate can tell what the strategy {config.strategy!r} will send: {why}. Answer a few questions with "
-            "a small budget_usd and read what they cost, or estimate another strategy. Nothing was spent."
+            f"The calls of the strategy {config.strategy!r} cannot be predicted: {why}. Answer a few questions with a "
+            "small budget_usd to see what they cost, or estimate another strategy. Nothing was spent."
         )
     prepared = prepare(
         archive if asking.run is None else archive_of_run(Folder.of(asking.run), archive), questions, config
@@ -110,14 +117,14 @@ def estimate_questions(
 def estimate_prepared(
     prepared: Prepared, asking: Asking, *, address: str | None = None, console: Console | None = None
 ) -> EstimateResult:
-    """The same with everything checked."""
+    """Estimate a run whose inputs are already checked."""
     console = console or Console()
     llm = as_served(prepared.llm, reading_vectors(prepared))
     price = prepared.prices.price(llm.model, llm.price)
     strategies, left_out = _available(prepared)
     run = Folder.of(asking.run) if asking.run is not None else None
     if run is not None and run.exists(BEGUN):
-        begin(run, prepared)  # raises when the folder is another run's
+        begin(run, prepared)  # raises if the folder holds another run
         statuses(run, prepared)
     pilot: RunResult | None = None
     alone = address is None and not unfit(prepared, len(prepared.questions))
@@ -153,7 +160,7 @@ def estimate_prepared(
 
 
 def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The strategies that can be shown side by side over this archive, and why the others cannot."""
+    """Return the strategies to compare over this archive, and why the others are left out."""
     held = set(prepared.manifest["granularities"])
     strategies = side_by_side(prepared.config.strategy)
     specs = {name: describe(name, prepared.policy) for name in strategies}
@@ -170,7 +177,7 @@ def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
 
 
 async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> list[Outlook]:
-    """The outlook of every question, in their order, so many at a time as a run would carry."""
+    """Simulate every question, with the run's concurrency, and return the outlooks in order."""
     places = asyncio.Semaphore(prepared.config.concurrency)
     with EstimatePanel(console, len(prepared.questions)) as bar:
 
@@ -185,11 +192,11 @@ async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> l
 
 
 def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: str, console: Console) -> RunResult:
-    """Answer the pilot's questions as the run itself would, into its folder, which stays unfinished."""
+    """Answer the pilot's questions into the run's folder, which stays unfinished."""
     able = [outlook for outlook in outlooks if prepared.config.strategy in outlook.forecasts]
     drawn = set(draw_pilot(able, asking.pilot, asking.seed))
     chosen = [scoped for scoped in prepared.questions if scoped.question.query_id in drawn]
-    # What cannot be asked is the run's to report.
+    # The run itself reports rows that cannot be asked.
     part = replace(prepared, questions=chosen, unscoped=[], bad=[])
     return answer_prepared(part, run, console=console, whole=False)
 
@@ -197,20 +204,19 @@ def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: s
 def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:
     config = prepared.config
     learned = (
-        f"replies, counts and what each workflow uses are learned from the {len(asked)} questions already asked, under "
+        f"reply lengths, call counts and workflow use come from the {len(asked)} questions already asked with "
         f"{config.strategy}"
     )
     assumed = (
-        "lengths and turns of replies are assumed (configs/estimate.yaml), and no cached tokens are expected; a pilot "
-        "learns them"
+        "reply lengths and turns are assumed (configs/estimate.yaml), without cached tokens; a pilot measures them"
     )
-    analyses = "the generator analyses: its calls are counted, and the keyword rules stand in for its labels"
+    analyses = "the generator is the analyzer: its calls are counted, with labels from the keyword rules"
     thought = (
-        f"{prepared.llm.model} thinks before it answers: how long is assumed (configs/estimate.yaml), and each reply "
-        f"has room for {prepared.llm.room_for_thought:,} tokens of it"
+        f"{prepared.llm.model} reasons before it answers: the length is assumed (configs/estimate.yaml), up to "
+        f"{prepared.llm.room_for_thought:,} tokens per reply"
     )
     thinks = (thought,) if prepared.llm.room_for_thought and not asked else ()
-    left_out = "attempts that fail or are sent again are not in it; batch is the endpoint's price for calls that wait"
+    left_out = "failed and repeated attempts are not included; batch is the endpoint's price for batch calls"
     by_generator = (analyses,) if config.analyzer.kind == "llm" else ()
     return learned if asked else assumed, *thinks, *by_generator, *_note_on_again(prepared, asked), left_out
 
@@ -219,26 +225,26 @@ def _note_on_again(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tu
     again, stronger = prepared.policy.escalate, prepared.llm.stronger
     if again is None or not prepared.strategy.needs.escalates:
         return ()
-    how = f"asked of {stronger.model}" if stronger else "asked for from the full text"
+    how = f"escalated to {stronger.model}" if stronger else "repeated with the full text"
     share = sum(any(call.again for call in each.calls) for each in asked.values())
     said = (
-        f"{share} of the {len(asked)} asked questions were, and the others follow them"
+        f"this happened to {share} of the {len(asked)} asked questions, and the same share is assumed for the others"
         if asked
-        else "nobody knows how many before some are asked: the range goes from none to all of them, and what is "
-        "expected has the share that configs/estimate.yaml assumes"
+        else "how many is unknown before a pilot: the range covers none to all, the expected value uses the share "
+        "in configs/estimate.yaml"
     )
-    return (f'answers of a confidence under {again.under:g} are {how}, in the figures as "asked again"; {said}',)
+    return (f'answers with a confidence below {again.under:g} are {how}, shown as "asked again"; {said}',)
 
 
 # An estimate on the terminal: the strategies side by side, as a whole, by type and by workflow.
 
 PROBLEMS_SHOWN = 5
-WIDE_COLUMNS = 200
-"""Width of the table where the output is not a terminal: it has more columns than a run's summary. # project default"""
+WIDE_COLUMNS = 200  # project default
+"""Width of the table in characters if the output is not a terminal."""
 
 
 def print_estimate(console: Console, result: EstimateResult) -> None:
-    """Print the figures, and what they rest on."""
+    """Print the figures and their assumptions."""
     widen_plain(console, WIDE_COLUMNS)
     grid = Table(title=f"{result.questions:,} questions to {result.model}", title_justify="left")
     for title in ("questions", "strategy"):
@@ -256,15 +262,18 @@ def print_estimate(console: Console, result: EstimateResult) -> None:
             grid.add_row(f"{name} ({figures.questions:,})", strategy, *_cells(figures, cached, ways))
         grid.add_section()
     console.print(grid)
-    say_line(console, f"expected [low, high]: the actual lies between them in {SHARE:.0%} of the draws")
+    say_line(console, f"expected [low, high]: {SHARE:.0%} of the simulated runs lie in this range")
     if result.asked:
-        say_line(console, f"{result.asked:,} of the questions are asked already, for ${result.asked_usd:.4f} of it")
+        say_line(
+            console,
+            f"{result.asked:,} of the questions are already answered; the figures include their ${result.asked_usd:.4f}",
+        )
     for note in result.notes:
         say_line(console, f"- {note}")
     for strategy, why in result.left_out.items():
-        say_line(console, f"- {strategy} is left out: {why}")
+        say_line(console, f"- {strategy} is not shown: {why}")
     if result.bad:
-        say_line(console, f"- {result.bad} rows cannot be asked, for the reasons above")
+        say_line(console, f"- {result.bad} rows cannot be asked; see above for the reasons")
     for strategy, estimated in result.strategies.items():
         for query_id, why in list(estimated.problems.items())[:PROBLEMS_SHOWN]:
             say_line(console, f"- {strategy}, {query_id}: {why}")
@@ -275,7 +284,7 @@ def print_estimate(console: Console, result: EstimateResult) -> None:
 
 
 def _groups(strategies: Mapping[str, StrategyEstimate]) -> dict[str, dict[str, Figures]]:
-    """Figures by group and strategy: all questions, then each type, then each workflow."""
+    """Return the figures by group and strategy: all questions, then each type, then each workflow."""
     groups: dict[str, dict[str, Figures]] = {}
     for strategy, found in strategies.items():
         groups.setdefault("all", {})[strategy] = found.total
@@ -291,9 +300,7 @@ def _groups(strategies: Mapping[str, StrategyEstimate]) -> dict[str, dict[str, F
 
 
 def _ways(figures: Sequence[Figures]) -> dict[str, Callable[[Figures], Range | None]]:
-    """How a run may be paid for, each where any of the figures has it: real time, with what prompts share cached, the
-    flex tier, batches.
-    """
+    """Return the ways to pay for a run that any of the figures has, in the order of the table's columns."""
     ways: dict[str, Callable[[Figures], Range | None]] = {"real time": lambda each: each.usd}
     if any(each.warm_usd for each in figures):
         ways["prefixes cached"] = lambda each: each.warm_usd or each.usd
@@ -315,7 +322,7 @@ def _tokens(each: Range) -> str:
 
 
 def _short(tokens: float) -> str:
-    """Three digits and a unit: 842, 12.3k, 1.04M."""
+    """Format with three digits and a unit: 842, 12.3k, 1.04M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if tokens >= size:
             return f"{tokens / size:.3g}{unit}"

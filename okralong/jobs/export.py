@@ -1,4 +1,4 @@
-"""``okralong export``: the answers of a run as one flat table in a file."""
+"""``okralong export``: write the answers of a run to a file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from okralong.pipelines.core.storage import Folder
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="A run folder, or the current folder of okralong nightly.")],
+    run: Annotated[str, typer.Argument(help="A run folder, or the folder current of okralong nightly.")],
     to: Annotated[str, typer.Option(help="The file, a path or URI: .xlsx, .csv, .jsonl, .parquet or .duckdb.")],
     format_: Annotated[
-        str | None, typer.Option("--format", help="xlsx, csv, jsonl, parquet or duckdb; without it, by the ending.")
+        str | None,
+        typer.Option("--format", help="xlsx, csv, jsonl, parquet or duckdb; by default, the ending of the file."),
     ] = None,
 ) -> None:
-    """Write a run's answers as one flat table, with page, words and file of what they cite; of a matrix, before it, a
-    row a document."""
+    """Write a run's answers as a flat table with page, quote and file of each citation.
+
+    A matrix is also written as a table with one row per document.
+    """
     from okralong.pipelines.reporting.export import export_run
 
     console = Console()
@@ -28,7 +31,7 @@ def export(
         say_line(console, exported.missing, style="yellow")
     if (matrix := exported.matrix) is not None:
         counts = f"{len(matrix.documents):,} documents x {len(matrix.columns):,} columns, {len(matrix.cells):,} cells"
-        say_line(console, f"a table of {counts}")
+        say_line(console, f"matrix: {counts}")
     say_line(console, f"{exported.answers.num_rows:,} answers with {exported.citations.num_rows:,} citations")
     for path in written:
         say_line(console, f"written: {path}")

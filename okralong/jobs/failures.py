@@ -1,4 +1,4 @@
-"""``okralong failures``: what a run could not answer, or an archive could not read."""
+"""``okralong failures``: questions that a run could not answer, files that an archive could not read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputErro
 
 
 def failures(
-    place: Annotated[str, typer.Argument(help="A run folder, or an archive (ARCHIVE@3: a version of it).")],
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line, for programs.")] = False,
+    place: Annotated[str, typer.Argument(help="A run folder, or an archive (ARCHIVE@3 for one version).")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")] = False,
     to: Annotated[
-        str | None, typer.Option(help="Write them to this file instead: xlsx, csv, jsonl, parquet or duckdb.")
+        str | None, typer.Option(help="Write the list to this file instead: xlsx, csv, jsonl, parquet or duckdb.")
     ] = None,
 ) -> None:
-    """List what a run could not answer or an archive could not read, and why; exit code 1 when there is any."""
+    """List what a run could not answer or an archive could not read, and why. Exits with 1 if there is anything."""
     console, rows = Console(), failure_rows(place)
     if to is not None:
         from okralong.pipelines.reporting.export import format_of, without_zones, write_tables
@@ -43,10 +43,12 @@ def failures(
 
 
 def failure_rows(place: str) -> list[dict[str, Any]]:
-    """The rows of the ``failures`` table of a run, or of a version of an archive, in order of ``at`` and ``id``.
+    """Return the failures of a run or of an archive version, sorted by ``at`` and ``id``.
 
-    Of a run those that still stand: a question that was asked again and answered has none. Raises InputError for a
-    place that is neither.
+    Failures of questions that were answered later are left out.
+
+    Raises:
+        InputError: ``place`` is neither a run nor an archive.
     """
     run = Folder.of(place)
     if run.exists(BEGUN):
@@ -59,8 +61,8 @@ def failure_rows(place: str) -> list[dict[str, Any]]:
             archive = Archive.open(place)
         except ArchiveError as error:
             raise InputError(
-                f"{place} is neither a run (it has no {BEGUN}) nor an archive ({error}) Give the folder that okralong "
-                "answer --run or okralong index wrote."
+                f"{place} is neither a run (it has no {BEGUN}) nor an archive ({error}) Give a folder written "
+                "by okralong answer --run or okralong index."
             ) from error
         rows = archive.folder.at("failures").read_table(archive.manifest["files"]["failures"]).to_pylist()
     return sorted(

@@ -20,7 +20,9 @@ OCR_REMEDY: Final = "pip install 'okralong[ocr]', and ocr: auto in the index con
 
 
 def index(
-    archive: Annotated[str, typer.Argument(help="The archive: a folder, or a URI that pyarrow knows (s3://, gs://).")],
+    archive: Annotated[
+        str, typer.Argument(help="The archive: a folder, or a URI supported by pyarrow (s3://, gs://).")
+    ],
     *,
     sources: Annotated[list[str], typer.Option("--from", help="A folder, file or URI of documents; may be repeated.")],
     options: IndexOptions,
@@ -36,15 +38,15 @@ def index(
     check_local(sources)
     settings = options.settings()
     stopped = (
-        "Stopped. The archive is as it was. Files that were read and texts that were embedded are kept beside it; "
-        "run the same command again to go on from there."
+        "Stopped. The archive is unchanged. Files already read and texts already embedded are kept next to it; "
+        "run the same command again to resume."
     )
     with saying(stopped), ray_lines(console, archive), IndexPanel(console) as panel:
-        panel.phase("Ray", "starts" if address is None else f"at {address}")
+        panel.phase("Ray", "starting" if address is None else f"connecting to {address}")
         with connected(address):
             for note in placement_notes(settings.placement):
                 say_line(console, note, style="yellow")
-            panel.phase("files", "are listed and compared with what the archive holds")
+            panel.phase("files", "listing and comparing with the archive")
             result = index_archive(archive, sources, settings, progress=panel.update, rehash=options.rehash)
     _summary(console, result)
     if result.failures:
@@ -57,7 +59,7 @@ def _summary(console: Console, result: IndexResult) -> None:
     chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
     lines = [f"{result.archive}, version {result.version}: {result.documents} documents, chunks: {chunks}"]
     if result.up_to_date:
-        lines.append("up to date: neither the documents nor the config have changed, nothing was done")
+        lines.append("up to date: neither documents nor config have changed")
     else:
         lines.append("documents: " + ", ".join(f"{count:,} {what}" for what, count in result.changes.items()))
         work = (f"{count:,} {what.replace('_', ' ')}" for what, count in result.work.items())
@@ -65,15 +67,13 @@ def _summary(console: Console, result: IndexResult) -> None:
         lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
     for size, count in result.over_limit.items():
         if count:
-            lines.append(
-                f"{count:,} chunks of {size} tokens are longer than the encoder sees; their tails have no vector"
-            )
+            lines.append(f"{count:,} chunks of {size} tokens exceed the encoder's limit; their ends are not embedded")
     opened = Archive.open(f"{result.archive}@{result.version}")
     if not opened.has_vectors:
-        lines.append("no vectors: the archive is searched by BM25 alone (embedding.of: none)")
+        lines.append("no vectors: searches use BM25 only (embedding.of: none)")
     ocr = opened.manifest.get("ocr") or {}
     if ocr.get("pages"):
-        lines.append(f"by OCR: {ocr['pages']:,} pages of {ocr['documents']:,} documents")
+        lines.append(f"OCR: {ocr['pages']:,} pages of {ocr['documents']:,} documents")
     if ocr.get("pages_without_text"):
         lines.append(f"{ocr['pages_without_text']:,} pages have no text layer and were not read: {OCR_REMEDY}")
     if note := (opened.manifest.get("metadata") or {}).get("note"):
@@ -81,6 +81,6 @@ def _summary(console: Console, result: IndexResult) -> None:
     failed = opened.failures()
     lines += [f"not read: {message}" for message in failed[:FAILURES_SHOWN]]
     if len(failed) > FAILURES_SHOWN:
-        lines.append(f"... and {len(failed) - FAILURES_SHOWN} more; all of them: okralong failures {result.archive}")
+        lines.append(f"... and {len(failed) - FAILURES_SHOWN} more; list all with: okralong failures {result.archive}")
     for line in lines:
         say_line(console, line)

@@ -1,7 +1,7 @@
-"""``okralong nightly``: index what changed, ask what rests on it, and say what is another than the night before.
+"""``okralong nightly``: index changed documents, answer the affected questions, report the differences.
 
-Each night goes through the phases of ``pipelines/run/nightly.py``; ``night.json`` says which are done, so that the same
-command goes on wherever one was killed.
+A night consists of the phases of ``pipelines/run/nightly.py``. ``night.json`` records the finished ones, so the same
+command resumes a night that was killed.
 """
 
 from __future__ import annotations
@@ -69,31 +69,32 @@ from okralong.pipelines.run.questions import schema_files
 S = TypeVar("S", bound=Settings)
 
 TABLES: Final = ("xlsx", "csv", "parquet")
-"""The table of differences, in each of these; ``on_change`` is given the first."""
+"""Formats of the table of differences; ``on_change`` gets the first."""
 
 
 def run_nightly(config: str | Path, *, address: str | None = None, console: Console | None = None) -> int:
-    """Do tonight's night, after what an earlier one has left open; the exit code.
+    """Resume unfinished nights, run tonight's, and return the exit code.
 
-    Raises OkraError when config, archive, questions or endpoint cannot be used, OverBudget when the estimate of a night
-    is above its budget (nothing is spent then), LockedError while another process does a night.
+    Raises:
+        OkraError: Config, archive, questions or endpoint cannot be used.
+        OverBudget: The estimate of a night exceeds its budget. Nothing is spent then.
+        LockedError: Another process runs a night.
     """
-
     places = Places.read(str(config))
     console = console or Console()
     beside = places.of(places.config.folder)
     folder = Folder.of(beside)
-    places.index, places.answer  # noqa: B018  - both are read before anything is done
+    places.index, places.answer  # noqa: B018  - fail early: both are read before any work
     with folder.locked("okralong nightly"), ray_lines(console, beside), connected(address):
         codes = []
         now = datetime.now(UTC)
         for night in nights(folder):
             if night.phase != "done" and night.spends:
-                say_line(console, f"the night {night.name} goes on where it stopped: {night.phase}")
+                say_line(console, f"resuming the night {night.name} at: {night.phase}")
                 codes.append(NightJob(places, folder, night, console).carry())
                 if night.day == now.date():
                     return _worst(codes)
-            elif night.phase != "done":  # nothing was asked: it begins anew, over what is there now
+            elif night.phase != "done":  # it has asked nothing, so it is replaced by a new night
                 folder.at(NIGHTS, night.name).remove(NIGHT)
         night = next_night(nights(folder), now)
         codes.append(NightJob(places, folder, night, console).carry())
@@ -107,48 +108,44 @@ def _worst(codes: list[int]) -> int:
 
 @dataclass(frozen=True)
 class Places:
-    """A nightly's config, and what its paths mean: they are relative to its file, a path or URI, which is ``where``."""
+    """A nightly's config, and its paths resolved against its own file ``where``, a path or URI."""
 
     config: NightlyConfig
     where: str
 
     @classmethod
     def read(cls, source: str) -> Places:
-        """Raises ConfigError for a config that is not there or cannot be used."""
-
+        """Read the config. Raises ConfigError if it is missing or invalid."""
         text = _text_at(source)
         if text is None:
-            raise ConfigError(f"The config {source} does not exist. Copy configs/nightly.yaml and name your places.")
+            raise ConfigError(f"The config {source} does not exist. Copy configs/nightly.yaml and set its paths.")
         where = source if "://" in source else str(Path(source).resolve())
         return cls(parse_config(NightlyConfig, text, where), where)
 
     def of(self, path: str) -> str:
-        """A path of the config as this process finds it."""
+        """Resolve a path of the config."""
         if "://" in path or PurePosixPath(path).is_absolute():
             return path
         return f"{self.where.rpartition('/')[0]}/{path.removeprefix('./')}"
 
     @property
     def beside(self) -> Path | None:
-        """The folder of the config, where commands run; None where it is no folder of this machine."""
+        """The folder of the config, in which commands run; None for a URI."""
         return None if "://" in self.where else Path(self.where).parent
 
     @cached_property
     def index(self) -> IndexConfig:
-        """How to index. Raises ConfigError."""
-
+        """The index config. Raises ConfigError."""
         return self._part(IndexConfig, "index", self.config.index)
 
     @cached_property
     def answer(self) -> RunConfig:
-        """How to answer, under the night's budget. Raises ConfigError."""
-
+        """The answer config with the night's budget. Raises ConfigError."""
         found = self._part(RunConfig, "answer", self.config.answer)
         budget = self.config.budget_usd
         return found if budget is None else found.model_copy(update={"budget_usd": budget})
 
     def _part(self, model: type[S], name: str, said: str | dict[str, Any]) -> S:
-
         if isinstance(said, dict):
             return parse_config(model, yaml.safe_dump(said), f"{self.where}, {name}")
         text = _text_at(self.of(said))
@@ -156,8 +153,7 @@ class Places:
 
 
 def _text_at(location: str) -> str | None:
-    """The text of a file at a path or URI, None where there is none."""
-
+    """Return the text of the file at a path or URI, or None if there is no file."""
     filesystem, path = located(location)
     if not filesystem.get_file_info(path).is_file:
         return None
@@ -166,10 +162,9 @@ def _text_at(location: str) -> str | None:
 
 
 class NightJob:
-    """One night: ``carry`` does the phases that are left."""
+    """One night; ``carry`` runs its remaining phases."""
 
     def __init__(self, places: Places, folder: Folder, night: Night, console: Console) -> None:
-
         self.places, self.config, self.folder, self.console = places, places.config, folder, console
         self.night = night
         self.place = folder.at(NIGHTS, night.name)
@@ -178,7 +173,7 @@ class NightJob:
         self.archive = places.of(places.config.archive)
 
     def carry(self) -> int:
-        """All phases that are left; the night's exit code."""
+        """Run the remaining phases and return the night's exit code."""
         steps: Mapping[str, Callable[[], None]] = {
             "index": self._index,
             "estimate": self._estimate,
@@ -205,7 +200,6 @@ class NightJob:
     # The phases.
 
     def _index(self) -> None:
-
         self.night.write(self.place)
         self._say(f"night {self.night.name}")
         sources = [self.places.of(each) for each in self.config.sources]
@@ -214,17 +208,18 @@ class NightJob:
         changes = ", ".join(f"{count:,} {what}" for what, count in result.changes.items() if count)
         self._say(f"archive: version {result.version}, {result.documents:,} documents ({changes})")
         if result.failures:
-            self._say(f"{result.failures:,} documents could not be read; okralong failures {self.archive}", "yellow")
+            self._say(
+                f"{result.failures:,} documents could not be read; see: okralong failures {self.archive}", "yellow"
+            )
         code = EXIT_FAILURES if result.failures else EXIT_OK
         notes = {"documents": result.changes, "not_read": result.failures}
         self._done("index", archive_version=result.version, exit_code=self._at_least(code), notes=notes)
 
     def _estimate(self) -> None:
-        """Find out what is due, and refuse what would pass the budget."""
-
+        """Select the questions to ask, and stop if they would exceed the budget."""
         source = self.places.of(self.config.questions)
         filesystem, inside = located(source)
-        if filesystem.get_file_info(inside).is_file:  # else reading it says what is wrong
+        if filesystem.get_file_info(inside).is_file:  # otherwise prepare() reports the error
             copy = f"questions{PurePosixPath(source).suffix.lower()}"
             with open_file(filesystem, inside) as file:
                 self.place.write_bytes(copy, bytes(file.read()))
@@ -247,13 +242,12 @@ class NightJob:
         self._done("estimate", due=tuple(why), why=dict(counts), exit_code=self._at_least(code), notes=notes)
 
     def _within_budget(self, tonight: Prepared) -> float | None:
-        """The dollars expected, None where nobody can tell. Raises OverBudget when they are above the budget."""
-
+        """Return the expected dollars, or None if unknown. Raises OverBudget if they exceed the budget."""
         budget = tonight.config.budget_usd
         if budget is None:
             return None
         if (why := describe(tonight.config.strategy, tonight.policy).needs.unforeseen) is not None:
-            self._say(f"no estimate: {why}; budget_usd holds as the run's cap", "yellow")
+            self._say(f"no estimate: {why}; budget_usd still limits the run", "yellow")
             return None
         found = estimate_prepared(tonight, Asking(), console=self.console)
         figures = found.strategies[tonight.config.strategy].total
@@ -263,16 +257,15 @@ class NightJob:
         if usd.expected > budget:
             raise OverBudget(
                 f"The night {self.night.name} would ask {len(tonight.questions):,} questions for about "
-                f"${usd.expected:.4f} (from {usd.low:.4f} to {usd.high:.4f}), and its budget_usd is {budget:g} "
-                f"({self.places.where}). Nothing was spent. Raise budget_usd, or ask fewer questions, and run the same "
+                f"${usd.expected:.4f} ({usd.low:.4f} to {usd.high:.4f}), but its budget_usd is {budget:g} "
+                f"({self.places.where}). Nothing was spent. Raise budget_usd or ask fewer questions, then run the same "
                 "command again."
             )
         if usd.high > budget:
-            self._say("it may come to more than the budget; what is not reached then is asked the next night", "yellow")
+            self._say("the cost may exceed the budget; questions not reached are asked the next night", "yellow")
         return float(usd.expected)
 
     def _answer(self) -> None:
-
         if not self.night.due:
             self._done("answer")
             return
@@ -284,11 +277,12 @@ class NightJob:
         ended = ", ".join(f"{count:,} {status}" for status, count in sorted(result.statuses.items()))
         self._say(f"asked: {ended}")
         if result.stopped:
-            self._say("The night's budget is used up. What is left over_budget is asked the next night.", "yellow")
+            self._say(
+                "The night's budget is used up. Questions that are over_budget are asked the next night.", "yellow"
+            )
         self._done("answer", exit_code=self._at_least(result.exit_code), notes={"statuses": result.statuses})
 
     def _diff(self) -> None:
-
         before, new = self.current, self._merged()
         old = Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
         origins = {row["query_id"]: row for row in new.origins}
@@ -297,7 +291,7 @@ class NightJob:
         for kind in TABLES:
             write_tables({DIFFERENCES: found.table}, f"{place}/{DIFFERENCES}.{kind}", kind)
         title = f"Night {self.night.name}"
-        against = f"against the night {before.begun['night']}" if before.begun else "the first night"
+        against = f"compared with the night {before.begun['night']}" if before.begun else "the first night"
         facts = [f"{against}; version {self.night.archive_version} of the archive", *self._facts()]
         self.place.write_bytes(f"{DIFFERENCES}.html", diff_page(found, title, facts))
         self._print(found)
@@ -316,13 +310,11 @@ class NightJob:
         return [f"documents: {documents}; questions asked: {asked}"]
 
     def _print(self, found: RunDiff) -> None:
-
         print_diff(self.console, found)
         place = self._location(self.place)
-        self._say(f"differences: {place}/{DIFFERENCES}.html, and .{', .'.join(TABLES)} beside it")
+        self._say(f"differences: {place}/{DIFFERENCES}.html, also as .{', .'.join(TABLES)}")
 
     def _merge(self) -> None:
-
         new, run = self._merged(), self._own_run()
         same = self.current.begun.get("archive") == new.begun["archive"] and run is None
         if not same or self._rows(self.current) != list(new.answers):
@@ -335,23 +327,21 @@ class NightJob:
 
     def _tell(self) -> None:
         """Call ``on_change``, without a shell."""
-
         code = EXIT_OK
         if self.config.on_change and self.night.notes.get("matters"):
             words = [*self.config.on_change, f"{self._location(self.place)}/{DIFFERENCES}.{TABLES[0]}"]
             try:
                 ended = subprocess.run(words, cwd=self.places.beside, check=False).returncode
-                trouble = f"it ended with {ended}" if ended else ""
+                trouble = f"exit code {ended}" if ended else ""
             except OSError as error:
                 trouble = str(error)
             if trouble:
-                self._say(f"on_change {words[0]} did not do its work: {trouble}. The table is {words[-1]}.", "red")
+                self._say(f"on_change {words[0]} failed: {trouble}. The table is {words[-1]}.", "red")
                 code = EXIT_FAILURES
         self._done("tell", exit_code=self._at_least(code))
 
     def _keep(self) -> None:
-        """Take away what the rules do not keep."""
-
+        """Delete versions and nights that ``keep`` does not retain."""
         archive = Folder.of(self.archive)
         resting = Location.of(str(self.current.begun.get("archive") or "")).version or 0
         numbers = version_numbers(archive)
@@ -359,31 +349,29 @@ class NightJob:
         if len(numbers) > keep:
             with archive.locked("okralong nightly"):
                 gone = vacuum(archive, keep)
-            self._say(f"versions that went: {', '.join(map(str, gone.versions))} ({gone.bytes / 1e6:,.1f} MB)")
+            self._say(f"deleted versions: {', '.join(map(str, gone.versions))} ({gone.bytes / 1e6:,.1f} MB)")
         known = nights(self.folder)
         old = expired(known, self.config.keep, datetime.now(UTC))
         there = {night.name for night in known}
         left = [name for name in self.folder.at(NIGHTS).names() if name not in there]
         for name in (*old, *left):
             place = self.folder.at(NIGHTS, name)
-            place.remove(NIGHT)  # first: without it, the rest goes the next night
+            place.remove(NIGHT)  # first: a folder without it is deleted the next night
             place.filesystem.delete_dir(place.path)
         if old:
-            self._say(f"nights that went: {', '.join(old)}")
+            self._say(f"deleted nights: {', '.join(old)}")
         self._done("keep", notes={"finished_at": datetime.now(UTC).isoformat(timespec="seconds")})
 
-    # What several phases need.
+    # Used by several phases.
 
     @property
     def current(self) -> Current:
-        """What ``current`` holds now."""
-
+        """The present content of ``current``."""
         return Current.read(self.current_folder)
 
     def _prepared(self) -> Prepared:
-
         config = self.places.answer
-        if self.current.begun:  # equal requests of the nights before cost nothing
+        if self.current.begun:  # identical requests of earlier nights are free
             shared = [*config.replies_from, self._location(self.current_folder)]
             config = config.model_copy(update={"replies_from": shared})
         copy = self.night.questions
@@ -394,11 +382,10 @@ class NightJob:
         return self.run if self.night.due else None
 
     def _merged(self) -> Merged:
-
         return merged(self._prepared(), self.current, self._own_run(), self.night)
 
     def _manifest(self, new: Merged) -> dict[str, Any]:
-        """What stands in ``current``: the set-up of the newest run, and sums over all answers."""
+        """Return the manifest of ``current``: the set-up of the newest run, and totals over all answers."""
         run = self._own_run()
         known = (run.read_manifest() if run else None) or self.current_folder.read_manifest() or {}
         rows = new.answers
@@ -414,7 +401,7 @@ class NightJob:
         return {**known, **own}
 
     def _location(self, place: Folder) -> str:
-        """A folder of the nightly under the name by which another part finds it again."""
+        """Return the location of a nightly's folder as a path or URI."""
         given = self.places.of(self.config.folder)
         if "://" not in given:
             return place.path

@@ -23,21 +23,23 @@ PAGE = "report.html"
 
 def report(
     run_or_sweep: Annotated[str, typer.Argument(metavar="RUN_OR_SWEEP", help="The folder of a run or of a sweep.")],
-    out: Annotated[str | None, typer.Option(help="The page, a path or URI; else report.html in that folder.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Path or URI of the page; by default report.html in the folder.")
+    ] = None,
     questions: Annotated[
-        str | None, typer.Option(help="A run's questions file, for its gold answers, evidence and types.")
+        str | None, typer.Option(help="The run's questions file, for its gold answers, evidence and types.")
     ] = None,
     details: Annotated[
-        int, typer.Option(min=0, help="Questions that can be opened; of the others the table has a line.")
+        int,
+        typer.Option(min=0, help="Maximum number of questions with details; the others only have a row in the table."),
     ] = 10_000,
     pictures: Annotated[
-        float, typer.Option(min=0, metavar="MEGABYTES", help="Most that pictures of cited PDF pages may take; 0: none.")
+        float,
+        typer.Option(min=0, metavar="MEGABYTES", help="Maximum size of the pictures of cited PDF pages; 0 for none."),
     ] = 15.0,
-    links: Annotated[
-        bool, typer.Option(help="Sources as links that open the file, which tells readers where it lies.")
-    ] = True,
+    links: Annotated[bool, typer.Option(help="Link to the source files, which shows readers their location.")] = True,
 ) -> None:
-    """Write one self-contained page with figures, pictures and every question's way to its sources."""
+    """Write a self-contained page with figures, charts, and every question with its sources."""
     console = Console()
 
     def note(line: str) -> None:
@@ -47,7 +49,7 @@ def report(
         run_or_sweep, out=out, questions=questions, details=details, megabytes=pictures, links=links, note=note
     )
     say_line(console, f"written: {written[0]}")
-    say_line(console, f"and {len(written) - 1} tables and pictures in the folder of that name")
+    say_line(console, f"and {len(written) - 1} tables and pictures in the folder of the same name")
 
 
 def write_report(
@@ -60,11 +62,17 @@ def write_report(
     links: bool = True,
     note: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Write the report of the run or sweep at ``location``; the paths written, the page's first.
+    """Write the report of a run or sweep and return the paths written, the page first.
 
-    ``megabytes`` bounds the pictures of cited PDF pages (None: the default), ``links`` lets a reader open the sources.
-    Without matplotlib there are no pictures beside the page, which draws its charts by itself; ``note`` is told so.
-    Raises InputError for a folder that is neither, or a name that is no page's, before anything is read.
+    Without matplotlib no chart files are written; the page itself draws its charts in the browser.
+
+    Args:
+        megabytes: Maximum size of the pictures of cited PDF pages; None for the default.
+        links: Link to the source files.
+        note: Called with each message for the user.
+
+    Raises:
+        InputError: The folder is neither a run nor a sweep, or ``out`` is not the name of a page.
     """
     from okralong.pipelines.reporting import page
 
@@ -78,7 +86,7 @@ def write_report(
 
         pictures = report_pictures(made)
     except ConfigError as error:
-        note(f"no pictures beside the page: {error}")
+        note(f"no chart files are written: {error}")
         pictures = {}
     return page.write_report(place, name, made, pictures)
 
@@ -86,7 +94,7 @@ def write_report(
 def _place(out: str) -> tuple[Folder, str]:
     head, slash, name = out.rpartition("/")
     if PurePosixPath(name).suffix not in (".html", ".htm") or not PurePosixPath(name).stem:
-        raise InputError(f"--out names the page, so it ends in .html, and {out} does not.")
+        raise InputError(f"--out must be a file name that ends in .html, not {out}.")
     return Folder.of(head + slash if slash else "."), name
 
 
@@ -106,9 +114,9 @@ def _report(
     maker = report_maker_for(folder)
     if maker is None:
         raise InputError(
-            f"{location} is neither a run (it has no {BEGUN}) nor a sweep (it has no scores). Give the folder that "
-            "okralong answer --run or okralong evaluate wrote."
+            f"{location} is neither a run (it has no {BEGUN}) nor a sweep (it has no scores). Give a folder written by "
+            "okralong answer --run or okralong evaluate."
         )
     if questions is not None:
-        raise InputError("--questions is for a run: a sweep knows the gold answers of its sets. Leave it out.")
+        raise InputError("--questions is for a run; a sweep holds the gold answers of its sets. Omit it.")
     return maker.make_report(folder, details)

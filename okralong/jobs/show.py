@@ -1,4 +1,4 @@
-"""Runs on the terminal: the summary at a run's end, and ``okralong show``, which prints a run or one question."""
+"""Printing of runs: the summary at the end of a run, and ``okralong show`` for a run or one question."""
 
 from __future__ import annotations
 
@@ -37,15 +37,17 @@ if TYPE_CHECKING:
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160
 REFERENCE_MODEL = "gpt-4o-2024-08-06"
-"""The paper's generator (appendix B.2): what the same tokens would cost there, for runs on a local model."""
+"""The paper's generator (appendix B.2), whose prices give runs on a local model a comparable cost."""
 
 
 def print_summary(
     console: Console, run: Folder, stopped: str, golds: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    """Print the questions of a run (the first ones of a long run) and its sums.
+    """Print a run's questions (only the first ones of a long run) and its totals.
 
-    ``golds`` are the gold answers by query_id, where the questions file gives any.
+    Args:
+        stopped: Why the run stopped, or "".
+        golds: Gold answers by query_id, if known.
     """
     rows = sorted(table(run, "answers"), key=lambda row: str(row["query_id"]))
     widen_plain(console)
@@ -72,7 +74,7 @@ def print_summary(
     cost = sum(row["cost_usd"] or 0.0 for row in rows)
     reference = PriceTable.load().price(REFERENCE_MODEL).cost(usage)
     sums = f"{usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} completion tokens"
-    ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "no question has an end yet"
+    ended = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "no question finished yet"
     backed = sum(bool(row["cited"]) for row in rows)
     by = [f"{_cut(name)} ({count})" for name, count in replied_by(rows)]
     named = [f"replied: {', '.join(by[:MODELS_NAMED])}{' and others' if len(by) > MODELS_NAMED else ''}"] if by else []
@@ -83,7 +85,7 @@ def print_summary(
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
         *_bill(run, cost),
         *_score(rows, golds or {}),
-        f"run folder: {run.path}; one answer with its sources: okralong show {run.path} QUERY_ID",
+        f"run folder: {run.path}; show one answer with its sources: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
     if stopped:
@@ -94,45 +96,40 @@ LEAST_SHOWN_USD: Final = 0.0001
 
 
 def _bill(run: Folder, cost: float) -> list[str]:
-    """What there is to say of shared replies, of batches and of tags, and of what was spent beside the answers, which
-    cost ``cost``; mostly nothing.
-    """
+    """Return lines on shared replies, batches, artifacts, tags, and spending beyond the answers' ``cost``."""
     billed = bill(table(run, "ledger", COLUMNS))
     lines = []
     beside = billed.billed_usd - billed.artifacts_usd - cost
     if beside >= LEAST_SHOWN_USD:
         lines.append(
-            f"billed ${billed.billed_usd:.4f} in all: ${beside:.4f} of it for questions that have no end yet and for "
-            "calls of which nobody knows whether they were billed"
+            f"billed ${billed.billed_usd:.4f} in total, of which ${beside:.4f} for unfinished questions and for calls "
+            "whose billing is unknown"
         )
     if billed.shared:
         lines.append(
-            f"billed ${billed.billed_usd:.4f}; alone the run would have cost ${billed.alone_usd:.4f}: "
-            f"{billed.shared} replies came from other runs"
+            f"billed ${billed.billed_usd:.4f}; without {billed.shared} replies from other runs it would have been "
+            f"${billed.alone_usd:.4f}"
         )
     if billed.batch_calls:
         lines.append(
-            f"billed in batches ${billed.batch_usd:.4f} for {billed.batch_calls} calls, in real time "
-            f"${billed.billed_usd - billed.batch_usd:.4f} for {billed.calls - billed.batch_calls}"
+            f"billed ${billed.batch_usd:.4f} for {billed.batch_calls} batch calls, "
+            f"${billed.billed_usd - billed.batch_usd:.4f} for {billed.calls - billed.batch_calls} real-time calls"
         )
     if billed.artifact_calls:
         lines.append(
-            f"beside the questions ${billed.artifacts_usd:.4f} were billed for {billed.artifact_calls} calls that made "
-            "what many of them share, such as a document's summaries"
+            f"billed ${billed.artifacts_usd:.4f} for {billed.artifact_calls} calls that built data shared by several "
+            "questions, such as summaries of documents"
         )
     taken, unkept = artifacts_taken(run)
     if taken:
         cost = math.fsum(each.expense.cost_usd for each in taken)
         calls = sum(each.expense.calls for each in taken)
         lines.append(
-            f"{len(taken)} summaries or graphs of documents stood in the archive and cost nothing: their {calls} calls "
-            f"had cost ${cost:.4f}"
+            f"{len(taken)} summaries or graphs of documents were reused from the archive; they had cost "
+            f"${cost:.4f} for {calls} calls"
         )
-    if unkept:  # mostly for one reason
-        lines.append(
-            f"{len(unkept)} summaries or graphs of documents stay in this run, the archive does not keep them: "
-            f"{unkept[0]}"
-        )
+    if unkept:  # usually all for the same reason
+        lines.append(f"{len(unkept)} summaries or graphs of documents were not saved in the archive: {unkept[0]}")
     if billed.by_tag:
         costs = ", ".join(f"{name}={value} ${cost:.4f}" for (name, value), cost in billed.by_tag.items())
         lines.append(f"billed by tag: {costs}")
@@ -140,8 +137,9 @@ def _bill(run: Folder, cost: float) -> list[str]:
 
 
 def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> list[str]:
-    """How well the answers agree with the gold ones, marked as in the report: a failed question scores 0, and one that
-    the budget did not reach counts nowhere. Nothing without golds.
+    """Return a line with the mean F1 and exact match, or nothing without gold answers.
+
+    As in the report, a failed question scores 0, and one that is over_budget is not counted.
     """
     marked = (
         answer_marks("", row["status"], row["answer"] or "", golds.get(row["query_id"]) or [], Typed.of(row))
@@ -159,7 +157,7 @@ def _analyzers(rows: list[dict[str, Any]]) -> set[str]:
 
 
 def _cut(name: str) -> str:
-    """The name of a model, or of the few that are kept of an answer, which an endpoint has given itself."""
+    """Shorten a model name, which an endpoint chooses itself."""
     longest = MODELS_NAMED * NAME_CHARS
     return name if len(name) <= longest else f"{name[:longest]} ..."
 
@@ -187,7 +185,7 @@ def _cells(row: dict[str, Any], typed: bool) -> list[Any]:
 
 
 # --------
-# ``okralong show``: a run at a glance, or one answer with its sources, and its whole way from chunks to replies.
+# ``okralong show``
 
 QUOTE_CHARS = 400
 IDS_SHOWN = 8
@@ -198,19 +196,18 @@ FOUND_CHARS = 600
 
 def command(
     run: Annotated[str, typer.Argument(help="A run folder.")],
-    query_id: Annotated[str | None, typer.Argument(help="One question; without it, the run's table.")] = None,
+    query_id: Annotated[str | None, typer.Argument(help="The question to show; the whole run if omitted.")] = None,
     whole: Annotated[
-        bool, typer.Option("--all", help="Show the whole way: chunks, analysis, plan, each prompt and reply.")
+        bool, typer.Option("--all", help="Also show all steps: chunks, analysis, plan, each prompt and reply.")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="The same, with chunks and quotes without shortening.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="As --all, without shortening chunks and quotes.")] = False,
 ) -> None:
     """Show a run, or one question: its answer with quote, page and file of each source."""
-
     folder, console = Folder.of(run), Console()
     if not folder.exists(BEGUN):
         raise InputError(f"{run} is no run folder (it has no {BEGUN}). Give the folder named by okralong answer --run.")
     if query_id is None:
-        print_summary(console, folder, "" if folder.read_manifest() else "the run is not complete yet")
+        print_summary(console, folder, "" if folder.read_manifest() else "the run is incomplete")
         return
     rows = [row for row in table(folder, "answers") if row["query_id"] == query_id]
     steps = [row for row in table(folder, "journal") if row["query_id"] == query_id]
@@ -223,11 +220,11 @@ def command(
     if not rows or whole or full:
         printer.way(steps)
     else:
-        say_line(console, f"its whole way: okralong show {shlex.quote(run)} {shlex.quote(query_id)} --all", style="dim")
+        say_line(console, f"all steps: okralong show {shlex.quote(run)} {shlex.quote(query_id)} --all", style="dim")
 
 
 def _archive(folder: Folder, console: Console) -> Archive | None:
-    """The run's archive, for the texts of chunks and citations; None where it is gone or has changed since."""
+    """Open the run's archive for the texts of chunks and citations; None if it is missing or has changed."""
     archive, missing = archive_of(json.loads(folder.read_bytes(BEGUN)))
     if missing:
         say(console, missing, style="red")
@@ -243,7 +240,7 @@ class _Printer:
         self._full = full
 
     def answer(self, row: dict[str, Any]) -> None:
-        """The question, its answer, and what stands where the answer cites."""
+        """Print the question, its answer and the quotes of its citations."""
         self._line(f"{row['query_id']}  {row['question']}", style="bold")
         self._line(f"scope: {self._scope(row['doc_ids'])}", 2)
         for name, value in row["carried"] or ():
@@ -255,8 +252,8 @@ class _Printer:
             for name, said in _value_lines(row):
                 self._line(f"{name}: {said}", 2)
         if row["escalated"]:
-            how = "from the full text" if row["escalated"] == "precise" else f"by {row['escalated']}"
-            self._line(f"asked for again {how}, since the first answer had {row['first_confidence']:.2f}", 2)
+            how = "with the full text" if row["escalated"] == "precise" else f"with {row['escalated']}"
+            self._line(f"repeated {how}, because the first answer had a confidence of {row['first_confidence']:.2f}", 2)
         if row["error"]:
             self._line(row["error"], 2, "red")
         if row["replied_by"]:
@@ -282,20 +279,20 @@ class _Printer:
         return ", ".join(shown) + more
 
     def _source(self, number: int, source: Cited) -> None:
-        """Where it stands (page, sheet, heading ...), the file, and the words."""
+        """Print the place of a source (page, sheet, heading ...), its file and its quote."""
         place = source.section or f"characters {source.start_char}-{source.end_char}"
         read = ", read from an image" if source.ocr else ""
         self._line(f"[{number}] {source.doc_id}, {place}{read}", 2)
-        if source.source_uri:  # on one line, so that it can be copied; a terminal that knows links opens the page
+        if source.source_uri:  # unwrapped, so that it can be copied
             link = Style(link=printable(source.link))
             self._console.print(Text(f"      {printable(source.source_uri)}", style=link), soft_wrap=True)
         quote = source.quote.strip()
         cut = not self._full and len(quote) > QUOTE_CHARS
-        for line in (f"{quote[:QUOTE_CHARS]} ... (all of it: --full)" if cut else quote).splitlines():
+        for line in (f"{quote[:QUOTE_CHARS]} ... (--full shows all)" if cut else quote).splitlines():
             self._line(f"> {line}", 6, "green")
 
     def way(self, steps: list[dict[str, Any]]) -> None:
-        """Everything the journal knows of the question, in the order in which it happened."""
+        """Print all journal steps of the question in order."""
         printers = {
             "retrieval": self._retrieval,
             "analysis": self._analysis,
@@ -307,7 +304,7 @@ class _Printer:
             "reply": self._reply,
         }
         for step in sorted(steps, key=lambda each: int(each["seq"])):
-            if (printer := printers.get(step["kind"])) is not None:  # a later okralong may keep more
+            if (printer := printers.get(step["kind"])) is not None:  # a newer version may write other kinds
                 printer(step["path"], json.loads(step["body"]))
 
     def _readings(self, path: str, body: dict[str, Any]) -> None:
@@ -316,7 +313,7 @@ class _Printer:
         self._line(f"query: {body['wanted']['query']}", 2)
         sure = [f"{reading[1]:.2f}" for reading in readings if reading[1] is not None]
         if sure:
-            self._line(f"hold the answer, in the order read: {', '.join(sure)}", 2)
+            self._line(f"probability of holding the answer, in reading order: {', '.join(sure)}", 2)
 
     def _retrieval(self, path: str, body: dict[str, Any]) -> None:
         wanted = body["wanted"]
@@ -331,7 +328,7 @@ class _Printer:
 
     def _analysis(self, path: str, record: dict[str, Any]) -> None:
         body = record["analysis"]
-        self._rule(f"{path}: what {body['analyzer']} says of the question and {len(record['chunk_ids'])} chunks")
+        self._rule(f"{path}: analysis by {body['analyzer']} of the question and {len(record['chunk_ids'])} chunks")
         for chunk_id in record["chunk_ids"]:
             doc_id, start, end = self._places[chunk_id]
             self._line(f"{chunk_id}  {doc_id}:{start}-{end}", 2)
@@ -352,18 +349,18 @@ class _Printer:
 
     def _selection(self, path: str, body: dict[str, Any]) -> None:
         pool = body["wanted"]["pool"]
-        self._rule(f"{path}: {len(body['chosen'])} chunks chosen one by one from the {len(pool)} best")
+        self._rule(f"{path}: {len(body['chosen'])} chunks selected one by one from the best {len(pool)}")
         for chunk_id in body["chosen"]:
             self._line(f"rank {pool.index(chunk_id) + 1:3}  {chunk_id}", 2)
 
     def _found(self, path: str, body: dict[str, Any]) -> None:
         wanted = ", ".join(f"{name} {value}" for name, value in body["wanted"].items())
-        self._rule(f"{path}: found here")
+        self._rule(f"{path}: found locally")
         for said in (wanted, json.dumps(body["found"], ensure_ascii=False)):
             self._line(said if len(said) <= FOUND_CHARS else f"{said[:FOUND_CHARS]} ... [{len(said):,} characters]", 2)
 
     def _request(self, path: str, body: dict[str, Any]) -> None:
-        self._rule(f"{path}: asked")
+        self._rule(f"{path}: request")
         for message in body["request"].get("messages", []):
             self._line(message.get("role"), 2, "bold")
             self._line(content_shown(message.get("content")), 4)
@@ -393,7 +390,7 @@ class _Printer:
 
 
 def _value_lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is known of a typed answer's value, by name: of a list one value a line, with what is known of each."""
+    """Yield the parts of a typed answer's value by name; each value of a list with its own parts."""
     wanted = AnswerType.of(row["answer_type"] or "")
     yield "type", wanted.kind if wanted.kind == SCHEMA else str(wanted)
     if wanted.many:

@@ -1,4 +1,4 @@
-"""Printing what documents, models and files say, so that nothing in it acts on the terminal or on rich's markup."""
+"""Printing of untrusted text, progress panels, and the redirection of Ray's messages to a file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from okralong.pipelines.core.storage import Folder
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexProgress
 
-FIRST_SHOWN: Final = 10
-"""How many of many messages are printed. Ours."""
-EVERY_S: Final = 30.0
-"""How often a line is written where the output is no terminal, in seconds. Ours."""
-WINDOW_S: Final = 60.0
-"""Over how long a time rates are measured, in seconds. Ours: calls of an answer take seconds, and so do batches."""
+FIRST_SHOWN: Final = 10  # project default
+"""Number of messages to print of a long list."""
+EVERY_S: Final = 30.0  # project default
+"""Seconds between progress lines if the output is not a terminal."""
+WINDOW_S: Final = 60.0  # project default
+"""Seconds over which rates are measured."""
 
 
 PLAIN_WIDTH: Final = 160
@@ -46,37 +46,39 @@ def widen_plain(console: Console, columns: int = PLAIN_WIDTH) -> None:
 
 
 def printable(text: object) -> str:
-    """``text`` without control characters (escape sequences set titles, clear screens, write clipboards) and without
-    characters that print nothing or turn the reading direction; tab and line feed stay."""
+    """Replace control, invisible and bidirectional characters by blanks, except tab and line feed.
+
+    Escape sequences could otherwise set titles, clear the screen or write the clipboard.
+    """
     return HIDDEN.sub(" ", str(text))
 
 
 def say(console: Console, text: object, *, style: str = "", indent: int = 0) -> None:
-    """Print words that are not ours, as they are: no markup, no emoji codes, no control characters."""
+    """Print untrusted text literally, without markup, emoji codes or control characters."""
     console.print(Padding(Text(printable(text), style=style), (0, 0, 0, indent)))
 
 
 def say_line(console: Console, text: object, *, style: str = "") -> None:
-    """The same on one logical line that the terminal wraps, so that it can be copied and searched."""
+    """Print untrusted text as one logical line, which the terminal wraps, so that it can be copied and searched."""
     console.print(Text(printable(text), style=style), soft_wrap=True)
 
 
 def say_first(console: Console, messages: list[str], what: str) -> None:
-    """Print the first of the ``messages``, each on a line, and how many more there are, if there are any."""
+    """Print the first ``messages``, one per line, and the number of remaining ones. Prints nothing for none."""
     if not messages:
         return
     say_line(console, f"{len(messages)} {what}:", style="yellow")
     for message in messages[:FIRST_SHOWN]:
         say_line(console, f"- {message}")
     if len(messages) > FIRST_SHOWN:
-        say_line(console, f"- ... and {len(messages) - FIRST_SHOWN} more; okralong failures lists all of a run")
+        say_line(console, f"- ... and {len(messages) - FIRST_SHOWN} more; list all of a run with okralong failures")
 
 
 class Panel:
-    """How far a command is: the phases that it went through, and how much of the present one is done.
+    """Progress of a command: its past phases, and how far the current one is.
 
-    On a terminal each phase is a line that is drawn anew as it goes on; elsewhere a line is written when a phase begins
-    and ends, and every ``every_s`` seconds. May be told from any thread.
+    On a terminal each phase is one line that is redrawn. Otherwise a line is written when a phase begins and ends, and
+    every ``every_s`` seconds. Thread-safe.
     """
 
     def __init__(self, console: Console, title: str, every_s: float = EVERY_S) -> None:
@@ -114,7 +116,7 @@ class Panel:
         self._progress.stop()
 
     def phase(self, name: str, about: str = "") -> None:
-        """The next phase begins, if it is not the present one; ``about`` says what is known of it."""
+        """Begin a phase unless it is the current one. ``about`` is shown until there is progress."""
         with self._lock:
             if name == self._phase:
                 return
@@ -127,8 +129,11 @@ class Panel:
                 self._write(f"{name}{f': {about}' if about else ''} ...")
 
     def show(self, done: float, total: float, unit: str, more: str = "") -> None:
-        """So much of the present phase is done; ``total`` 0 where that is not known, ``more`` what else there is to
-        say. A rate and the time to go are added.
+        """Show the progress of the current phase, with a rate and the remaining time.
+
+        Args:
+            total: 0 if unknown.
+            more: Further text to show.
         """
         with self._lock:
             now = time.monotonic()
@@ -147,7 +152,7 @@ class Panel:
                 self._progress.update(self._row, completed=done, total=total or None, figures=self._figures)
 
     def _rate(self, now: float) -> float:
-        """Of the last minute, a second; 0 while nothing is known."""
+        """Return the rate per second over the last minute, or 0 if unknown."""
         if len(self._seen) < 2:
             return 0.0
         (start, before), (_, last) = self._seen[0], self._seen[-1]
@@ -181,14 +186,14 @@ class Panel:
 
 
 class _Share(ProgressColumn):
-    """A bar where a phase has a total and goes on, else nothing."""
+    """A bar for a running phase with a known total; otherwise nothing."""
 
     def __init__(self, bar_width: int) -> None:
         super().__init__(Column(width=bar_width))
         self._bar = BarColumn(bar_width=bar_width)
 
     def render(self, task: Task) -> Any:
-        """See ``ProgressColumn``."""
+        """Render the bar."""
         return self._bar.render(task) if task.total is not None and not task.finished else Text("")
 
 
@@ -203,20 +208,20 @@ def _rate(a_second: float) -> str:
 
 
 class IndexPanel(Panel):
-    """Files, chunks and embeddings of an index job."""
+    """Progress of an index job."""
 
     def __init__(self, console: Console, every_s: float = EVERY_S) -> None:
         super().__init__(console, "index", every_s)
 
     def update(self, progress: IndexProgress) -> None:
-        """Show an ``IndexProgress``."""
+        """Show the job's progress."""
         failed = f"{progress.failures:,} not read" if progress.failures else ""
         if progress.stage == "read" and progress.to_read:
             self.phase("read")
             chunks = f"{progress.chunks:,} chunks" if progress.chunks else ""
             self.show(progress.read, progress.to_read, "files", ", ".join(each for each in (chunks, failed) if each))
         elif progress.stage == "embed" and progress.expected_chunks:
-            self.phase("embed", "the encoder loads")
+            self.phase("embed", "loading the encoder")
             if progress.embedded:
                 self.show(progress.embedded, progress.expected_chunks, "texts")
         elif progress.stage not in ("read", "embed", "done"):
@@ -224,14 +229,14 @@ class IndexPanel(Panel):
 
 
 class AnswerPanel(Panel):
-    """Questions, tokens, dollars and dollars to come of an answer run."""
+    """Progress of an answer run: questions, tokens, dollars, and an extrapolation of the remaining dollars."""
 
     def __init__(self, console: Console, total: int, every_s: float = EVERY_S) -> None:
         super().__init__(console, "answer", every_s)
         self._total = total
 
     def update(self, done: int, tokens: int, spent: float) -> None:
-        """``done`` questions have cost ``tokens`` and ``spent`` dollars; what is left is extrapolated from that."""
+        """Show that ``done`` questions have cost ``tokens`` and ``spent`` dollars."""
         self.phase("questions")
         to_come = spent / done * (self._total - done) if done else 0.0
         money = f"${spent:.4f}" + (f" + ${to_come:.4f} to come" if to_come else "")
@@ -239,17 +244,17 @@ class AnswerPanel(Panel):
 
 
 class EstimatePanel(Panel):
-    """Questions that an estimate has looked at."""
+    """Progress of an estimate's dry run."""
 
     def __init__(self, console: Console, total: int) -> None:
         super().__init__(console, "estimate")
         self._total, self._done = total, 0
-        self.phase("questions", "nothing is spent")
+        self.phase("questions", "no calls are made")
 
     def advance(self) -> None:
-        """One more."""
+        """Count one more question."""
         self._done += 1
-        self.show(self._done, self._total, "looked at", "nothing is spent")
+        self.show(self._done, self._total, "simulated", "no calls are made")
 
 
 RAY_LOG: Final = "ray.log"
@@ -257,10 +262,10 @@ RAY_LOG: Final = "ray.log"
 
 @contextmanager
 def ray_lines(console: Console, beside: str) -> Iterator[None]:
-    """Keep what Ray writes out of the terminal for the time of the block: it goes to ``ray.log`` in the folder
-    ``beside``, where that is on a disk, and is named at the end if there is any.
+    """Redirect Ray's messages from the terminal to a file, which is named at the end unless it is empty.
 
-    Ray's C++ parts write to file descriptor 2 of the process; Python's own ``sys.stderr`` stays where it is.
+    The file is ``ray.log`` in ``beside`` if that is a local folder, else a temporary file. Ray's C++ code writes to
+    file descriptor 2; Python's ``sys.stderr`` still writes to the terminal.
     """
     from okralong.actors.cluster import messages_to
 
@@ -276,9 +281,9 @@ def ray_lines(console: Console, beside: str) -> Iterator[None]:
         else:
             folder = Folder.of(beside)
             if folder.is_local and Path(folder.path).is_dir():
-                with suppress(OSError):  # of a full disk something else tells
+                with suppress(OSError):  # the job itself reports a full disk
                     kept = Path(shutil.move(kept, Path(folder.path) / RAY_LOG))
-            say_line(console, f"Ray's own messages: {kept}", style="dim")
+            say_line(console, f"Ray's messages: {kept}", style="dim")
 
 
 @contextmanager
@@ -286,7 +291,7 @@ def _standard_error_to(descriptor: int) -> Iterator[None]:
     ours = sys.stderr
     try:
         mine = ours.fileno()
-    except (AttributeError, OSError, ValueError):  # a notebook, a test: nothing of Ray's comes there
+    except (AttributeError, OSError, ValueError):  # a notebook or a test, where Ray writes nothing
         yield
         return
     ours.flush()

@@ -161,20 +161,20 @@ def test_the_commands_say_what_there_is_and_what_went(tmp_path: Path) -> None:
     assert [line.split()[1] for line in log] == ["3", "2", "1"]
     diff = run(app, ["archive", "diff", place, "1"]).stdout.splitlines()
     assert diff == ["version 1 to 3: 0 added, 1 changed, 1 removed", "~ a", "- b"]
-    assert "versions kept: 2, 3; would go: 1" in run(app, ["archive", "vacuum", place, "--dry-run"]).stdout
-    assert "versions kept: 2, 3; gone: 1" in run(app, ["archive", "vacuum", place]).stdout
+    assert "versions kept: 2, 3; would remove: 1" in run(app, ["archive", "vacuum", place, "--dry-run"]).stdout
+    assert "versions kept: 2, 3; removed: 1" in run(app, ["archive", "vacuum", place]).stdout
     gone = run(app, ["archive", "diff", place, "1"])
     assert isinstance(gone.exception, ArchiveError)
     assert gone.exception.exit_code == 2
     refused = run(app, ["archive", "purge", place, "secret"])
     assert isinstance(refused.exception, InputError)
-    assert "there is no terminal to ask at. Nothing was done. Add --yes" in str(refused.exception)
-    assert "will be taken out of versions 2, 3; the other documents stay" in refused.stdout
+    assert "there is no terminal to confirm at. Nothing was done. Add --yes" in str(refused.exception)
+    assert "will be removed from versions 2, 3; other documents are kept" in refused.stdout
     assert Archive.open(place).version == 3
     purged = run(app, ["archive", "purge", place, "secret", "--yes"]).stdout
-    assert "secret is purged: version 4 is the newest, and no version has it" in purged
+    assert "secret is purged; the newest version is 4" in purged
     log = run(app, ["archive", "log", place]).stdout
-    assert re.search(r"purged \S+ by \S+: secret, out of versions 2, 3; version 4 followed", log)
+    assert re.search(r"purged \S+ by \S+: secret from versions 2, 3; published version 4", log)
     assert isinstance(run(app, ["archive", "log", str(tmp_path / "none")]).exception, ArchiveError)
     wrong = run(app, ["archive", "purge", place, "a", "--run", place])
     assert isinstance(wrong.exception, InputError)

@@ -61,7 +61,7 @@ def test_the_generator_analyses_and_is_paid_for_it(
     assert sum(row["cost_usd"] for row in rows) == pytest.approx(bill)
     code, said = call(monkeypatch, capsys, "show", tmp_path / "run", rows[0]["query_id"], "--all")
     assert code == 0
-    assert "what llm:gpt-4o-2024-08-06 says of the question" in said
+    assert "analysis by llm:gpt-4o-2024-08-06 of the question" in said
 
 
 @pytest.mark.soak  # the shipped heads analyse in run_rows, and test_own_analyzer.py loads heads of one's own

@@ -164,11 +164,11 @@ def test_show_prints_the_whole_way(
     for row in by_workflow.values():
         code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path, row["query_id"], "--all")
         assert code == 0
-        assert "what heads:shipped says of the question and 3 chunks" in said
+        assert "analysis by heads:shipped of the question and 3 chunks" in said
         assert all(" ".join(reason.split()) in said for reason in json.loads(row["plan"])["reasons"])
         assert '<passage id="1"' in said
         assert "replied (" in said
-        assert f"[1] {row['citations'][0]['doc_id']}" in said.partition("what heads:shipped says")[0]
+        assert f"[1] {row['citations'][0]['doc_id']}" in said.partition("analysis by heads:shipped")[0]
     code, said = call(monkeypatch, capsys, "show", run_rows["folder"].path)
     assert "18 answered; 18 cited; analyzer: heads:shipped" in said
     assert f"${run_rows['bill']:.4f}" in said

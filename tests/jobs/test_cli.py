@@ -85,7 +85,7 @@ def test_doctor_finds_what_is_there_and_what_is_not(
     code, said = call(monkeypatch, capsys, "doctor", tmp_path / "no-archive", "--config", config)
     assert code == 2
     assert "ok packages" in said
-    assert "checksum right" in said
+    assert "checksum ok" in said
     assert "FAIL endpoint" in said
     assert "cannot be reached" in said
     assert "FAIL archive" in said

@@ -98,7 +98,7 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
     assert {row["model"] for query_id, row in flat.items() if query_id in twice} == {STRONG}
     assert {row["model"] for query_id, row in flat.items() if query_id not in twice} == {WEAK}
     code, said = call(monkeypatch, capsys, "show", run.path, min(twice))
-    assert (code, f"asked for again by {STRONG}, since the first answer had" in said) == (0, True)
+    assert (code, f"repeated with {STRONG}, because the first answer had" in said) == (0, True)
     assert f"replied by {STRONG}" in said
 
     begun, manifest = json.loads(run.read_bytes("run.json")), run.read_manifest()

@@ -54,7 +54,7 @@ def test_a_pilot_is_part_of_the_run_and_is_paid_once(
     answers = table(Folder.of(run), "answers")
     assert len(answers) == data["asked"] == PILOT
     assert data["asked_usd"] == pytest.approx(reader.bill_usd)
-    assert f"{PILOT} of the questions are asked already, for ${reader.bill_usd:.4f} of it" in said
+    assert f"{PILOT} of the questions are already answered; the figures include their ${reader.bill_usd:.4f}" in said
     assert {json.loads(row["plan"])["workflow"] for row in answers} == {"linear", "extend", "split", "step"}
     assert Folder.of(run).read_manifest() is None, "the run is not complete"
     pilot_calls = len(reader.received)

@@ -50,10 +50,10 @@ def test_strategies_stand_side_by_side_as_a_whole_by_type_and_by_workflow() -> N
         "$80.00 [72.00, 88.00]",
         "extractive (700) │ okralong",
         "step workflow (300) │ okralong",
-        "in 90% of the draws",
-        "10 of the questions are asked already, for $0.0421 of it",
+        "90% of the simulated runs lie in this range",
+        "10 of the questions are already answered; the figures include their $0.0421",
         "- a note",
-        "- old is left out: no chunks",
+        "- old is not shown: no chunks",
         "- 2 rows cannot be asked",
         "- std_rag, q4: no room",
         "- std_rag: 2 more questions cannot be asked",
@@ -85,14 +85,14 @@ def test_a_price_without_a_batch_shows_none() -> None:
     alone = StrategyEstimate(figures(3, 0.001, batch=False), {}, {}, {})
     said = page(EstimateResult("mine", 3, 0, 0, 0.0, {"okralong": alone}, {}))
     assert "$0.0040 [0.0036, 0.0044] │ -" in said
-    assert "asked already" not in said
+    assert "already answered" not in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["{tmp}/archive", "--questions", "q"], "Run okralong index"),
-        (["{tmp}/archive", "--questions", "q", "--pilot", "5"], "Name it with --run"),
+        (["{tmp}/archive", "--questions", "q", "--pilot", "5"], "Name the folder with --run"),
         (["{tmp}/archive", "--questions", "q", "--tag", "mine"], "takes NAME=VALUE"),
         (["{tmp}/archive", "--questions", "q", "--strategy", "guess"], "no strategy 'guess'"),
     ],

@@ -144,7 +144,7 @@ def test_raptor_writes_each_summary_once_for_all_questions(
     assert server.bill_usd == pytest.approx(sum(row["cost_usd"] for row in ledger))
     code, said = call(monkeypatch, capsys, "show", tmp_path / "first", answers[0]["query_id"], "--all")
     assert code == 0
-    assert "choose: found here" in said
+    assert "choose: found locally" in said
     code, said = call(monkeypatch, capsys, "show", tmp_path / "first", made[0]["query_id"])
     assert code == 0
     assert "The report tells of revenue" in said
@@ -195,7 +195,7 @@ def test_what_a_run_had_written_is_kept_with_the_archive(
     assert totals["artifacts_taken_usd"] == pytest.approx(cost)
     code, said = call(monkeypatch, capsys, "show", tmp_path / "second")
     assert code == 0
-    assert f"{len(documents)} summaries or graphs of documents stood in the archive and cost nothing" in said
+    assert f"{len(documents)} summaries or graphs of documents were reused from the archive" in said
     assert f"had cost ${cost:.4f}" in said
     answers = [[row["answer"] for row in table(Folder.of(tmp_path / run), "answers")] for run in ("first", "second")]
     assert sorted(answers[0]) == sorted(answers[1])
@@ -208,7 +208,7 @@ def test_what_a_run_had_written_is_kept_with_the_archive(
     _, unkept = artifacts_taken(Folder.of(tmp_path / "third"))
     assert len(unkept) == len(documents)
     code, said = call(monkeypatch, capsys, "show", tmp_path / "third")
-    assert f"{len(documents)} summaries or graphs of documents stay in this run, the archive does not keep them" in said
+    assert f"{len(documents)} summaries or graphs of documents were not saved in the archive" in said
 
 
 def retold(messages: Messages) -> str:

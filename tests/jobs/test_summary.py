@@ -89,9 +89,9 @@ def test_a_run_says_whose_cost_it_is_and_what_other_runs_spared_it(run: Folder) 
     run.at("ledger").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=LEDGER))
     print_summary(Console(file=page), run, "")
     said = " ".join(page.getvalue().split())
-    assert "billed $7.0000; alone the run would have cost $10.5000: 1 replies came from other runs" in said
+    assert "billed $7.0000; without 1 replies from other runs it would have been $10.5000" in said
     assert "billed by tag: report=q3 $3.5000, team=day $3.5000, team=night $3.5000" in said
-    assert "billed $7.0000 in all: $7.0000 of it for questions that have no end yet" in said  # the rows name no cost
+    assert "billed $7.0000 in total, of which $7.0000 for unfinished questions" in said  # the rows name no cost
 
 
 def test_an_answer_is_shown_with_quote_page_and_file_of_its_source_and_its_way_on_demand(
