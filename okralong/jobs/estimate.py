@@ -230,7 +230,7 @@ def _note_on_again(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tu
     said = (
         f"this happened to {share} of the {len(asked)} asked questions, and the same share is assumed for the others"
         if asked
-        else "how many is unknown before a pilot: the range covers none to all, the expected value uses the share "
+        else "how many is unknown before a pilot: the range covers none to all, the expected value has the share "
         "in configs/estimate.yaml"
     )
     return (f'answers with a confidence below {again.under:g} are {how}, shown as "asked again"; {said}',)
@@ -264,10 +264,8 @@ def print_estimate(console: Console, result: EstimateResult) -> None:
     console.print(grid)
     say_line(console, f"expected [low, high]: {SHARE:.0%} of the simulated runs lie in this range")
     if result.asked:
-        say_line(
-            console,
-            f"{result.asked:,} of the questions are already answered; the figures include their ${result.asked_usd:.4f}",
-        )
+        usd = f"${result.asked_usd:.4f}"
+        say_line(console, f"{result.asked:,} of the questions are already answered; the figures include their {usd}")
     for note in result.notes:
         say_line(console, f"- {note}")
     for strategy, why in result.left_out.items():

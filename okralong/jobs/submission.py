@@ -127,9 +127,9 @@ class Submission(Settings):
     """A job for a cluster.
 
     Archive, run and sources are URIs or absolute paths that every node can reach. Questions and configs may also be
-    files next to CONFIG, which are then sent with the job. ``name`` is the prefix of the job's id. With ``code:
-    shipped`` the nodes run this copy of okralong, with ``installed`` the one installed on them. ``files`` lists more
-    files and folders next to CONFIG to send. ``environment`` sets variables, none of them secret, because Ray shows
+    files next to CONFIG, which are then sent with the job. ``name`` is the prefix of the job's id. If ``code``
+    is ``shipped``, the nodes run this copy of okralong, if it is ``installed``, their own. ``files`` lists more files
+    and folders next to CONFIG to send. ``environment`` sets variables, none of them secret, because Ray shows
     them to everyone who sees the job.
     """
 

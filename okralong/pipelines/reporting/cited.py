@@ -1,4 +1,4 @@
-"""What a citation says to a reader: the words, the file and the page, sheet or slide that they stand on."""
+"""Citations for readers: the quote, its file, and the page, sheet or slide that it is on."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from okralong.pipelines.core.types import ArchiveError, ConfigError, Document, Q
 if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive
 
-QUOTE_CHARS: Final = 1_000
-"""Most characters of a quote. Ours: a cited passage is at most some hundred tokens, but a model may cite any."""
+QUOTE_CHARS: Final = 1_000  # project default
+"""Maximum length of a quote in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A cited span of a document with what stands there.
+    """A cited span of a document. Without the archive only the span is known.
 
-    ``section`` is the page, sheet, slide, heading or attachment in which the quote stands ("page 12"; "pages 12-13" of
-    one that crosses a break), "" where the document has none, and ``page`` the number of the page or slide in which it
-    begins. ``ocr`` says that its text was read from an image. ``sha256`` is the document's. Without the archive all but
-    the span is empty.
+    Attributes:
+        section: The page, sheet, slide, heading or attachment ("page 12", or "pages 12-13" across a break), or "".
+        page: The number of the page or slide on which the quote begins.
+        ocr: Whether the text was read from an image.
+        sha256: The hash of the document.
     """
 
     doc_id: str
@@ -41,7 +42,7 @@ class Cited:
 
     @property
     def link(self) -> str:
-        """A URL that opens the source, a PDF at its page; "" where the source is not known."""
+        """A URL that opens the source (a PDF at the page), or "" if unknown."""
         if not self.source_uri:
             return ""
         uri = self.source_uri if "://" in self.source_uri else f"file://{url_quote(self.source_uri)}"
@@ -50,7 +51,7 @@ class Cited:
 
 
 def cited(archive: Archive | None, span: Mapping[str, Any]) -> Cited:
-    """What stands at a span ``{doc_id, start_char, end_char}`` of the ``answers`` table."""
+    """Look up a span ``{doc_id, start_char, end_char}`` of the ``answers`` table."""
     doc_id, start, end = span["doc_id"], int(span["start_char"]), int(span["end_char"])
     if archive is None:
         return Cited(doc_id, start, end)
@@ -76,9 +77,9 @@ def cited(archive: Archive | None, span: Mapping[str, Any]) -> Cited:
 
 
 def parts_of(document: Document, start: int, end: int) -> list[tuple[Section | None, int, int]]:
-    """A span cut where pages, sheets and the like begin: the section and the part ``[start, end)`` in it.
+    """Split a span at the beginnings of sections, and return each section with its part ``[start, end)``.
 
-    Parts without words are left out, such as the blank lines behind a page's last word.
+    Parts without words, such as blank lines at the end of a page, are left out.
     """
     breaks = [each.start_char for each in document.sections if start < each.start_char < end]
     cuts = [start, *breaks, end]
@@ -90,7 +91,7 @@ def parts_of(document: Document, start: int, end: int) -> list[tuple[Section | N
 
 
 def number_of(section: Section | None) -> int | None:
-    """The number of a page or a slide; None for what has none."""
+    """Return the number of a page or slide, or None for other sections."""
     numbered = section is not None and section.kind in ("page", "slide") and section.name.isdecimal()
     return int(section.name) if section is not None and numbered else None
 
@@ -104,19 +105,16 @@ def _place(sections: Sequence[Section | None]) -> str:
 
 
 def archive_of(begun: Mapping[str, Any]) -> tuple[Archive | None, str]:
-    """The archive of a run as it was when the run began, and "", or None and why its words cannot be had.
-
-    ``begun`` is the run's ``run.json``.
-    """
-    from okralong.pipelines.archive.archive import Archive  # it brings FAISS, which the command line needs not
+    """Open the archive of a run, given its ``run.json``; if impossible, return None and the reason."""
+    from okralong.pipelines.archive.archive import Archive  # loads FAISS, which the command line does not need
 
     location = str(begun.get("archive") or "")
     try:
         archive = Archive.open(location)
     except (ArchiveError, ConfigError, OSError):
-        return None, "The run's archive is not there any more: sources are shown as places, without their words."
-    # A version from which a document was purged has the others as they were.
+        return None, "The run's archive is missing: sources are shown without their text."
+    # In a version from which a document was purged the other documents are unchanged.
     known = (archive.manifest.get("fingerprint"), *archive.manifest.get("fingerprints_before", ()))
     if begun.get("archive_fingerprint") not in known:
-        return None, "The run's archive has changed since: sources are shown as places, without their words."
+        return None, "The run's archive has changed since the run: sources are shown without their text."
     return archive, ""

@@ -1,6 +1,6 @@
-"""What changed between two runs of the same questions, without gold answers: as a table and as a page.
+"""The differences between two runs of the same questions, as a table and as a page. No gold answers are needed.
 
-Answers are compared by ``same_answer``; evidence by the hash of the cited documents, their pages and words.
+Answers are compared by ``same_answer``, evidence by the hashes, pages and quotes of the cited documents.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import dates
 
 CHANGES: Final[Mapping[str, str]] = {
-    "changed": "another answer",
-    "newly_answered": "answered, and was not before",
-    "newly_unanswerable": "unanswerable, and was not before",
-    "failed": "failed or over budget, and did not before",
-    "new_question": "asked for the first time, or in other words",
-    "moved": "the same answer from other evidence",
-    "gone": "not asked any more",
+    "changed": "answer changed",
+    "newly_answered": "newly answered",
+    "newly_unanswerable": "newly unanswerable",
+    "failed": "newly failed or over budget",
+    "new_question": "new or reworded question",
+    "moved": "same answer, different evidence",
+    "gone": "no longer asked",
 }
-"""The ways in which a question can differ, in the order in which they are shown."""
+"""The kinds of change, in the order in which they are shown."""
 MATTERING: Final = frozenset(CHANGES) - {"moved", "gone"}
 SAME: Final = "same"
 _NO_ANSWER: Final = ("failed", "invalid_output", "over_budget")
@@ -43,8 +43,11 @@ _NO_ANSWER: Final = ("failed", "invalid_output", "over_budget")
 
 @dataclass(frozen=True)
 class RunDiff:
-    """``table`` has a row for each question that differs, under ``DIFFERENCES`` and the columns carried along, what
-    matters first; ``counts`` are the questions by change, ``same`` among them.
+    """The differences of two runs.
+
+    Attributes:
+        table: One row per question that differs, the important changes first: ``DIFFERENCES`` and carried columns.
+        counts: Number of questions by change, including ``same``.
     """
 
     table: pa.Table
@@ -52,17 +55,17 @@ class RunDiff:
 
     @property
     def matters(self) -> bool:
-        """Whether any change is one that matters."""
+        """Whether any change is important."""
         return any(self.counts.get(change) for change in MATTERING)
 
     def lines(self) -> list[str]:
-        """The counts in words, a line for each change that there is."""
+        """Return a line of text for each kind of change that occurs."""
         found = [f"{self.counts[name]:,} {words}" for name, words in CHANGES.items() if self.counts.get(name)]
-        return [*found, f"{self.counts.get(SAME, 0):,} the same"]
+        return [*found, f"{self.counts.get(SAME, 0):,} unchanged"]
 
 
 def diff_runs(before: Exported | None, after: Exported) -> RunDiff:
-    """Compare the questions of two runs by query_id; without ``before`` every question is new."""
+    """Compare two runs by query_id. Without ``before`` every question is new."""
     old, new = ({} if each is None else _sides(each) for each in (before, after))
     found = [
         (change, row)
@@ -88,7 +91,7 @@ class _Side:
 
     @property
     def evidence(self) -> dict[str, frozenset[Any]]:
-        """What the answer rests on, by what a reader would call it."""
+        """The evidence of the answer by aspect: document, page and quote."""
         known = all(each["quote"] is not None for each in self.citations)
         places = [(each["doc_id"], each["section"]) for each in self.citations]
         words = [
@@ -101,7 +104,7 @@ class _Side:
         }
 
     def cells(self, when: str) -> dict[str, Any]:
-        """The columns of one side of a difference."""
+        """Return the columns of one side of a difference."""
         sources = dict.fromkeys(
             f"{each['doc_id']}{', ' + each['section'] if each['section'] else ''}" for each in self.citations
         )
@@ -137,7 +140,7 @@ def _difference(old: _Side | None, new: _Side | None) -> tuple[str, dict[str, An
 
 
 def _change(old: _Side | None, new: _Side | None) -> tuple[str, list[str]]:
-    """The change and what is another now."""
+    """Return the kind of change and the aspects that differ."""
     if new is None:
         return "gone", []
     if old is None:
@@ -164,12 +167,12 @@ def _carried(before: Exported | None, after: Exported) -> list[str]:
 
 
 # --------
-# The differences as one self-contained page without a script: nothing in it can load or run anything.
+# The differences as a self-contained page without scripts, which cannot load or run anything.
 
-MOST_ON_PAGE: Final = 2_000
-"""Differences shown; the table has all. Ours."""
-WORDS_CHARS: Final = 1_500
-"""Characters shown of an answer or a quote. Ours."""
+MOST_ON_PAGE: Final = 2_000  # project default
+"""Maximum number of differences on the page; the table has all."""
+WORDS_CHARS: Final = 1_500  # project default
+"""Maximum length of an answer or quote on the page."""
 _STYLE: Final = """
 :root{color-scheme:light dark;--line:#8884;--soft:#8881;--old:#c0392b;--new:#1e8449}
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}
@@ -187,7 +190,7 @@ del{color:var(--old)}ins{color:var(--new);text-decoration:none;font-weight:600}.
 
 
 def diff_page(diff: RunDiff, title: str, facts: Sequence[str]) -> bytes:
-    """The page in UTF-8. ``facts`` are sentences below the title."""
+    """Return the page in UTF-8. ``facts`` are shown below the title."""
     style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
     head = (
@@ -202,12 +205,12 @@ def diff_page(diff: RunDiff, title: str, facts: Sequence[str]) -> bytes:
 def _body(diff: RunDiff, title: str, facts: Sequence[str]) -> Iterator[str]:
     yield f"<h1>{_text(title)}</h1>" + "".join(f'<p class="facts">{_text(each)}</p>' for each in facts)
     yield '<ul class="counts">'
-    for name, words in {**CHANGES, SAME: "the same"}.items():
+    for name, words in {**CHANGES, SAME: "unchanged"}.items():
         if count := diff.counts.get(name):
             yield f"<li><b>{count:,}</b> {words}</li>"
     yield "</ul>"
     if not diff.table.num_rows:
-        yield "<p>Nothing is another than before.</p>"
+        yield "<p>Nothing changed.</p>"
     heading = ""
     for row in diff.table.slice(0, MOST_ON_PAGE).to_pylist():
         if row["change"] != heading:
@@ -215,7 +218,7 @@ def _body(diff: RunDiff, title: str, facts: Sequence[str]) -> Iterator[str]:
             yield f'<h2 id="{heading}">{_text(CHANGES[heading].capitalize())}</h2>'
         yield _article(row)
     if (more := diff.table.num_rows - MOST_ON_PAGE) > 0:
-        yield f"<p>{more:,} more stand in the table.</p>"
+        yield f"<p>{more:,} more are in the table.</p>"
 
 
 def _article(row: Mapping[str, Any]) -> str:
@@ -226,7 +229,7 @@ def _article(row: Mapping[str, Any]) -> str:
         for when, words in zip(("before", "after"), marked, strict=True)
         if row[f"{when}_status"]
     )
-    what = f'<p class="what">another: {_text(row["what"])}</p>' if row["what"] else ""
+    what = f'<p class="what">changed: {_text(row["what"])}</p>' if row["what"] else ""
     error = f'<p class="what">{_text(bounded(row["error"], WORDS_CHARS))}</p>' if row["error"] else ""
     name = _text(row["query_id"])
     return (
@@ -250,7 +253,7 @@ def _side(when: str, words: str, row: Mapping[str, Any]) -> str:
 
 
 def _marked(before: str, after: str) -> tuple[str, str]:
-    """Both answers with the words marked that only one of them has."""
+    """Return both answers as HTML with their differing words marked."""
     old, new = before.split(), after.split()
     left, right = [], []
     for what, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -264,31 +267,30 @@ def _text(words: object) -> str:
     return html.escape(plain(words))
 
 
-# Whether two answers say the same: numbers and dates compared as values, with unit and scale, the words around them
-# normalised. "$1.2 billion" says what "1,200 million dollars" says, "3 March 2023" what "2023-03-03" does. Nothing is
-# rounded: an answer that gives a number with other digits says something else.
+# Equality of answers. Numbers and dates are compared by value with unit and scale, other words after normalisation:
+# "$1.2 billion" equals "1,200 million dollars", and "3 March 2023" equals "2023-03-03". Nothing is rounded.
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number or a date in an answer. ``unit`` is a currency ("USD"), "%", "date", or "" where none is said."""
+    """A number or a date in an answer. ``unit`` is a currency ("USD"), "%", "date", or ""."""
 
     amount: Decimal | date
     unit: str = ""
 
     def agrees(self, other: Value) -> bool:
-        """Whether both are the same. A currency that only one of them names may have been in the question."""
+        """Return whether both are equal. Only one may name the currency, which the question may have stated."""
         said = self.unit or other.unit
         units = self.unit == other.unit or ("" in (self.unit, other.unit) and said not in ("%", "date"))
         return units and self.amount == other.amount
 
 
 def same_answer(before: str, after: str, question: str = "") -> bool:
-    """Whether two answers to the ``question`` say the same.
+    """Return whether two answers to the ``question`` mean the same.
 
-    Words must agree one by one, but for those of a frame ("it is", "the"). Around a single value also words of the
-    question make no difference: "Revenue was $5 million" says what "$5 million" does, when revenue was asked for.
-    Words that deny always count.
+    Words must agree one by one, ignoring filler words ("it is", "the"). If the answers have a single value, the
+    question's words are ignored too: asked for revenue, "Revenue was $5 million" equals "$5 million". Negations always
+    count.
     """
     first, second = pieces(before), pieces(after)
     numbers, others = ([each for each in found if isinstance(each, Value)] for found in (first, second))
@@ -302,7 +304,7 @@ def same_answer(before: str, after: str, question: str = "") -> bool:
 
 
 def pieces(text: str) -> list[str | Value]:
-    """The words of an answer, normalised, and the values among them, in their order."""
+    """Return the normalised words and the values of an answer in order."""
     days = [(span, Value(date.fromisoformat(day), "date")) for span, day in dates(text) if len(day) == _DAY]
     numbers = [
         ((each.start, each.end), Value((each.digits * each.factor).normalize(), each.unit or each.currency))
@@ -321,14 +323,14 @@ _DAY: Final = len("2023-06-30")
 
 
 def _shape(said: list[str | Value]) -> list[str]:
-    """The words in order, with a mark where each value stands."""
+    """Return the words in order with a placeholder for each value."""
     return ["#" if isinstance(each, Value) else each for each in said if each not in _FRAME]
 
 
 _FRAME: Final = frozenset(
     ("it", "its", "is", "was", "are", "were", "be", "been", "that", "this", "there", "of", "in", "at", "for", "answer")
 )
-"""Words that say nothing by themselves. Ours."""
+"""Filler words that are ignored in comparisons."""
 _DENYING: Final = frozenset(
     ("no", "not", "never", "none", "neither", "nor", "without", "isnt", "wasnt", "didnt", "doesnt")
 )

@@ -1,6 +1,6 @@
-"""The cells of a run as a table: a row a document, a column a question that was asked of each document by itself.
+"""The matrix of a run: one row per document, one column per question that was asked of each document.
 
-Its cells are rows of the flat answers (``reporting/export.py``), which have value, status, confidence and source.
+Cells are rows of the flat answers (``reporting/export.py``), with value, status, confidence and source.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 Cell = Mapping[str, Any]
-"""A row of the flat answers that is a cell."""
+"""A row of the flat answers."""
 Value = int | float | str | date | None
 
-SURE, LIKELY = 0.8, 0.5
-"""Least confidences of a cell that is shown as sure, and as likely. Ours."""
+SURE, LIKELY = 0.8, 0.5  # project default
+"""Minimum confidences of cells shown as sure and as likely."""
 DOCUMENT_COLUMNS: Final = ("doc_id", "title")
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """``columns`` are the query_ids of the questions, in the order in which they were asked, ``questions`` their words;
-    ``documents`` are the doc_ids of the rows, sorted, ``titles`` what is known of theirs. ``cells`` are by doc_id and
-    column; one that was not asked yet is missing.
+    """The cells of a run by document and question.
+
+    Attributes:
+        columns: The query_ids of the questions in their given order.
+        questions: The questions' texts by query_id.
+        documents: The doc_ids of the rows, sorted.
+        titles: Known titles by doc_id.
+        cells: By doc_id and column; cells not asked yet are missing.
     """
 
     columns: Sequence[str]
@@ -40,8 +45,11 @@ class Matrix:
     def of(
         cls, answers: Iterable[Cell], order: Sequence[str] = (), titles: Mapping[str, str] | None = None
     ) -> Self | None:
-        """The matrix of a run's flat answers; None where none of them is a cell. ``order`` are its columns; without
-        ``titles`` those are taken that the sources have.
+        """Build the matrix of a run's flat answers, or return None if none of them is a cell.
+
+        Args:
+            order: The columns in order.
+            titles: Titles by doc_id; by default those of the cited sources.
         """
         rows = [row for row in answers if row["asked_id"]]
         if not rows:
@@ -57,7 +65,7 @@ class Matrix:
         )
 
     def headings(self) -> dict[str, str]:
-        """What each column is called in a table, where capitals do not tell names apart."""
+        """Return a name for each column that is unique ignoring case."""
         taken = {each.casefold() for each in DOCUMENT_COLUMNS}
         found: dict[str, str] = {}
         for column in self.columns:
@@ -70,10 +78,10 @@ class Matrix:
         return found
 
     def table(self) -> pa.Table:
-        """The wide table: ``doc_id``, ``title``, and of each column its values.
+        """Return the wide table: ``doc_id``, ``title`` and a column per question.
 
-        They are float64 or date32 where all are, else strings. Beside a column of numbers stand ``NAME_unit`` (currency
-        or unit) and ``NAME_period`` where any cell has them. A cell without an answer is null.
+        A column is float64 or date32 if all its values are, else strings. A column of numbers is followed by
+        ``NAME_unit`` (currency or unit) and ``NAME_period`` if any cell has them. Cells without an answer are null.
         """
         titles = pa.array([self.titles.get(each) for each in self.documents], pa.string())
         table = pa.table({"doc_id": pa.array(self.documents, pa.string()), "title": titles})
@@ -92,7 +100,7 @@ class Matrix:
         return table
 
     def for_page(self, rows: Mapping[str, int]) -> dict[str, Any]:
-        """As the report's script takes it. ``rows`` are the numbers of the page's questions, by query_id."""
+        """Return the JSON for the report's script. ``rows`` maps query_ids to the page's row numbers."""
         grid = [[self.cells.get((doc_id, column)) for column in self.columns] for doc_id in self.documents]
         numbers = [[value_of(cell) if cell is not None else None for cell in line] for line in grid]
         return {
@@ -107,7 +115,7 @@ class Matrix:
 
 
 def value_of(cell: Cell) -> Value:
-    """The value of a cell: a number in full (percent per hundred), a whole date, or words; None without an answer."""
+    """Return a cell's value: a number in full (percent per hundred), a full date, or text; None without an answer."""
     if cell["status"] != "answered":
         return None
     number = cell.get("number")
@@ -120,7 +128,7 @@ def value_of(cell: Cell) -> Value:
 
 
 def words_of(cell: Cell) -> str:
-    """The value of a cell in words, with its unit; "" without an answer."""
+    """Return a cell's value as text with its unit; "" without an answer."""
     if cell["status"] != "answered":
         return ""
     number, value = cell.get("number"), cell.get("value")
@@ -135,12 +143,12 @@ def words_of(cell: Cell) -> str:
 
 
 def unit_of(cell: Cell) -> str:
-    """Currency or unit of a number, "" where none is known."""
+    """Return the currency or unit of a number, or "" if unknown."""
     return str(cell.get("currency") or cell.get("unit") or "")
 
 
 def confidence_of(cell: Cell) -> str:
-    """How sure the answer of a cell is: sure, likely or unsure; "" where nobody could say, or there is no answer."""
+    """Return a cell's confidence as sure, likely or unsure; "" if unknown or without an answer."""
     known = cell["confidence"]
     if known is None or cell["status"] != "answered":
         return ""

@@ -1,6 +1,6 @@
-"""The marks of an answer: token F1 and exact match, numeric match, ROUGE-L, and which of them a benchmark takes.
+"""Answer metrics: token F1, exact match, numeric match and ROUGE-L, applied as each benchmark defines them.
 
-An answer is held against each gold answer and keeps its best mark.
+An answer is compared with each gold answer; the best score counts.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 # --------
-# Token F1 and exact match, as SQuAD defined them and LongBench and UDA took them over.
+# Token F1 and exact match, as defined by SQuAD and adopted by LongBench and UDA.
 
 
 def normalise(text: str) -> str:
-    """The text as the two metrics see it: lower-cased, without its ASCII punctuation and then without the articles "a",
-    "an" and "the", words with one space between them.
-    """
+    """Lower-case the text, remove ASCII punctuation, then the articles "a", "an" and "the", and surplus blanks."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def token_f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of the precision and recall of words, each counted as often as it stands there; 0 to 1.
+    """Return the harmonic mean of word precision and recall, 0 to 1. Repeated words count repeatedly.
 
-    Where one of the two has no word left, it is 1 if both have none and else 0 (the rule of SQuAD 2.0).
+    If either text has no words, the score is 1 if both have none, else 0 (SQuAD 2.0).
     """
     found, wanted = normalise(prediction).split(), normalise(gold).split()
     if not found or not wanted:
@@ -46,30 +44,28 @@ def token_f1(prediction: str, gold: str) -> float:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """1 when the normalised texts are the same, else 0."""
+    """Return 1 if the normalised texts are equal, else 0."""
     return float(normalise(prediction) == normalise(gold))
 
 
 def best(metric: Callable[[str, str], float], prediction: str, golds: Iterable[str]) -> float:
-    """The best mark of a prediction against any of the gold answers. Raises ValueError when there is none."""
+    """Return the best score against any gold answer. Raises ValueError if there is none."""
     return max(metric(prediction, gold) for gold in golds)
 
 
 # --------
-# Does an answer give the gold number? In the way of FinQA: signs of currency and separators aside, within 1 %.
+# Numeric match, in the style of FinQA: ignoring currency signs and separators, within 1 %.
 #
-# What is compared with what:
-#
-# - A gold answer counts as a number only when nothing else stands in it but currency, percent sign and a word of scale
-# ("$ 93,662", "(461)", "17966 million"). A bare year ("2018") does not: 2019 lies within 1 % of it. - A prediction may
-# have words around its number, but must commit itself to one: bare years are left aside where another number remains,
-# and of two different numbers neither counts. - Percent against percent and plain against plain are compared as they
-# stand. A prediction in percent meets a plain gold as a fraction (12 % is 0.12, never 12). A plain prediction meets a
-# gold in percent as either, since the unit may have been in the question: 12 and 0.12 both meet 12 %. - Words of scale
-# multiply: "1.5 million" is "1,500,000". Signs count: "(461)" is -461 and not 461.
+# - A gold answer is a number only if it contains nothing but the number, a currency, a percent sign and a scale word
+#   ("$ 93,662", "(461)", "17966 million"). A bare year ("2018") is not, because 2019 is within 1 % of it.
+# - A prediction may contain other words but only one number. Bare years are ignored if another number remains.
+# - Equal units are compared directly. A prediction in percent matches a plain gold answer as a fraction (12 % is 0.12).
+#   A plain prediction matches a gold answer in percent as either (12 and 0.12 both match 12 %), because the question
+#   may have named the unit.
+# - Scale words multiply: "1.5 million" is "1,500,000". Signs count: "(461)" is -461.
 
-TOLERANCE: Final = 0.01
-"""Relative to the larger of the two numbers. Ours; the FinQA evaluation rounds instead."""
+TOLERANCE: Final = 0.01  # project default
+"""Relative to the larger number; the FinQA evaluation rounds instead."""
 
 _SCALES: Final = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _NUMBER: Final = re.compile(
@@ -83,7 +79,7 @@ _NUMBER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number as it was written. ``value`` has its sign and scale; 12 % is 12 with ``percent``."""
+    """A number in a text. ``value`` includes sign and scale; 12 % is 12 with ``percent``."""
 
     value: float
     percent: bool
@@ -91,26 +87,26 @@ class Quantity:
 
 
 def quantities(text: str) -> list[Quantity]:
-    """The numbers of a text in their order. Digits inside words ("Q3", "10-K") are none."""
+    """Return the numbers of a text in order, ignoring digits inside words ("Q3", "10-K")."""
     return [_quantity(match) for match in _NUMBER.finditer(text)]
 
 
 def gold_quantity(gold: str) -> Quantity | None:
-    """The number that a gold answer is, or None when it is a text or a bare year."""
+    """Return the number that is the whole gold answer, or None for text or a bare year."""
     match = _NUMBER.fullmatch(gold.strip().rstrip("."))
     found = _quantity(match) if match else None
     return None if found is None or found.year_like else found
 
 
 def committed_quantity(prediction: str) -> Quantity | None:
-    """The one number to which a prediction commits itself, or None."""
+    """Return the only number in a prediction, or None if there are several or none."""
     found = quantities(prediction)
     found = [each for each in found if not each.year_like] or found
     return found[0] if len({(each.value, each.percent) for each in found}) == 1 else None
 
 
 def numeric_match(prediction: str, golds: Iterable[str]) -> bool | None:
-    """Whether the prediction gives one of the gold numbers; None when no gold answer is a number."""
+    """Return whether the prediction states one of the gold numbers; None if no gold answer is a number."""
     numbers = [number for gold in golds if (number := gold_quantity(gold)) is not None]
     if not numbers:
         return None
@@ -140,29 +136,28 @@ def _quantity(match: re.Match[str]) -> Quantity:
 
 
 # --------
-# The words of a text as duplicates are found by: lower-cased, without punctuation.
+# Plain words, used for ROUGE-L and to find duplicates.
 
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def plain_words(text: str) -> list[str]:
-    """The letters-and-digits words of a text, lower-cased, compatibility characters made plain."""
+    """Return the words of letters and digits in a text, NFKC-normalised and lower-cased."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 # --------
-# ROUGE-L of Lin (2004), section 3: how much of two texts is a common subsequence of words.
+# ROUGE-L (Lin 2004, section 3): the longest common subsequence of words.
 #
-# Words are those of Google's ``rouge_score`` without its stemmer: runs of letters and digits, lower-cased. Each text
-# is one sequence (Lin's sentence level), and precision and recall weigh alike, as LongBench (Bai et al. 2024) and
-# QMSum report it. LongBench's package cuts texts at full stops and takes the union over them, so long texts differ a
-# little.
+# Words are tokenised as in Google's ``rouge_score`` without stemming: runs of letters and digits, lower-cased. Each
+# text is one sequence (Lin's sentence level), with equal weights of precision and recall, as LongBench (Bai et al.
+# 2024) and QMSum report it. LongBench's package splits texts at full stops, so scores of long texts differ slightly.
 
 
 def rouge_l(prediction: str, gold: str) -> float:
-    """The harmonic mean of precision and recall of the longest common subsequence, 0 to 1.
+    """Return the harmonic mean of precision and recall of the longest common subsequence, 0 to 1.
 
-    Where one of the texts has no word it is 1 if neither has and else 0, as for ``token_f1``.
+    If either text has no words, the score is 1 if both have none, else 0.
     """
     said, wanted = plain_words(prediction), plain_words(gold)
     if not said or not wanted:
@@ -182,36 +177,36 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 # --------
-# The marks of an answer against its gold answers, each as the benchmark that the question comes from defines it.
+# Scores of an answer by the rules of its benchmark.
 #
-# - LongBench (Bai et al. 2024) marks HotpotQA, 2WikiMultihopQA and MuSiQue by the F1 of words alone. - UDA (Hui et al.
-# 2024) marks papers as Qasper does: by the F1 of words, where an answer that begins with yes or no is that word if the
-# gold answer is one of the two. It marks numbers of FinQA and TAT-QA by value: an answer that is nothing but a number
-# has F1 and EM 1 or 0, however it was rounded, and EM on FinQA takes the number out of a sentence. Sets of one's own
-# are marked as TAT-QA.
+# - LongBench (Bai et al. 2024) scores HotpotQA, 2WikiMultihopQA and MuSiQue by token F1 only.
+# - UDA (Hui et al. 2024) scores papers as Qasper does: by token F1, where an answer that begins with yes or no is
+#   reduced to that word if the gold answer is yes or no. It scores numbers of FinQA and TAT-QA by value: an answer that
+#   is only a number has an F1 and EM of 1 or 0, regardless of rounding, and EM on FinQA extracts the number from a
+#   sentence. Data sets of users are scored as TAT-QA.
 #
-# What differs from UDA's own code: the tolerance is 1 % of the larger number and keeps the sign (UDA: of the mean,
-# where a negative mean makes any two numbers equal), a sentence must commit itself to one number (UDA takes the last),
-# and words are counted as often as they stand there (UDA's TAT-QA: once each).
+# Differences from UDA's code: the tolerance is 1 % of the larger number and respects the sign (UDA: of the mean, so a
+# negative mean makes any two numbers equal), a sentence must contain only one number (UDA takes the last), and repeated
+# words count repeatedly (UDA's TAT-QA: once).
 
 UNANSWERABLE: Final = "unanswerable"
-"""What an answer of that status says; a set whose gold answer it is (Qasper, MuSiQue) takes it for right."""
+"""The text of an answer with that status, which is the gold answer of some questions of Qasper and MuSiQue."""
 
 BY_WORDS: Final = frozenset({"hotpotqa", "hotpotqa_pooled", "2wikimultihopqa", "musique", "longbench", "qmsum"})
-"""Sets whose numbers are words like any other (LongBench's own metric; QMSum's is ROUGE)."""
+"""Data sets that treat numbers as words (LongBench's metric; QMSum uses ROUGE)."""
 
 PAPERS: Final = frozenset({"qasper", "qasper_annotations", "uda_paper_qa", "uda_bench_paper_qa"})
-"""Sets that Qasper's metric marks; numbers are words there too."""
+"""Data sets scored by Qasper's metric, which also treats numbers as words."""
 
 NUMBERS_ALONE: Final = frozenset({"finqa", "uda_fin_qa", "uda_bench_fin_qa"})
-"""Sets whose exact match is that of numbers (UDA)."""
+"""Data sets whose exact match compares numbers (UDA)."""
 
 YES_NO: Final = ("yes", "no")
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """0 to 1 each; None where not defined: all without gold answers, ``numeric`` where no gold answer is a number."""
+    """Scores of 0 to 1, None without gold answers; ``numeric`` is None if no gold answer is a number."""
 
     f1: float | None = None
     em: float | None = None
@@ -221,14 +216,14 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What a question's ``answer_type`` asks for, a single value, and which was given; None: none that fits."""
+    """The single value that a typed question asks for, and the value given, None if it does not fit the type."""
 
     kind: str
     value: TypedValue | None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Typed | None:
-        """Of a row of ``answers``; None where the question asks for words, a list or an object."""
+        """Read a row of ``answers``; None if the question asks for text, a list or an object."""
         wanted = AnswerType.of(row.get("answer_type") or "")
         if wanted.many or wanted.kind in ("text", SCHEMA):
             return None
@@ -239,11 +234,11 @@ class Typed:
 
 
 def answer_marks(dataset: str, status: str, answer: str, golds: Sequence[str], typed: Typed | None = None) -> Marks:
-    """The marks of an answer of ``status`` to a question of ``dataset``, the best over its gold answers.
+    """Return the best scores of an answer over its gold answers.
 
-    A question that failed has marks of 0; one that the budget did not reach has none, since the method is not to blame.
-    The value of a ``typed`` question is right or wrong as a value, whatever set it is of: "467460000" and "$467,460
-    thousand" are the same, and all digits count that the gold answer gives.
+    A failed question scores 0; one that is over_budget has no score, because the method is not to blame. A ``typed``
+    answer is right or wrong by value in every data set: "467460000" equals "$467,460 thousand", and all digits of the
+    gold answer count.
     """
     if not golds or status == "over_budget":
         return Marks()
@@ -263,14 +258,14 @@ def answer_marks(dataset: str, status: str, answer: str, golds: Sequence[str], t
 
 
 def _by_value(said: str, golds: Sequence[str], right: bool | None) -> tuple[float, float]:
-    """F1 and EM where a bare number is right or wrong by its value, and all else is words."""
+    """Return F1 and EM, by value if the answer and a gold answer are bare numbers, else by words."""
     if right is None or gold_quantity(said) is None:
         return best(token_f1, said, golds), best(exact_match, said, golds)
     return float(right), float(right)
 
 
 def _plain(dataset: str, said: str, gold: str) -> str:
-    """Qasper's rule for yes and no; any other answer as it is."""
+    """Apply Qasper's rule for yes and no."""
     if dataset not in PAPERS or normalise(gold) not in YES_NO:
         return said
     return next((word for word in YES_NO if said.lower().startswith(word)), said)

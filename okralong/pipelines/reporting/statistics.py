@@ -1,7 +1,7 @@
-"""Intervals, paired differences and their tests, as every report uses them.
+"""Confidence intervals, paired differences and significance tests for all reports.
 
-Questions on one document rise and fall together, so documents (clusters of questions) are drawn and not questions:
-in the bootstrap of the intervals, and in the sign flips of the tests. What shares a ``Resample`` is paired.
+Questions about the same document are correlated, so the bootstrap draws clusters of questions (documents), and the
+tests flip the signs of clusters. Figures that share a ``Resample`` are paired.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-DRAWS: Final = 2000
-"""Bootstrap samples. Ours."""
+DRAWS: Final = 2000  # project default
+"""Number of bootstrap samples."""
 
-FLIPS: Final = 9_999
-"""Random sign flips where there are too many to try all. Ours: the smallest p is 0.0001."""
+FLIPS: Final = 9_999  # project default
+"""Number of random sign flips if there are too many to enumerate; the smallest p-value is 0.0001."""
 
-ALL_UP_TO: Final = 13
-"""Clusters up to which all flips are tried: 8,192 of them. Ours."""
+ALL_UP_TO: Final = 13  # project default
+"""Number of clusters up to which all (8,192) sign flips are enumerated."""
 
 _BLOCK: Final = 1_000
 _ROUNDING: Final = 1e-12
@@ -28,14 +28,18 @@ _ROUNDING: Final = 1e-12
 Floats = NDArray[np.float64]
 
 Drawn = tuple[Floats, Floats | None]
-"""Figures (...) and the same in each draw (draws, ...); None where there are fewer than two clusters to draw from."""
+"""Figures (...) and their values in each draw (draws, ...), or None with fewer than two clusters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its 95 % interval. ``value`` is None where it is not defined; ``low`` or ``high`` is None where
-    that end cannot be told: fewer than two clusters, or more than 2.5 % of the draws undefined on that side. ``n`` is
-    the number of questions that it is over, None where nobody counted.
+    """A figure with its 95 % interval.
+
+    Attributes:
+        value: None if undefined.
+        low: None if unknown: fewer than two clusters, or more than 2.5 % of the draws are undefined on that side.
+        high: As ``low``.
+        n: Number of questions, None if unknown.
     """
 
     value: float | None
@@ -45,32 +49,34 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Both ends, where both are known."""
+        """Both ends, or None unless both are known."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resample:
-    """Draws of whole clusters with replacement. Figures taken with one Resample are paired: they share their draws.
+    """Draws of whole clusters with replacement. Figures computed with the same Resample are paired.
 
-    ``index`` (questions,) numbers each question's cluster; ``weights`` (draws, clusters) says how often a draw has it.
+    Attributes:
+        index: The cluster number of each question, (questions,).
+        weights: How often each draw contains each cluster, (draws, clusters).
     """
 
     index: NDArray[np.intp]
     weights: Floats
 
     def sums(self, values: Floats) -> Floats:
-        """The sum over questions in each draw: (..., questions) becomes (draws, ...)."""
+        """Sum over the questions of each draw: (..., questions) to (draws, ...)."""
         return np.asarray(np.tensordot(self.weights, cluster_sums(values, self.index), axes=1))
 
     def means(self, values: Floats) -> Floats:
-        """The mean over questions in each draw: (..., questions) becomes (draws, ...)."""
+        """Average over the questions of each draw: (..., questions) to (draws, ...)."""
         counts = self.weights @ np.bincount(self.index)
         return np.asarray(self.sums(values) / counts.reshape(-1, *[1] * (values.ndim - 1)))
 
 
 def resample(clusters: Sequence[Hashable], seed: int = 7, draws: int = DRAWS) -> Resample | None:
-    """Draw as many clusters as there are, ``draws`` times. None when there are fewer than two clusters."""
+    """Draw the clusters with replacement, ``draws`` times. Returns None for fewer than two clusters."""
     index = cluster_index(clusters)
     count = int(index.max(initial=-1)) + 1
     if count < 2:
@@ -82,25 +88,25 @@ def resample(clusters: Sequence[Hashable], seed: int = 7, draws: int = DRAWS) ->
 
 
 def cluster_index(clusters: Sequence[Hashable]) -> NDArray[np.intp]:
-    """The number of each question's cluster, from 0 in the order in which they come."""
+    """Number the clusters from 0 in order of appearance, and return the number of each question's cluster."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.intp)
 
 
 def cluster_sums(values: Floats, index: NDArray[np.intp]) -> Floats:
-    """Sums over the questions of each cluster: (..., questions) becomes (clusters, ...)."""
+    """Sum over the questions of each cluster: (..., questions) to (clusters, ...)."""
     sums = np.zeros((int(index.max(initial=-1)) + 1, *values.shape[:-1]))
     np.add.at(sums, index, np.moveaxis(values, -1, 0))
     return sums
 
 
 def joined_by_documents(asked: Sequence[tuple[str, ...]]) -> list[str]:
-    """A name for each question, the same for all that a chain of shared documents joins: they are drawn together."""
+    """Return a cluster name for each question; questions linked by a chain of shared documents share a cluster."""
     names: dict[str, str] = {}
 
     def find(document: str) -> str:
         while (parent := names.setdefault(document, document)) != document:
-            names[document] = document = names[parent]  # chains stay short
+            names[document] = document = names[parent]  # path compression
         return document
 
     for documents in asked:
@@ -110,13 +116,13 @@ def joined_by_documents(asked: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def mean(values: Floats, drawn: Resample | None) -> Drawn:
-    """The mean over the questions that have a value: (..., questions), nan where one has none, becomes (...)."""
+    """Average over the questions with a value (not nan): (..., questions) to (...)."""
     known = ~np.isnan(values)
     return ratio(np.where(known, values, 0.0), known.astype(np.float64), drawn)
 
 
 def ratio(tops: Floats, bottoms: Floats, drawn: Resample | None) -> Drawn:
-    """The sum of ``tops`` over questions by that of ``bottoms``, both (..., questions); nan where nothing is below."""
+    """Divide the sum of ``tops`` by the sum of ``bottoms``, both (..., questions); nan where the latter is 0."""
 
     def divided(above: Floats, below: Floats) -> Floats:
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -127,10 +133,10 @@ def ratio(tops: Floats, bottoms: Floats, drawn: Resample | None) -> Drawn:
 
 
 def mean_over_sets(found: Sequence[Drawn], skip_undefined: bool = False) -> Drawn:
-    """The mean of figures over sets that were drawn each by itself; every set weighs alike.
+    """Average figures over independently drawn sets with equal weights.
 
-    A figure that is nan on one of the sets is nan, or with ``skip_undefined`` the mean over the others. There are no
-    draws where one of the sets has none: an interval that left it out would be too narrow.
+    A figure that is nan on one set is nan, or, with ``skip_undefined``, the mean over the other sets. If a set has no
+    draws, neither has the result, because an interval without that set would be too narrow.
     """
     values = np.stack([value for value, _ in found])
     held = ~np.isnan(values) if skip_undefined else np.ones_like(values, dtype=bool)
@@ -139,16 +145,16 @@ def mean_over_sets(found: Sequence[Drawn], skip_undefined: bool = False) -> Draw
         value = np.where(held, values, 0.0).sum(axis=0) / held.sum(axis=0)
         if len(drawn) < len(found):
             return value, None
-        # A set without the figure leaves it out in every draw; one that has it makes a draw without it undefined.
+        # A set without the figure is skipped in every draw; in the other sets an undefined draw stays undefined.
         parts = np.stack([np.where(mask, draws, 0.0) for mask, draws in zip(held, drawn, strict=True)])
         return value, parts.sum(axis=0) / held.sum(axis=0)
 
 
 def estimate(value: float | Floats, draws: Floats | None, n: int | None = None) -> Estimate:
-    """A figure and its values in the draws as an Estimate: 95 % percentiles, taken outwards.
+    """Return the figure with its 95 % percentile interval, rounded outwards to actual draws.
 
-    An infinite value means "out of reach" and counts on its side; nan means "not defined" and counts against both ends.
-    Neither is reported as a number.
+    An infinite draw ("out of reach") counts on its side, and an undefined one (nan) against both ends. Infinite and
+    undefined figures are reported as None.
     """
     if draws is None:
         return Estimate(_finite(value), n=n)
@@ -165,13 +171,16 @@ def _finite(value: float | np.float64 | Floats) -> float | None:
 def clustered_mean(
     values: Sequence[float], clusters: Sequence[Hashable], seed: int = 7, draws: int = DRAWS
 ) -> Estimate:
-    """The mean of ``values``, all of them numbers, with the 95 % percentile interval, interpolated between draws.
+    """Return the mean of ``values`` with its 95 % percentile interval, interpolated between draws.
 
-    ``clusters[i]`` says to which ``values[i]`` belongs. Without values there is no mean, with fewer than two clusters
-    no interval. Raises ValueError when the two differ in length.
+    ``values[i]`` belongs to ``clusters[i]``. There is no mean without values, and no interval with fewer than two
+    clusters.
+
+    Raises:
+        ValueError: ``values`` and ``clusters`` differ in length.
     """
     if len(values) != len(clusters):
-        raise ValueError(f"There are {len(values)} values and {len(clusters)} clusters: one is shorter.")
+        raise ValueError(f"{len(values)} values and {len(clusters)} clusters were given; the numbers must be equal.")
     numbers = np.asarray(values, dtype=np.float64)
     drawn = resample(clusters, seed, draws)
     value = float(np.mean(numbers)) if len(numbers) else None
@@ -182,12 +191,14 @@ def clustered_mean(
 
 
 def sign_flip_p(contributions: Floats, seed: int = 7) -> Floats:
-    """Is a paired difference more than chance? The two-sided p-value of each column's sum, (columns,).
+    """Test paired differences with random sign flips and return two-sided p-values, (columns,).
 
-    ``contributions`` (clusters, columns) has at [c, j] what cluster c adds to the difference j. If two methods were
-    alike, each cluster's difference could as well have the other sign, so signs are flipped; no distribution is
-    assumed. It is the share of flips whose sum is at least as far from 0 as the one observed, itself counted; nan with
-    fewer than two clusters.
+    If two methods were equally good, each cluster's difference could equally have the opposite sign. The p-value is
+    the share of flips, the observed one included, whose sum is at least as far from 0 as the observed sum; it is nan
+    for fewer than two clusters.
+
+    Args:
+        contributions: What each cluster contributes to each difference, (clusters, columns).
     """
     clusters, columns = contributions.shape
     if clusters < 2:
@@ -207,9 +218,7 @@ def sign_flip_p(contributions: Floats, seed: int = 7) -> Floats:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's (1979) correction for many tests: the p-values of one family, raised so that any false alarm among them
-    keeps its level. nan stays nan and does not count as a test.
-    """
+    """Adjust the p-values of a family of tests by Holm's (1979) correction. nan stays nan and is not counted."""
     found = sorted((p, at) for at, p in enumerate(p_values) if not np.isnan(p))
     raised = [float("nan")] * len(p_values)
     highest = 0.0
