@@ -67,9 +67,9 @@ def test_words_and_the_list_filter_documents_and_heads_sort_them(page: Page) -> 
     search(page, "moss 1,544")
     assert documents(page) == ["works-0"]
     search(page, "")
-    page.choose("Documents", "with a cell without answer")
+    page.choose("Documents", "with an unanswered cell")
     assert documents(page) == ["works-2"]
-    page.choose("Documents", "with a cell that is not sure")
+    page.choose("Documents", "with an unsure cell")
     assert documents(page) == ["works-0", "works-1"]
     page.choose("Documents", "all")
     page.click(".matrix thead button", 2)

@@ -69,7 +69,7 @@ def test_columns_sort_both_ways_and_pages_turn(page: Page) -> None:
 def test_lists_and_search_filter(page: Page) -> None:
     page.choose("Status", "failed")
     failed = page.texts("#found")[0]
-    assert failed.endswith("of 18 (of 130 in all)")
+    assert failed.endswith("of 18 (of 130 in total)")
     assert set(page.texts(".list td .tag")) == {"failed"}
     page.choose("Status", "all")
     page.choose("Type", "arithmetic")
@@ -79,7 +79,7 @@ def test_lists_and_search_filter(page: Page) -> None:
         "const box = document.getElementById('search'); box.value = 'WORKS 12 sales'; "
         "box.dispatchEvent(new Event('input'))"
     )
-    assert page.texts("#found") == ["1–12 of 12 (of 130 in all)"]  # noqa: RUF001
+    assert page.texts("#found") == ["1–12 of 12 (of 130 in total)"]  # noqa: RUF001
     page.choose("F1", "below 0.5")
     assert all(float(text) < 0.5 for text in page.texts('.list td[data-label="F1"]'))
 

@@ -46,7 +46,7 @@ def test_methods_stand_side_by_side_with_the_frontier(page: Page) -> None:
 def test_a_question_leads_to_the_same_question_by_other_methods(page: Page) -> None:
     page.choose("Method", "std_rag")
     page.choose("Set", "beta")
-    assert page.texts("#found") == ["1–20 of 20 (of 160 in all)"]  # noqa: RUF001
+    assert page.texts("#found") == ["1–20 of 20 (of 160 in total)"]  # noqa: RUF001
     page.open(1)
     others = "#detail table.figures button"
     assert page.texts(others) == ["okralong (default)", "okralong (no_tables)", "long_context"]

@@ -1,5 +1,7 @@
-"""The numbers behind the charts: points of cost and accuracy with the Pareto frontier, latency by stage, workflow mix,
-confusion. The page's script draws them, and ``pictures.py`` draws them as files."""
+"""The data of the charts: cost and accuracy with the Pareto frontier, latency by stage, workflow mix, confusion.
+
+The page's script draws the charts in the browser, ``pictures.py`` as files.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,18 @@ from okralong.pipelines.reporting.statistics import Estimate
 
 WORKFLOWS = ("linear", "extend", "split", "step", "documents")
 _STAGES = ("analyze", "analysis", "retrieve", "retrieval", "split", "generate", "generation")
-"""In the order in which they happen; the names of a run's rows and of a sweep's."""
+"""Stages in chronological order, by their names in runs and in sweeps."""
 
 Groups = Mapping[str, Sequence[Row]]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture of cost against accuracy: figures by measure for each point. ``compares`` draws the frontier: the
-    points are methods over the same questions, and not parts of one run.
+    """A chart of cost and accuracy.
+
+    Attributes:
+        points: Figures by point and measure.
+        compares: Whether the points are methods over the same questions, so that a Pareto frontier makes sense.
     """
 
     name: str
@@ -33,7 +38,7 @@ class Panel:
     compares: bool
 
     def places(self, accuracy: str, cost: str) -> dict[str, tuple[float, float]]:
-        """``(cost, accuracy)`` by name, of the points that have both."""
+        """Return ``(cost, accuracy)`` of the points that have both."""
         both = {name: (f.get(cost), f.get(accuracy)) for name, f in self.points.items()}
         return {
             name: (x.value, y.value)
@@ -42,11 +47,11 @@ class Panel:
         }
 
     def frontier(self, accuracy: str, cost: str) -> list[str]:
-        """The names on the Pareto frontier, by rising cost; empty where nothing is compared."""
+        """Return the names on the Pareto frontier by increasing cost; none unless ``compares``."""
         return pareto_frontier(self.places(accuracy, cost)) if self.compares else []
 
     def for_page(self) -> dict[str, Any]:
-        """Points with ``[value, low, high, n]`` by measure, and the frontier of each pair of measures."""
+        """Return the points (``[value, low, high, n]`` by measure) and frontiers as JSON for the page."""
         points = [
             {"label": name, "figures": {m: [f.value, f.low, f.high, f.n] for m, f in figures.items()}}
             for name, figures in self.points.items()
@@ -58,10 +63,10 @@ class Panel:
 
 
 def pareto_frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Names of the ``(cost, accuracy)`` points that no other one beats, by rising cost.
+    """Return the names of the ``(cost, accuracy)`` points that no other point dominates, by increasing cost.
 
-    One point beats another when it costs no more, is no less accurate, and differs in one of the two. Equal points
-    are both on the frontier; points that are not numbers are on none.
+    A point dominates another if it costs no more, is no less accurate, and is not equal. Of equal points all are
+    returned; points with nan are ignored.
     """
     usable = {name: point for name, point in points.items() if point[0] == point[0] and point[1] == point[1]}
     ordered = sorted(usable, key=lambda name: (usable[name][0], -usable[name][1], name))
@@ -76,13 +81,12 @@ def pareto_frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:
 
 
 def stages_of(rows: Sequence[Row]) -> list[str]:
-    """The stages that the rows know, in their order."""
+    """Return the stages of the rows in chronological order."""
     return in_order((stage for row in rows for stage in row.stages), _STAGES)
 
 
 def latency(groups: Groups) -> dict[str, Any]:
-    """Mean seconds by stage and in all, by group, over the questions whose time is known; one without a stage spent 0 s
-    on it."""
+    """Return the mean seconds per group, by stage and in total. A question without a stage counts as 0 s."""
     timed = {name: held for name, rows in groups.items() if (held := [row for row in rows if row.stages])}
     stages = stages_of([row for rows in timed.values() for row in rows])
     bars = []
@@ -96,7 +100,7 @@ def latency(groups: Groups) -> dict[str, Any]:
 
 
 def workflow_mix(groups: Groups) -> dict[str, Any]:
-    """How many questions of each group went which way."""
+    """Count the questions of each group by workflow."""
     parts = in_order((row.workflow for rows in groups.values() for row in rows if row.workflow), WORKFLOWS)
     bars = []
     for name, rows in groups.items():
@@ -107,7 +111,7 @@ def workflow_mix(groups: Groups) -> dict[str, Any]:
 
 
 def confusion(name: str, rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Gold types against the analyzer's; None where no row has both."""
+    """Return the confusion matrix of gold and analyzer's types, or None if no row has both."""
     counts = Counter((row.type, row.analysed) for row in rows if row.type and row.analysed)
     if not counts:
         return None

@@ -1,4 +1,4 @@
-"""The details of a run's questions, as its page opens them: plain JSON, one object a question."""
+"""The details of a report's questions, shown when a question is opened: one JSON object per question."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ def run_details(
     *,
     links: bool = False,
 ) -> list[str]:
-    """The details of the answers as JSON, in their order. Documents are read one after the other, each once.
+    """Return the details of the answers as JSON texts in order. Each document is read once.
 
-    ``marks`` collects the quotes whose pages are to be shown. With ``links`` the files of sources are named in full.
+    Args:
+        marks: Collects the quotes whose pages to draw.
+        links: Link to the source files.
     """
     steps = journal_steps(run, frozenset(answer["query_id"] for answer in answers))
     found = [""] * len(answers)
@@ -45,7 +47,7 @@ def run_details(
 
 @dataclass(frozen=True, slots=True)
 class _Cites:
-    """What the archive says of the sources of question ``row``."""
+    """Looks up the sources of question ``row`` in the archive."""
 
     archive: Archive | None
     marks: PageMarks | None
@@ -63,9 +65,10 @@ class _Cites:
         return None if document is None else document.text
 
     def places(self, spans: Sequence[Span], rank: Mapping[Span, int]) -> dict[str, Any]:
-        """File and pages of the spans of a window, the link to the first, and the marks of those in ``rank``.
+        """Return file, section, link and page marks of a window.
 
-        ``rank`` has the cited ones with their order in the answer.
+        Args:
+            rank: The cited spans with their order in the answer.
         """
         keys = ("doc_id", "start_char", "end_char")
         held = [cited(self.archive, dict(zip(keys, span, strict=True))) for span in spans]
@@ -85,18 +88,18 @@ class _Cites:
 
 SCANNED: Final = " (read from an image)"
 OPENED: Final = ("file://", "http://", "https://")
-"""Links that a browser opens; what else a URI may begin with could run, or leads nowhere."""
+"""Allowed schemes of links; others could run code or do not work in a browser."""
 
 ANSWER_CHARS: Final = 4_000
-NAMES: Final = 50
-"""Documents of a scope, or gold answers, that are listed. Ours."""
+NAMES: Final = 50  # project default
+"""Maximum number of listed documents of a scope, and of gold answers."""
 _PLAN_KEYS: Final = ("workflow", "granularity", "count", "exact_weight", "semantic_weight", "reasons")
 
 Detail = dict[str, Any]
 
 
 def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[Step], cites: _Cites) -> Detail:
-    """The detail of an ``answers`` row."""
+    """Return the details of a row of ``answers``."""
     context = spans_of(answer["context"])
     quoted = spans_of(answer["citations"])
     question = answer["question"] or ""

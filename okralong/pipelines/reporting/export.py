@@ -1,8 +1,7 @@
-"""The answers of a run as tables that people open: Excel, CSV, JSON lines, Parquet, DuckDB.
+"""Export of a run's answers to Excel, CSV, JSON lines, Parquet and DuckDB.
 
-``flat_answers`` has a row for each question and ``flat_citations`` one for each citation; ``core/schemas.py`` says what
-their columns are. ``export_run`` writes both, and before them, where questions were asked of each document by itself,
-the table of these (``reporting/matrix.py``).
+``flat_answers`` has a row per question, ``flat_citations`` a row per citation; ``core/schemas.py`` describes the
+columns. ``export_run`` writes both, preceded by the matrix (``reporting/matrix.py``) if there is one.
 """
 
 from __future__ import annotations
@@ -43,26 +42,28 @@ from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS
 Format = Literal["xlsx", "csv", "jsonl", "parquet", "duckdb"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
 SUFFIXES: Final = {".ndjson": "jsonl", ".db": "duckdb"}
-"""Other endings by which a format is known."""
+"""Further file endings by format."""
 
 
 def flat_answers(run: Folder) -> pa.Table:
-    """The answers of a run, a row each, under ``FLAT_ANSWERS`` and the columns carried along, in order of query_id.
+    """Return the answers of a run by query_id, with the columns of ``FLAT_ANSWERS`` and carried columns.
 
-    Raises InputError for a folder that is no run. Without the run's archive the cited words and files are null.
+    Without the run's archive, quotes and files are null.
+
+    Raises:
+        InputError: The folder is not a run.
     """
     return Exported.of(run).answers
 
 
 def flat_citations(run: Folder) -> pa.Table:
-    """The citations of a run, a row each, under ``FLAT_CITATIONS``. Raises as ``flat_answers``."""
+    """Return the citations of a run with the columns of ``FLAT_CITATIONS``. Raises as ``flat_answers``."""
     return Exported.of(run).citations
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The two tables of a run, in ``missing`` why cited words cannot be had, else "", and the ``matrix`` of what was
-    asked of each document by itself, if anything was."""
+    """The tables of a run. ``missing`` says why quotes are unavailable, or is ""."""
 
     answers: pa.Table
     citations: pa.Table
@@ -71,10 +72,10 @@ class Exported:
 
     @classmethod
     def of(cls, run: Folder) -> Exported:
-        """Read a run, finished or not. Raises InputError for a folder that is none."""
+        """Read a run, finished or not. Raises InputError if the folder is not a run."""
         if not run.exists(BEGUN):
             raise InputError(
-                f"{run.path} is no run folder (it has no {BEGUN}). Give the folder named by okralong answer --run."
+                f"{run.path} is no run folder (it has no {BEGUN}). Give a folder written by okralong answer --run."
             )
         begun = json.loads(run.read_bytes(BEGUN))
         rows = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))
@@ -84,7 +85,7 @@ class Exported:
     def made(
         cls, begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origins: Mapping[str, Mapping[str, Any]]
     ) -> Exported:
-        """The tables of a run with this ``run.json`` and these rows of ``answers``; ``origins`` as ``origins_of``."""
+        """Build the tables from a run's ``run.json``, its rows of ``answers`` and the result of ``origins_of``."""
         found, missing = citations_of(begun, rows)
         answers = [_answer(row, found[row["query_id"]], begun, origins.get(row["query_id"])) for row in rows]
         citations = [
@@ -99,16 +100,16 @@ class Exported:
 
 
 def flat_row(row: Mapping[str, Any], begun: Mapping[str, Any], archive: Archive | None) -> dict[str, Any]:
-    """An ``answers`` row of a run as a row of its flat table. ``begun`` is the run's ``run.json``."""
+    """Convert a row of ``answers`` to a row of the flat table. ``begun`` is the run's ``run.json``."""
     citations = [cited(archive, span) for span in row["citations"] or ()]
     flat = _answer(row, citations, begun, None)
     return flat | {f"carried_{name}" if name in flat else name: value for name, value in row["carried"] or ()}
 
 
 def citations_of(begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Cited]], str]:
-    """What each of the answers of a run cites, by query_id, and why the words cannot be had, or "".
+    """Return the citations of each answer by query_id, and why quotes are unavailable, or "".
 
-    ``begun`` is the run's ``run.json``. Documents are read one after the other, each once.
+    Each document is read once. ``begun`` is the run's ``run.json``.
     """
     archive, missing = archive_of(begun)
     spans = [(row["query_id"], at, span) for row in rows for at, span in enumerate(row["citations"] or ())]
@@ -121,12 +122,12 @@ def citations_of(begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) ->
 
 
 def origins_of(run: Folder) -> dict[str, dict[str, Any]]:
-    """Of a ``current`` of nights: the night and the archive's version of each answer, by query_id; of a run nothing."""
+    """Return the night and archive version of each answer of a nightly's ``current``, by query_id."""
     return {row["query_id"]: row for row in run.at(ORIGINS_FOLDER).read_tables(ORIGINS).to_pylist()}
 
 
 def with_carried(table: pa.Table, carried: Sequence[Iterable[tuple[str, str]] | None]) -> pa.Table:
-    """``table`` with the columns that its rows carry along, in order of their names."""
+    """Append the carried columns, sorted by name."""
     rows = [dict(each or ()) for each in carried]
     for name in sorted({name for row in rows for name in row}):
         column = pa.field(f"carried_{name}" if name in table.column_names else name, pa.string())
@@ -176,7 +177,7 @@ def _answer(
 
 
 def _asked(row: Mapping[str, Any], begun: Mapping[str, Any], of_its_night: str | None) -> str:
-    """The generator that was asked, as the config of the run, or of the answer's own night, names it."""
+    """Return the generator's name in the config of the run, or of the answer's night."""
     stronger = None if row["escalated"] == "precise" else row["escalated"]
     return str(stronger or of_its_night or ((begun.get("config") or {}).get("llm") or {}).get("model") or "")
 
@@ -197,34 +198,36 @@ def _cited(each: Cited) -> dict[str, Any]:
 
 
 def described(each: Cited) -> str:
-    """A citation in one line: document, page and words."""
+    """Format a citation on one line: document, page and quote."""
     words = " ".join(each.quote.split())
     return f"{each.doc_id}{f', {each.section}' if each.section else ''}{f': {words}' if words else ''}"
 
 
 # --------
-# Files. Text of documents and models is text in all of them, whatever it begins with.
+# Files. Text of documents and models never becomes a formula.
 
 
 def format_of(to: str, given: str | None = None) -> Format:
-    """The format of a file, as ``given`` or by its suffix. Raises InputError for one that is not known."""
+    """Return the ``given`` format, or the one of the file's ending. Raises InputError if it is unknown."""
     suffix = PurePosixPath(to).suffix.lower()
     found = given or SUFFIXES.get(suffix, suffix.removeprefix("."))
     if found not in FORMATS:
         raise InputError(
-            f"The format of {to} is not known: {found!r} is none of {', '.join(FORMATS)}. Give the file one of these "
-            "endings, or say --format."
+            f"The format of {to} is unknown: {found!r} is none of {', '.join(FORMATS)}. Give the file one of these "
+            "endings, or add --format."
         )
     return cast(Format, found)
 
 
 def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str], Exported]:
-    """Write a run's answers and citations to the file ``to`` (a path or URI); the paths written, and what was.
+    """Write a run's answers and citations to the file ``to`` (a path or URI); return the paths and the tables.
 
-    Excel and DuckDB hold both tables in one file, DuckDB ledger and failures as well; of the other formats the
-    citations have a file beside it (``answers.csv``, ``answers.citations.csv``). Where there is a matrix, its wide
-    table comes first, and all its cells are in the table of answers. Raises InputError for a folder that is no run and
-    a format that is not known, before anything is written.
+    Excel and DuckDB hold all tables in one file, DuckDB also ledger and failures. Other formats have a file per table
+    (``answers.csv``, ``answers.citations.csv``). A matrix comes first as a wide table; its cells are also in the
+    table of answers.
+
+    Raises:
+        InputError: The folder is not a run, or the format is unknown. Nothing is written then.
     """
     kind = format_of(to, given)
     exported = Exported.of(run)
@@ -236,9 +239,9 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
 
 
 def write_tables(tables: Mapping[str, pa.Table], to: str, kind: Format, matrix: Matrix | None = None) -> list[str]:
-    """Write some tables, the first of which is the file ``to`` itself where a file holds one table; the paths.
+    """Write tables to ``to`` and return the paths. If a file holds one table, ``to`` is the first one's.
 
-    In Excel the table ``matrix`` is that of the ``matrix``, with sources.
+    In Excel the sheet ``matrix`` is made from ``matrix``, with sources as notes.
     """
     head, slash, name = to.rpartition("/")
     folder = Folder.of(head + slash if slash else ".")
@@ -256,7 +259,7 @@ def write_tables(tables: Mapping[str, pa.Table], to: str, kind: Format, matrix: 
 
 
 def without_zones(table: pa.Table) -> pa.Table:
-    """The same with times in UTC that do not say so: what has zones asks its readers for more packages."""
+    """Drop the UTC zone from time columns, because some readers need further packages for zones."""
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz:
             naive = pa.timestamp(field.type.unit)
@@ -265,20 +268,20 @@ def without_zones(table: pa.Table) -> pa.Table:
 
 
 def parquet(table: pa.Table) -> bytes:
-    """As a Parquet file."""
+    """Convert to a Parquet file."""
     out = io.BytesIO()
     pq.write_table(table, out, compression="zstd")
     return out.getvalue()
 
 
 def json_lines(table: pa.Table) -> bytes:
-    """As JSON lines in UTF-8."""
+    """Convert to JSON lines in UTF-8."""
     lines = (json.dumps(_plain_values(row), ensure_ascii=False) for row in table.to_pylist())
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
 def comma_separated(table: pa.Table) -> bytes:
-    """As CSV in UTF-8 with the mark by which Excel knows it."""
+    """Convert to CSV in UTF-8 with the byte order mark that Excel needs."""
     rows = [_plain_values(row) for row in table.to_pylist()]
     return b"\xef\xbb\xbf" + csv_file({name: [row[name] for row in rows] for name in table.column_names})
 
@@ -294,7 +297,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def database(tables: Mapping[str, pa.Table]) -> bytes:
-    """As a DuckDB file with these tables."""
+    """Convert to a DuckDB file."""
     with tempfile.TemporaryDirectory(prefix="okralong-export-") as folder:
         file = Path(folder) / "export.duckdb"
         with duckdb.connect(str(file)) as connection:
@@ -306,14 +309,14 @@ def database(tables: Mapping[str, pa.Table]) -> bytes:
 
 
 # --------
-# Excel. One sheet a table: a frozen head with filters, columns of a width that fits, numbers and dates as such.
+# Excel: one sheet per table, with a frozen header, filters and fitting column widths.
 
 MOST_CHARACTERS: Final = 32_767
-"""In a cell (Excel specifications and limits)."""
+"""Per cell (Excel specifications and limits)."""
 MOST_LINKS: Final = 65_530
-"""In a sheet (the same)."""
+"""Per sheet (Excel specifications and limits)."""
 LONGEST_LINK: Final = 2_079
-"""Characters of a link that Excel opens."""
+"""Maximum length of a link that Excel opens."""
 WIDTHS: Final = {"question": 44, "answer": 44, "quote": 60, "link": 32, "more_citations": 44, "error": 32}
 LEAST_WIDTH, MOST_WIDTH = 9, 32
 _LINKED: Final = ("http://", "https://", "file://")
@@ -334,7 +337,7 @@ _NUMBERS: Final = {"cost_usd": "0.000000", "seconds": "0.0", "similarity": "0.00
 
 
 def excel(tables: Mapping[str, pa.Table], matrix: Matrix | None = None) -> bytes:
-    """As an Excel workbook with a sheet for each table."""
+    """Convert to an Excel workbook with a sheet per table."""
     book = Workbook()
     book.remove(book.worksheets[0])
     for name, table in tables.items():
@@ -383,9 +386,9 @@ def _head(sheet: Worksheet, at: int, name: str) -> Cell:
 
 
 def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
-    """A row a document: numbers and dates as such under their units, sources as notes, links to their pages.
+    """Fill the sheet of a matrix: typed values with units, notes with sources, and links to their pages.
 
-    Cells without an answer are grey and empty, with the reason in the note; those that are not sure are coloured.
+    Cells without an answer are grey, with the reason in the note; those with less confidence are coloured.
     """
     for at, name in enumerate((*DOCUMENT_COLUMNS, *matrix.headings().values()), start=1):
         head = _head(sheet, at, name)
@@ -430,11 +433,11 @@ def _number_format(value: Any, unit: str) -> str:
 
 
 def _source(row: MatrixCell) -> str:
-    """Where a cell's value stands, or why it has none."""
+    """Return the source of a cell's value, or the reason why it has none."""
     if row["status"] != "answered":
         return f"{row['status']}{': ' + row['error'] if row['error'] else ''}\n{row['query_id']}"
     known = (row["doc_id"], row["section"])
-    place = ", ".join(filter(None, known)) or "no source is cited"
+    place = ", ".join(filter(None, known)) or "no source cited"
     lines = [f"{place}{': ' + row['quote'] if row['quote'] else ''}"]
     lines += [f"period: {row['period']}"] if row.get("period") else []
     lines += [f"confidence {row['confidence']:.2f}"] if row["confidence"] is not None else []
@@ -457,6 +460,6 @@ def _fill(cell: Cell, value: Any, wrapped: bool) -> None:
         more = f" … [{len(text) - MOST_CHARACTERS + 40:,} more characters]"
         text = f"{text[: MOST_CHARACTERS - 40]}{more}"
     cell.value = text
-    cell.data_type = "s"  # openpyxl takes a text that begins with = for a formula
+    cell.data_type = "s"  # otherwise openpyxl makes a formula of a leading =
     if is_formula(text):
-        cell.quotePrefix = True  # and Excel would, once somebody edits it
+        cell.quotePrefix = True  # otherwise Excel does once the cell is edited

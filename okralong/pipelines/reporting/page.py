@@ -1,8 +1,7 @@
-"""A report as one self-contained page that lets nothing else in, and its files.
+"""Rendering of a report as one self-contained page, and its files.
 
-The Content-Security-Policy names the page's style and script by their hashes, allows pictures that stand in the page
-itself (data: URIs), and no other source of anything: no request can leave the page, no attribute can run, and no text
-can become markup (Trusted Types).
+The Content-Security-Policy allows only the page's own style and script (by their hashes) and embedded pictures (data:
+URIs): the page sends no request, attributes cannot run code, and text cannot become markup (Trusted Types).
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from okralong.pipelines.reporting.rows import ACCURACY, COST, MEASURES, Row, bou
 from okralong.pipelines.reporting.tables import Table, for_page, table_files
 
 Bars = Mapping[str, Any]
-"""Names of ``parts`` and ``bars``, each with ``label``, ``n`` and a number for each part."""
+"""Names of ``parts``, and ``bars`` with ``label``, ``n`` and a number per part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A figure at the top of the page, and in ``note`` its interval or what it is of."""
+    """A figure at the top of the page, with a ``note`` such as its interval."""
 
     label: str
     value: str
@@ -39,9 +38,14 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``details`` are JSON texts of the first rows, one each, ``drawn`` the pictures of pages that these cite.
-    ``files_only`` tables are written beside the page and not shown on it. ``notes`` are sentences that a reader must
-    know. ``setup`` is JSON, and so is ``matrix``, what was asked of each document by itself (None: nothing was).
+    """The content of a report.
+
+    Attributes:
+        details: JSON texts, one per row for the first rows.
+        drawn: Pictures of the pages that the details cite.
+        files_only: Tables that are written as files but not shown on the page.
+        notes: Sentences shown at the top.
+        matrix: JSON of the matrix (``Matrix.for_page``), or None.
     """
 
     kind: Literal["run", "sweep"]
@@ -62,7 +66,7 @@ class Report:
     matrix: Mapping[str, Any] | None = None
 
     def overview(self, block: int) -> dict[str, Any]:
-        """All but questions and details, as the page's script takes it; ``block`` details are packed together."""
+        """Return the JSON for the page's script, without questions and details, which are packed by ``block``."""
         panels = [panel.for_page() for panel in self.panels]
         held = [figures for panel in self.panels for figures in panel.points.values()]
         return {
@@ -87,8 +91,10 @@ class Report:
 
 
 def write_report(folder: Folder, name: str, report: Report, pictures: Mapping[str, bytes]) -> list[str]:
-    """Write the page ``name`` (report.html) into ``folder``, and its files into ``tables`` and ``pictures`` of the
-    folder of the page's stem (report/). ``pictures`` are files by name. Returns the paths, the page's first.
+    """Write the page ``name`` (report.html) and its files (report/tables, report/pictures); return the paths.
+
+    Args:
+        pictures: Chart files by name.
     """
     folder.write_bytes(name, render(report))
     beside = folder.at(name.rpartition(".")[0] or f"{name}_files")
@@ -112,13 +118,13 @@ SCRIPTS: Final = (
     "detail.js",
     "start.js",
 )
-"""Parts of the page's one script, in the order in which they stand in it."""
+"""Parts of the page's script in order."""
 
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
 def render(report: Report) -> bytes:
-    """The page in UTF-8. The same report gives the same bytes."""
+    """Render the page in UTF-8. Equal reports give equal bytes."""
     style, script = _asset("page.css"), page_script()
     parts = {
         "policy": content_policy(style, script),
@@ -142,13 +148,13 @@ def render(report: Report) -> bytes:
 
 
 def page_script() -> str:
-    """The page's script: its parts in one function, in strict mode."""
+    """Join the parts of the page's script in one function in strict mode."""
     body = "\n".join(_asset(name) for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{body}\n}})();\n'
 
 
 def content_policy(style: str, script: str) -> str:
-    """The policy of a page with this inline style and script."""
+    """Return the Content-Security-Policy of a page with this inline style and script."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -172,42 +178,42 @@ def _asset(name: str) -> str:
 
 
 # --------
-# Data as a page carries it: compact JSON, deflated, in base64. Nothing in base64 can end a script element.
+# Data in the page: compact JSON, deflated, in base64, which cannot end a script element.
 
-BLOCK: Final = 64
-"""Questions whose details are packed together: opening one unpacks its block. Ours."""
-QUESTION_CHARS, ANSWER_CHARS = 400, 240
-"""Of question and answer in the table; the detail has more. Ours."""
+BLOCK: Final = 64  # project default
+"""Number of questions whose details are packed together."""
+QUESTION_CHARS, ANSWER_CHARS = 400, 240  # project default
+"""Maximum lengths in the table of questions; the details have more."""
 
 
 def compact(value: Any) -> str:
-    """JSON in ASCII without spaces. All texts are ``plained``: nothing comes into a page but through here."""
+    """Serialise to ASCII JSON without spaces, after ``plained``. All data of a page passes through here."""
     return json.dumps(plained(value), separators=(",", ":"), ensure_ascii=True)
 
 
 def packed(text: str) -> str:
-    """JSON as base64 of its deflated bytes (the zlib format, "deflate" to a browser)."""
+    """Compress JSON with zlib ("deflate" in browsers) and encode it in base64."""
     return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
 
 
 def unpacked(text: str) -> Any:
-    """What ``packed`` packed."""
+    """Reverse ``packed``."""
     return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def embedded_json(value: Any) -> str:
-    """JSON that can stand in a script element: ``<`` and ``&`` are written as escapes."""
+    """Serialise to JSON for a script element, escaping ``<``, ``>`` and ``&``."""
     return compact(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def blocks(details: Sequence[str]) -> Iterator[str]:
-    """The details, each as JSON, ``BLOCK`` at a time, each block packed."""
+    """Pack the details in blocks of ``BLOCK``."""
     for start in range(0, len(details), BLOCK):
         yield packed(f"[{','.join(details[start : start + BLOCK])}]")
 
 
 def question_index(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows by column, as the page's table sorts and filters them. Words that repeat are numbered."""
+    """Return the rows by column for the page's table; repeated texts are stored once and numbered."""
     measures = known_measures((row.measures for row in rows), MEASURES)
     texts = _numbered(bounded(row.question, QUESTION_CHARS) for row in rows)
     words = {

@@ -1,8 +1,7 @@
-"""Pictures of cited PDF pages, and where on them the quotes stand.
+"""Pictures of cited PDF pages, and the positions of the quotes on them.
 
-A PDF comes from anywhere, so a confined process opens it (``page_process``, as at indexing): it looks whether the file
-still has the bytes that were indexed, draws the page and finds the quote's characters. The picture knows nothing of
-quotes, so that all quotes of a page share it; the report's page draws the marks over it.
+PDFs are untrusted, so a confined process (``page_process``) opens them: it checks that the file is the indexed one,
+draws the page and locates the quotes. The report draws the marks over the picture, which all quotes of a page share.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from okralong.pipelines.core.types import Document
 from okralong.pipelines.reporting.cited import number_of, parts_of
 from okralong.pipelines.reporting.page_process import MOST_PICTURE_BYTES, PAGE_SECONDS, SIGNATURES, folded
 
-DEFAULT_MEGABYTES: Final = 15.0
-"""Of all pictures of a report, as they stand in the page. Ours: a page of 20 MB can still be mailed; some 150 pages."""
+DEFAULT_MEGABYTES: Final = 15.0  # project default
+"""Maximum size of all pictures of a report, about 150 pages; a page of 20 MB can still be mailed."""
 
-MOST_PAGES_A_QUOTE: Final = 3
-"""Pages that are shown of a quote that crosses breaks; ours."""
+MOST_PAGES_A_QUOTE: Final = 3  # project default
+"""Maximum number of pages shown for a quote that crosses page breaks."""
 
 _CHILD: Final = "okralong.pipelines.reporting.page_process"
-_MOST_LOSSES: Final = 2
-"""Pages of one file that may bring the process down before the file is left alone; ours."""
+_MOST_LOSSES: Final = 2  # project default
+"""Number of crashes after which a file is skipped."""
 _WAIT_S: Final = 5 * PAGE_SECONDS
 _MOST_BOXES: Final = 200
 _WHOLE: Final = 10_000
-"""Marks are whole numbers, ten thousandths of the picture's width and height."""
+"""Positions are integers in ten thousandths of the picture's width and height."""
 
 Box = tuple[int, int, int, int]
-"""Left, top, width and height of a mark in ten thousandths of the picture."""
+"""Left, top, width and height in ten thousandths of the picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,9 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A quote on a page: the number of its picture, what the page is called, and the boxes around its characters.
+    """A quote on a page: the number of the picture, the page's label, and the boxes around the quote.
 
-    Without boxes the words were not found there: the page was scanned, or its characters have no places.
+    There are no boxes if the quote was not found, for example on a scanned page.
     """
 
     picture: int
@@ -62,7 +61,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """``marks`` are as they were asked for, None where there is no picture; ``notes`` say what is missing and why."""
+    """The result of drawing. ``marks`` are in request order, None without a picture; ``notes`` explain gaps."""
 
     pictures: Sequence[Picture] = ()
     marks: Sequence[Mark | None] = ()
@@ -74,13 +73,13 @@ class _Page:
     uri: str
     number: int
     first: tuple[int, int]
-    """When it is drawn: pages of first citations come first, in the order of the questions."""
+    """The drawing order: pages of first citations come first, in the order of the questions."""
     quotes: list[tuple[int, str, int]] = field(default_factory=list)
-    """Of each quote its mark, its words, and how many characters of the page stand before it (``folded`` ones)."""
+    """Of each quote: mark, text, and the number of ``folded`` characters of the page before it."""
 
 
 class PageMarks:
-    """Collects the quotes of a report, and then draws their pages."""
+    """Collects the quotes of a report, then draws their pages."""
 
     def __init__(self) -> None:
         self._pages: dict[tuple[str, int], _Page] = {}
@@ -88,9 +87,10 @@ class PageMarks:
         self._count = 0
 
     def add(self, document: Document, start: int, end: int, first: tuple[int, int]) -> list[int]:
-        """The numbers of the marks of a cited span, one a page; none for what is no page of a PDF.
+        """Add a cited span and return its mark numbers, one per page; none if it is not on a PDF page.
 
-        ``first`` says which pages are drawn before others where not all can be.
+        Args:
+            first: The drawing order, in case not all pages can be drawn.
         """
         if PurePosixPath(document.source_uri).suffix.lower() != ".pdf":
             return []
@@ -111,9 +111,10 @@ class PageMarks:
         return self._count - 1
 
     def draw(self, archive: Archive, megabytes: float) -> Drawn:
-        """Draw pages until their pictures take ``megabytes``. A file that is gone or has changed has no pictures.
+        """Draw pages until the pictures take ``megabytes``. Missing and changed files are skipped.
 
-        Raises BrokenError when no process can be started.
+        Raises:
+            BrokenError: No process can be started.
         """
         marks: list[Mark | None] = [None] * self._count
         if not self._pages or megabytes <= 0:
@@ -152,7 +153,7 @@ class PageMarks:
 
 
 class _Painter:
-    """The process that draws, replaced when a page brings it down; what became of each file."""
+    """The drawing process, which is replaced after a crash, and the problems by file."""
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
         self._hashes = hashes
@@ -186,7 +187,7 @@ class _Painter:
             return None
 
     def _taken(self, page: _Page, head: Mapping[str, Any], body: bytes) -> tuple[Picture, list[tuple[Box, ...]]] | None:
-        """What the process said, believed as far as it can be looked at: it has read a stranger's file."""
+        """Validate a reply of the process, which has parsed an untrusted file."""
         if head["kind"] == "gone":
             self._gone.add(page.uri)
             return None
@@ -196,14 +197,14 @@ class _Painter:
         kind = next(kind for kind, signature in SIGNATURES.items() if body.startswith(signature))
         places = [tuple(_box(box) for box in boxes[:_MOST_BOXES]) for boxes in head["boxes"]]
         if len(places) != len(page.quotes):
-            raise ValueError("not as many places as quotes")
+            raise ValueError("the numbers of positions and quotes differ")
         return Picture(kind, body), places
 
     def notes(self) -> list[str]:
         found = []
         if self._gone:
             found.append(
-                f"{len(self._gone):,} of the cited PDF files are not where they were indexed, or have changed since "
+                f"{len(self._gone):,} of the cited PDF files are missing or have changed since they were indexed "
                 f"({_some(self._gone)}): their pages are not shown."
             )
         if self._losses:

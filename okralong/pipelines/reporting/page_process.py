@@ -35,26 +35,26 @@ from okralong.pipelines.core.confined_process import (
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Source
 
-PAGE_SECONDS: Final = 20.0
-"""Processor time for one page, its file's opening included; ours: a page takes a tenth of a second."""
+PAGE_SECONDS: Final = 20.0  # project default
+"""Processor seconds per page, including opening the file; a typical page takes 0.1 s."""
 MOST_PICTURE_BYTES: Final = 4_000_000
 _MEMORY_BYTES: Final = 2 << 30
-_WIDTH: Final = 900
-"""Pixels across a page. Ours: small print of a page of A4 can just be read, and a picture has some 80 kB."""
+_WIDTH: Final = 900  # project default
+"""Width of a picture in pixels: small print on A4 is just readable, at about 80 kB."""
 _MOST_HEIGHT: Final = 2_700
-_COLOURS: Final = 16
-"""Of a PNG. Ours: black letters with their soft edges need no more, and a page of photographs becomes a JPEG."""
+_COLOURS: Final = 16  # project default
+"""Colours of a PNG, enough for anti-aliased text; pages with photographs become JPEGs."""
 _JPEG_QUALITY: Final = 60
 _OPEN_FILES: Final = 6
 SIGNATURES: Final = {"png": b"\x89PNG\r\n", "jpeg": b"\xff\xd8\xff"}
-"""How the bytes of each kind of picture begin."""
+"""The first bytes of each kind of picture."""
 
 Boxes = list[tuple[float, float, float, float]]
-"""Left, top, width and height, as shares of the page's width and height."""
+"""Left, top, width and height as fractions of the page."""
 
 
 def main() -> None:
-    """Take the parent's process id from the command line and serve until there is nothing more to do."""
+    """Serve requests until the input ends. The argument is the parent's process id."""
     end_with_parent(int(sys.argv[1]))
     with os.fdopen(os.dup(1), "wb") as out:
         confine(_MEMORY_BYTES)
@@ -86,13 +86,13 @@ def _reply(files: _Files, asked: Mapping[str, Any]) -> tuple[dict[str, Any], byt
 
 
 class _Files:
-    """The files that are open: citations of one question come from few."""
+    """A cache of open files."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, pypdfium2.PdfDocument] = OrderedDict()
 
     def opened(self, uri: str, sha256: str) -> pypdfium2.PdfDocument | None:
-        """The PDF, or None where the file is gone or has other bytes; of such a file nothing is parsed."""
+        """Open a PDF; None, without parsing it, if the file is missing or has changed."""
         if uri not in self._open:
             try:
                 data = Source(uri, uri).read_bytes()
@@ -108,7 +108,7 @@ class _Files:
 
 
 def drawn(page: pypdfium2.PdfPage) -> bytes:
-    """The page as PNG or JPEG, whichever is smaller."""
+    """Draw the page as PNG or JPEG, whichever is smaller."""
     width, height = page.get_size()
     scale = min(_WIDTH / max(width, 1.0), _MOST_HEIGHT / max(height, 1.0))
     image: Image = page.render(scale=scale).to_pil().convert("RGB")
@@ -120,21 +120,21 @@ def drawn(page: pypdfium2.PdfPage) -> bytes:
     return min(found, key=len)
 
 
-# Where a quote stands on its page. The reader has changed what PDFium gave it: line ends, hyphens, blanks, columns of
-# tables. So letters and digits alone are compared, and where not all of them follow each other, line by line.
+# Locating quotes. The indexer changes PDFium's text (line ends, hyphens, blanks, columns of tables), so only letters
+# and digits are compared, line by line if the whole quote is not found.
 
 _PIECES: Final = re.compile(r"[\n|\t]|  +")
 _WORDS: Final = re.compile(r"\s+")
-_NEAR: Final = 600
-"""How far from where it is expected a short piece may stand, in letters and digits; ours."""
-_LONG: Final = 12
-"""From how many letters and digits on a piece is looked for on the whole page; ours."""
-_ENOUGH: Final = 0.7
-"""The share of a quote that must be found for it to be marked; ours."""
+_NEAR: Final = 600  # project default
+"""Maximum distance of a short piece from its expected position, in letters and digits."""
+_LONG: Final = 12  # project default
+"""Minimum letters and digits of a piece that is searched on the whole page."""
+_ENOUGH: Final = 0.7  # project default
+"""Minimum share of a quote that must be found for a mark."""
 
 
 def folded(text: str) -> tuple[str, list[int]]:
-    """The letters and digits of ``text``, ligatures taken apart, and of each its place in ``text``."""
+    """Return the letters and digits of ``text``, with ligatures split, and their positions in ``text``."""
     found: list[str] = []
     places: list[int] = []
     for place, char in enumerate(text):
@@ -147,9 +147,10 @@ def folded(text: str) -> tuple[str, list[int]]:
 
 
 def quote_ranges(page: str, quote: str, before: int) -> list[tuple[int, int]]:
-    """Where ``quote`` stands in ``page``, ranges of its characters; nothing where too little of it is found.
+    """Return the ranges of characters of ``page`` that hold ``quote``; none if too little of it is found.
 
-    ``before`` is how many letters and digits of the page come before it: of several places the nearest is taken.
+    Args:
+        before: The expected number of letters and digits before the quote; the nearest match wins.
     """
     letters, places = folded(page)
     wanted = folded(quote)[0]
@@ -180,7 +181,7 @@ def _in_pieces(letters: str, pieces: Sequence[str], expected: int) -> Iterator[t
 
 
 def _nearest(letters: str, wanted: str, expected: int, within: int | None) -> int | None:
-    """The place of ``wanted`` in ``letters`` that is nearest to ``expected``."""
+    """Return the position of ``wanted`` nearest to ``expected``, or None."""
     low, high = (0, len(letters)) if within is None else (max(0, expected - within), expected + within)
     after = letters.find(wanted, max(low, expected), high)
     ahead = letters.rfind(wanted, low, max(low, expected) + len(wanted) - 1)
@@ -189,7 +190,7 @@ def _nearest(letters: str, wanted: str, expected: int, within: int | None) -> in
 
 
 def quote_boxes(page: pypdfium2.PdfPage, quotes: Sequence[tuple[str, int]]) -> list[Boxes]:
-    """For each of ``(words, characters before it)`` the boxes of its lines on the page; none where it is not found."""
+    """Return the boxes of the lines of each quote ``(text, characters before it)``; none if it is not found."""
     textpage = page.get_textpage()
     try:
         chars = "".join(_char(textpage, index) for index in range(textpage.count_chars()))
@@ -209,7 +210,7 @@ def _char(textpage: pypdfium2.PdfTextPage, index: int) -> str:
 def _lines(
     page: pypdfium2.PdfPage, textpage: pypdfium2.PdfTextPage, chars: str, start: int, end: int
 ) -> Iterator[tuple[float, float, float, float]]:
-    """A box for each line of a range of characters."""
+    """Return a box for each line of a range of characters."""
     now: list[float] | None = None
     for index in range(start, end):
         if chars[index].isspace():
@@ -228,7 +229,7 @@ def _lines(
 
 
 def _same_line(line: Sequence[float], box: Sequence[float]) -> bool:
-    """Whether a character goes on with a line: at its height, and not far behind it."""
+    """Return whether a character continues a line: at the same height and close to its end."""
     height = min(line[3] - line[1], box[3] - box[1])
     shared = min(line[3], box[3]) - max(line[1], box[1])
     return shared > 0.5 * height and -0.02 < box[0] - line[2] < 0.08
@@ -238,7 +239,7 @@ _FINE: Final = 1 << 20
 
 
 def _on_picture(page: pypdfium2.PdfPage, box: Sequence[float]) -> list[float]:
-    """Left, top, right, bottom as shares of the picture, of a box in the page's own, perhaps turned, coordinates."""
+    """Convert a box from page coordinates, which may be rotated, to fractions of the picture."""
     left, bottom, right, top = box
     x, y = ctypes.c_int(), ctypes.c_int()
     found = []

@@ -1,7 +1,7 @@
 """Draw a report's charts as PNG and SVG files with matplotlib, which belongs to the extra ``lab``.
 
-The report's page draws its charts in the browser and does not need this module. The same numbers give the same bytes,
-whatever style the user has set for matplotlib.
+The page does not need this module: it draws its charts in the browser. Equal data give equal bytes, regardless of the
+user's matplotlib settings.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ with needs_extra("lab"):
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b")
-"""Okabe and Ito's palette for readers who do not see all colours, black and yellow softened; markers tell as well."""
+"""The colour-blind safe palette of Okabe and Ito, with black and yellow softened."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 INK: Final = "#24292f"
 FAINT: Final = "#d0d7de"
 DPI: Final = 160
-NAME_CHARS: Final = 36
-"""Of a method, set or type. Ours."""
+NAME_CHARS: Final = 36  # project default
+"""Maximum length of the name of a method, set or type."""
 
 
 @contextmanager
 def style(size: float = 9.0) -> Iterator[None]:
-    """Our style and no other for the time of the block; ``size`` is of the letters, in points."""
+    """Use the project's style in the block. ``size`` is the font size in points."""
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     style: Any = dict.fromkeys(inked, INK)
     style |= {"svg.hashsalt": "okralong", "svg.fonttype": "none", "text.parse_math": False, "font.size": size}
     style |= {"axes.linewidth": 0.6, "axes.axisbelow": True, "grid.color": FAINT, "grid.linewidth": 0.5}
     style |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
     with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in letters that the font has not
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name with letters missing from the font
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(style)
         yield
 
 
 def write_svg(figure: Figure, path: Path) -> None:
-    """Write the figure, without a date, so that equal figures are equal files."""
+    """Write the figure without a date, so that equal figures give equal files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def look(number: int, **more: Any) -> dict[str, Any]:
-    """Return matplotlib's options for the line of a number: its colour, its marker and ``more``."""
+    """Return the colour and marker of series ``number`` as matplotlib options, with ``more``."""
     return {**more, "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
@@ -65,11 +65,11 @@ def look(number: int, **more: Any) -> dict[str, Any]:
 # A report's charts as PNG and SVG, for papers and slides.
 
 WIDTH: Final = 7.0
-"""Inches: two columns of a paper."""
+"""Width in inches: two columns of a paper."""
 
 
 def report_pictures(report: Report) -> dict[str, bytes]:
-    """The charts of a run's or a sweep's report by file name. One that has nothing to show is left out."""
+    """Draw all non-empty charts of a report; the files by name."""
     drawn: dict[str, Figure] = {}
     with style():
         for number, panel in enumerate(report.panels):
@@ -79,7 +79,7 @@ def report_pictures(report: Report) -> dict[str, bytes]:
                 name = _numbered("cost_accuracy", number, len(report.panels), panel.name)
                 drawn[name] = _scatter(panel, accuracy, "weighted_tokens")
         if report.latency["bars"]:
-            drawn["latency"] = _bars(report.latency, share=False, label="mean seconds a question")
+            drawn["latency"] = _bars(report.latency, share=False, label="mean seconds per question")
         if report.mix["bars"]:
             drawn["workflows"] = _bars(report.mix, share=True, label="share of questions")
         for number, matrix in enumerate(report.confusions):
@@ -128,7 +128,7 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}"))
     axis.set_ylim(bottom=0)
     axis.grid(visible=True)
-    axis.set_xlabel(f"{COST[cost]} a question")
+    axis.set_xlabel(f"{COST[cost]} per question")
     axis.set_ylabel(ACCURACY[accuracy])
     axis.set_title(_short(panel.name), fontsize=9.5)
     _legend(axis)
@@ -136,7 +136,7 @@ def _scatter(panel: Panel, accuracy: str, cost: str) -> Figure:
 
 
 def _reach(value: float, found: Estimate) -> list[list[float]] | None:
-    """How far the interval goes to both sides, as error bars take it."""
+    """Return the interval as error bars for matplotlib."""
     if found.interval is None:
         return None
     low, high = found.interval
@@ -178,6 +178,6 @@ def _confusion(matrix: Mapping[str, Any]) -> Figure:
 
 
 def _short(name: str) -> str:
-    """A name as a picture has room for it."""
+    """Shorten a name to ``NAME_CHARS``."""
     text = plain(name)
     return text if len(text) <= NAME_CHARS else f"{text[: NAME_CHARS - 1]}…"

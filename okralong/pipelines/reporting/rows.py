@@ -1,4 +1,4 @@
-"""One question of one run or cell as a report sees it, the means over such rows, and texts that may stand in a page."""
+"""The questions of a report as rows, means over rows, and the sanitising of untrusted text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACCURACY: Final[Mapping[str, str]] = {
     "evidence_recall": "Evidence recall",
     "citation_precision": "Citation precision",
 }
-"""Measures of 0 to 1 where more is better, by their column in a sweep's ``scores``."""
+"""Measures from 0 to 1 where more is better, by their column in a sweep's ``scores``."""
 
 COST: Final[Mapping[str, str]] = {
     "weighted_tokens": "Tokens (input + 4 x output)",
@@ -47,19 +47,26 @@ STAGES: Final[Mapping[str, str]] = {
     "seconds_retrieval": "retrieval",
     "seconds_generation": "generation",
 }
-"""What a sweep knows of a question's time, beside its total."""
+"""Stages of a question's time in a sweep, by column."""
 
 MEASURES: Final[Mapping[str, str]] = {**ACCURACY, "confidence": "Confidence", **COST}
 
 OPEN: Final = "over_budget"
-"""The status of a question that the budget did not reach."""
+"""The status of a question that was not asked for lack of budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``method`` and ``dataset`` are "" in a run, which has one of each. ``type`` is gold, ``analysed`` the analyzer's
-    word; either may be "". ``measures`` has those of ``ACCURACY`` and ``COST`` that are known. ``stages`` is wall time
-    in seconds by stage. ``cluster`` names what the bootstrap draws together: the documents asked about.
+    """One question of a run or of a sweep's cell.
+
+    Attributes:
+        type: The gold type, or "".
+        analysed: The type found by the analyzer, or "".
+        cluster: Name of the documents asked about; the bootstrap draws whole clusters.
+        method: "" in a run.
+        dataset: "" in a run.
+        measures: Known values of ``ACCURACY`` and ``COST``.
+        stages: Wall time in seconds by stage.
     """
 
     query_id: str
@@ -85,10 +92,11 @@ def run_row(
     evidence_recall: float | None,
     cluster: str,
 ) -> Row:
-    """The row of an ``answers`` row. Without ``gold`` its accuracy is not known; a failed question scores 0, and of one
-    that the budget did not reach nothing is known.
+    """Convert a row of ``answers``. A failed question scores 0; one that is over_budget has no measures.
 
-    ``alone_usd`` is what its calls would have cost without other runs' replies; None where there are no such replies.
+    Args:
+        gold: The question with gold answers; without it the accuracy is unknown.
+        alone_usd: Cost without replies from other runs; None if there are none.
     """
     asked = answer["status"] != OPEN
     seconds = dict(answer["seconds"] or ())
@@ -125,41 +133,38 @@ def run_row(
 
 
 def said(body: str | None, key: str) -> str:
-    """The word under a key of an answer's analysis or plan, which are JSON; "" where there is none."""
+    """Return the value of a key of a JSON text, an analysis or a plan, or ""."""
     return str(json.loads(body).get(key) or "") if body else ""
 
 
 def replied_by(answers: Iterable[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """Who gave the answers of a run, each with the number of rows that name it; the most first."""
+    """Count the answers by replying model, most frequent first."""
     named = Counter(str(row["replied_by"]) for row in answers if row["replied_by"])
     return sorted(named.items(), key=lambda each: (-each[1], each[0]))
 
 
 def in_order(held: Iterable[str], order: Iterable[str]) -> list[str]:
-    """The names, each once: first the known ones in their ``order``, then the others by the alphabet."""
+    """Return the distinct names: those in ``order`` first, then the others alphabetically."""
     names = set(held)
     known = [name for name in order if name in names]
     return known + sorted(names - set(known))
 
 
 def known_measures(several: Iterable[Container[str]], measures: Iterable[str]) -> list[str]:
-    """Those of the ``measures`` that any of several rows' or points' measures have."""
+    """Return the ``measures`` that any of ``several`` contains."""
     held = list(several)
     return [measure for measure in measures if any(measure in each for each in held)]
 
 
 # --------
-# Means over rows with their 95 % intervals, documents drawn and not questions.
+# Means over rows with 95 % intervals from a bootstrap over documents.
 
-WEIGHTS: Final = 8_000_000
-"""Draws times documents that are held at once, about 64 MB each; of more documents fewer draws are made. Ours."""
+WEIGHTS: Final = 8_000_000  # project default
+"""Maximum of draws times documents in memory (64 MB); with more documents there are fewer draws."""
 
 
 def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Estimate]:
-    """The mean of each measure over the rows that have it; measures that no row has are left out.
-
-    All measures share their draws.
-    """
+    """Return the mean of each measure over the rows that have it, all with the same draws."""
     if not rows:
         return {}
     clusters = len({row.cluster for row in rows})
@@ -173,9 +178,9 @@ def figures(rows: Sequence[Row], measures: Sequence[str]) -> dict[str, Estimate]
 
 
 def mean_over(groups: Mapping[str, Sequence[Row]], measure: str) -> Estimate | None:
-    """The plain mean of the groups' means (of a method over its sets), each group redrawn by itself.
+    """Return the unweighted mean of the groups' means, each group drawn separately.
 
-    None when a group has no row with the measure: a mean over fewer sets would be another figure.
+    None if a group has no row with the measure, because a mean over fewer groups would not be comparable.
     """
     held = [[row for row in rows if measure in row.measures] for rows in groups.values()]
     if not held or not all(held):
@@ -188,48 +193,46 @@ def mean_over(groups: Mapping[str, Sequence[Row]], measure: str) -> Estimate | N
 
 
 # --------
-# Texts of documents, models and files as a page may hold them: bounded, and without characters that act unseen.
+# Sanitising of text from documents, models and files: bounded, and without invisible control characters.
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def plain(text: object) -> str:
-    """``text`` of the same length; control and bidirectional characters are blanks, halves of characters "�".
+    """Replace control and bidirectional characters by blanks and lone surrogates by "�", keeping the length.
 
-    Tags stay as they are: the page writes all text as text nodes, never as markup.
+    Tags are kept, because the page writes all text as text nodes.
     """
     return _SURROGATE.sub("\ufffd", HIDDEN.sub(" ", str(text)))
 
 
 _SHOWS_NOTHING: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and symbols that print a blank: Hangul fillers and the empty Braille pattern."""
+"""Characters that look blank: Hangul fillers and the empty Braille pattern."""
 _FORMULA: Final = ("=", "+", "-", "@")
-"""First characters by which a spreadsheet takes a text for a formula (OWASP, CSV injection)."""
+"""First characters that make a text a formula in spreadsheets (OWASP, CSV injection)."""
 
 
 def as_seen(text: str) -> str:
-    """The text as a lenient reader takes it: compatibility forms (full-width ones among them) as the plain characters,
-    and no character that prints nothing.
-    """
+    """Normalise compatibility forms (such as full-width letters) and remove invisible characters."""
     return "".join(each for each in unicodedata.normalize("NFKC", text) if not _unseen(each))
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet may take a text for a formula, whatever unseen characters come before it."""
+    """Return whether a spreadsheet may take the text for a formula, ignoring leading invisible characters."""
     forms = (unicodedata.normalize("NFKC", each) for each in text)
     seen = (each for form in forms for each in form if not (each.isspace() or _unseen(each)))
     return next(seen, "") in _FORMULA and next(seen, "") != ""
 
 
 def _unseen(character: str) -> bool:
-    """Whether a character prints nothing: controls but those that are blanks, formats, and variation selectors."""
+    """Return whether a character is invisible: controls, formats and variation selectors, but not blanks."""
     if character.isspace():
         return False
     return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Mn", "Me") or character in _SHOWS_NOTHING
 
 
 def plained(value: Any) -> Any:
-    """JSON values with all their texts ``plain``: what every piece of data passes on its way into a page."""
+    """Apply ``plain`` to all texts of a JSON value. All data of a page passes through here."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, Mapping):
@@ -240,13 +243,13 @@ def plained(value: Any) -> Any:
 
 
 def bounded(text: object, limit: int) -> str:
-    """The text's first ``limit`` characters, and after a cut how many more there were."""
+    """Cut the text to ``limit`` characters, followed by the number of omitted ones."""
     whole = str(text)
     return whole if len(whole) <= limit else f"{whole[:limit]} … [{len(whole) - limit:,} more characters]"
 
 
 def public(value: Any) -> Any:
-    """Return JSON values with absolute paths cut to their last part: a page travels further than a folder."""
+    """Cut absolute paths in a JSON value to their last part, because a page is passed on to others."""
     if isinstance(value, Mapping):
         return {key: public(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The report of one run, from its tables, its archive and, if given, the gold answers."""
+"""The report of a run, from its tables, its archive and, if given, gold answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from okralong.pipelines.run.rows import BEGUN
 
 ALL: Final = "all questions"
 TRAINED: Final = ("heads", "label_scorer")
-"""Kinds of analyzer that have an adapter."""
+"""Kinds of analyzers that have an adapter."""
 CALL_COLUMNS: Final = [*COLUMNS, "query_id", "role", "queue_s", "latency_s"]
 
 
@@ -63,10 +63,13 @@ def run_report(
     megabytes: float = DEFAULT_MEGABYTES,
     links: bool = True,
 ) -> Report:
-    """The report of a run, finished or not. ``golds`` are questions with gold answers by query_id, where known.
+    """Make the report of a run, finished or not.
 
-    ``details`` bounds the questions that can be opened; the others have a line in the table. ``megabytes`` bounds the
-    pictures of cited pages, 0 for none. With ``links`` sources can be opened, so the page says where they lie.
+    Args:
+        golds: Questions with gold answers by query_id.
+        details: Maximum number of questions that can be opened; the others only have a row in the table.
+        megabytes: Maximum size of the pictures of cited pages; 0 for none.
+        links: Link to the source files.
     """
     begun = json.loads(run.read_bytes(BEGUN))
     answers = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))
@@ -76,18 +79,20 @@ def run_report(
     marks = PageMarks()
     opened = run_details(run, answers[:details], golds, archive, marks if megabytes > 0 else None, links=links)
     drawn = Drawn() if archive is None else marks.draw(archive, megabytes)
-    groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)  # by gold, where it is known
+    groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)  # the gold type, if known
     workflows = _grouped(rows, lambda row: row.workflow, WORKFLOWS)
     matrix = confusion(ALL, rows)
     panel = Panel("by question type", {name: figures(own, [*MEASURES]) for name, own in groups.items()}, compares=False)
     manifest = run.read_manifest()
     notes = [*([missing] if missing else []), *drawn.notes]
     if manifest is None:
-        notes.append("The run is not complete: this is what it had when the report was made.")
+        notes.append("The run was incomplete when this report was made.")
     elif manifest.get("bad_rows"):
-        notes.append(f"{manifest['bad_rows']} rows of the questions file could not be asked; failures has the reasons.")
+        notes.append(
+            f"{manifest['bad_rows']} rows of the questions file could not be asked; okralong failures lists why."
+        )
     if not any("f1" in row.measures for row in rows):
-        notes.append("No gold answers are known here, so nothing says whether an answer is right (see --questions).")
+        notes.append("No gold answers are known, so the accuracy is unknown (see --questions).")
     return Report(
         kind="run",
         title=f"Run {'/'.join(PurePosixPath(run.path).parts[-2:])}",
@@ -116,7 +121,7 @@ def run_report(
 def _matrix(
     answers: Sequence[Mapping[str, Any]], begun: Mapping[str, Any], archive: Archive | None
 ) -> dict[str, Any] | None:
-    """What was asked of each document by itself, as the page takes it."""
+    """Return the JSON of the matrix, or None if no question was asked of each document."""
     cells = [flat_row(row, begun, None) for row in answers if row["asked_id"]]
     titles: dict[str, str] = {}
     if cells and archive is not None:
@@ -129,7 +134,7 @@ def _matrix(
 def run_rows(
     answers: Sequence[Mapping[str, Any]], ledger: Sequence[Mapping[str, Any]], golds: Mapping[str, Question]
 ) -> list[Row]:
-    """A row for each answer, in their order. Those that a chain of shared documents joins are drawn together."""
+    """Return a row per answer, in order. Answers linked by shared documents share a cluster."""
     calls: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for call in ledger:
         calls[call["query_id"]].append(call)
@@ -148,13 +153,13 @@ def run_rows(
 
 
 def _grouped(rows: Sequence[Row], name_of: Callable[[Row], str], order: Sequence[str]) -> Groups:
-    """All questions, then those of each name, the known ones in ``order``."""
+    """Group all rows, then the rows of each name, with known names in ``order``."""
     names = in_order(filter(None, map(name_of, rows)), order)
     return {ALL: rows} | {name: [row for row in rows if name_of(row) == name] for name in names}
 
 
 def _group_table(name: str, title: str, of: str, groups: Groups) -> Table:
-    """Accuracy, cost and time of each group, with intervals."""
+    """Return accuracy, cost and time of each group with intervals."""
     shown = {group: figures(rows, [*MEASURES]) for group, rows in groups.items()}
     measures = known_measures(shown.values(), MEASURES)
     columns = [
@@ -172,7 +177,7 @@ def _group_table(name: str, title: str, of: str, groups: Groups) -> Table:
 
 
 def _calls_table(ledger: Iterable[Mapping[str, Any]]) -> Table:
-    """What the ledger says of each role's attempts."""
+    """Summarise the ledger by role."""
     by_role: dict[str, list[Mapping[str, Any]]] = {}
     for row in ledger:
         by_role.setdefault(row["role"] or "", []).append(row)
@@ -202,11 +207,11 @@ def _calls_table(ledger: Iterable[Mapping[str, Any]]) -> Table:
         Column("queue_s", "Mean queue, s", "seconds"),
         Column("latency_s", "Mean latency, s", "seconds"),
     ]
-    return Table("calls", "Calls by role", "Attempts in the ledger; tokens of those that were answered.", columns, rows)
+    return Table("calls", "Calls by role", "Attempts in the ledger; tokens of successful ones.", columns, rows)
 
 
 def _tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapping[str, Estimate]) -> list[Tile]:
-    """What the run comes to."""
+    """Return the figures at the top of the page."""
     billed = bill(ledger)
     answered = sum(row.status == "answered" for row in rows)
     with_source = sum(row.cited for row in rows)
@@ -217,21 +222,19 @@ def _tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapp
             found.append(Tile(ACCURACY[measure], value, interval and f"95 %: {interval}"))
     tokens = [row.measures["weighted_tokens"] for row in rows if "weighted_tokens" in row.measures]
     per_question = number("tokens", sum(tokens) / len(tokens) if tokens else None)
-    found.append(Tile("Tokens a question", per_question, f"input + 4 x output; {sum(tokens):,.0f} in all"))
-    alone = f"alone {number('usd', billed.alone_usd)}" if billed.shared else f"{billed.calls:,} calls"
+    found.append(Tile("Tokens per question", per_question, f"input + 4 x output; {sum(tokens):,.0f} in total"))
+    alone = f"{number('usd', billed.alone_usd)} without shared replies" if billed.shared else f"{billed.calls:,} calls"
     found.append(Tile("Billed", number("usd", billed.billed_usd), alone))
     seconds = [row.measures["seconds_total"] for row in rows if "seconds_total" in row.measures]
     if seconds:
-        found.append(Tile("Median time", f"{median(seconds):,.1f} s", "a question, waiting included"))
+        found.append(Tile("Median time", f"{median(seconds):,.1f} s", "per question, including waiting"))
     return found
 
 
 def facts(
     begun: Mapping[str, Any], manifest: Mapping[str, Any] | None, answers: Iterable[Mapping[str, Any]] = ()
 ) -> list[tuple[str, str]]:
-    """With what the run was made, and who gave its ``answers``. Of places only their last part: a page travels further
-    than a folder.
-    """
+    """Return the run's set-up and replying models. Paths are cut to their last part (``public``)."""
     config = begun.get("config") or {}
     llm = config.get("llm") or {}
     analyzer = config.get("analyzer") or {}
@@ -251,5 +254,5 @@ def facts(
 
 
 def _setup(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Config, policy, generator and versions as the manifest has them; of absolute paths the last part."""
+    """Return config, policy, generator and versions of the manifest, after ``public``."""
     return {key: public(manifest[key]) for key in ("config", "policy", "generator", "versions") if key in manifest}

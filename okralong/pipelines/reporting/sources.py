@@ -1,7 +1,6 @@
-"""The cited and the gold spans of a question, in windows of the surrounding text.
+"""Cited and gold spans of a question, shown in windows of the surrounding text.
 
-The text is cut into pieces here, so that the page need not count characters, which Python and JavaScript count
-differently.
+Text is split here and not in the page, because Python and JavaScript count characters differently.
 """
 
 from __future__ import annotations
@@ -14,31 +13,31 @@ from typing import Any, Final
 from okralong.pipelines.core.types import Question
 
 TextOf = Callable[[str], str | None]
-"""The text of a document by its doc_id; None where it cannot be had."""
+"""Returns the text of a document by doc_id, or None if unavailable."""
 
-AROUND: Final = 320
-"""Characters shown before and after a span. Ours."""
-HEAD, TAIL = 700, 300
-"""Characters shown of the beginning and the end of a piece that is longer than both together. Ours."""
-NEAR: Final = 80
-"""How far a window is widened to begin with a line or a word, and to end with a word. Ours."""
-MOST_SOURCES: Final = 12
-"""Windows shown for one question. Ours."""
+AROUND: Final = 320  # project default
+"""Characters shown before and after a span."""
+HEAD, TAIL = 700, 300  # project default
+"""Characters shown of the beginning and end of a longer piece."""
+NEAR: Final = 80  # project default
+"""Maximum widening of a window to the boundary of a line or word."""
+MOST_SOURCES: Final = 12  # project default
+"""Maximum number of windows per question."""
 
 CITED, GOLD = 1, 2
-"""What a piece is; 3 is both, 0 neither."""
+"""Bits of a piece's kind."""
 
 Span = tuple[str, int, int]
 """``(doc_id, start_char, end_char)``."""
 Piece = tuple[str, int]
-"""``(text, what it is)``; a negative second entry says how many characters were left out there, its text is ""."""
+"""``(text, kind)``, or ``("", -n)`` for n omitted characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A window ``[start_char, end_char)`` of a document, and the ``spans`` in it, the cited ones first.
+    """A window ``[start_char, end_char)`` of a document with its ``spans``, cited ones first.
 
-    ``seen``: all of them stood in the prompt's context.
+    ``seen`` says whether all of them were in the prompt's context.
     """
 
     doc_id: str
@@ -50,12 +49,12 @@ class Source:
 
 
 def gold_spans(gold: Question | None) -> list[Span]:
-    """The gold evidence of a question that is marked by its place."""
+    """Return the gold evidence of a question that is given as spans."""
     return [span for each in (gold.evidence if gold else ()) if (span := evidence_span(each)) is not None]
 
 
 def evidence_span(text: str) -> Span | None:
-    """``doc_id:start:end``, as questions files write gold evidence, as a span; None for evidence in other words."""
+    """Parse gold evidence of the form ``doc_id:start:end``; None for other forms."""
     parts = text.rsplit(":", 2)
     if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
         return None
@@ -64,12 +63,12 @@ def evidence_span(text: str) -> Span | None:
 
 
 def spans_of(rows: Iterable[Any] | None) -> list[Span]:
-    """The spans of a table's list of structs."""
+    """Convert a list of structs to spans."""
     return [(row["doc_id"], row["start_char"], row["end_char"]) for row in rows or ()]
 
 
 def evidence_recall(gold: Sequence[Span], context: Sequence[Span]) -> float | None:
-    """The share of gold characters that stand in the context, 0 to 1; None without gold spans."""
+    """Return the share of gold characters in the context, 0 to 1; None without gold spans."""
     needed = sum(end - start for _, start, end in gold)
     if not needed:
         return None
@@ -81,9 +80,9 @@ def evidence_recall(gold: Sequence[Span], context: Sequence[Span]) -> float | No
 
 
 def sources(quoted: Sequence[Span], gold: Sequence[Span], context: Sequence[Span], text_of: TextOf) -> list[Source]:
-    """The windows of a question's spans: cited documents first, in the order of citation, then the others.
+    """Return the windows of a question's spans, documents in order of citation, then the others.
 
-    ``text_of`` gives a document's text, or None where it cannot be had: its windows then have no pieces.
+    Windows of documents whose text is unavailable have no pieces.
     """
     wanted: dict[str, list[Span]] = {}
     for span in (*quoted, *gold):
@@ -129,7 +128,7 @@ def _pieces(text: str, low: int, high: int, marks: Sequence[tuple[int, int, int]
 
 
 def _opening(text: str, place: int) -> int:
-    """``place`` moved back to where its line or its word begins, whichever is near."""
+    """Move a position back to the beginning of its line or word if that is near."""
     if place <= 0:
         return 0
     line = text.rfind("\n", max(0, place - NEAR), place)
@@ -140,12 +139,12 @@ def _opening(text: str, place: int) -> int:
 
 
 def _closing(text: str, place: int) -> int:
-    """``place`` moved on to where its word ends, where that is near."""
+    """Move a position forward to the end of its word if that is near."""
     return next((at for at in range(place, min(len(text), place + NEAR)) if text[at].isspace()), min(place, len(text)))
 
 
 def _joined(ranges: Iterable[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """Sorted ranges, those at most ``gap`` apart made one."""
+    """Sort ranges and merge those at most ``gap`` apart."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if joined and start <= joined[-1][1] + gap:

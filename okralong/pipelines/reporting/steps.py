@@ -1,7 +1,7 @@
-"""The steps of a question as its page shows them: what was retrieved, decided, asked and replied.
+"""The steps of a question as the report shows them: retrieval, selection, requests and replies.
 
-Prompts are shortened where they quote documents, because the passages are shown as sources. The journal is read and
-shortened row by row: that of a long run does not fit into memory.
+Passages in prompts are shortened, because the report shows them as sources. The journal is processed row by row,
+because that of a long run does not fit into memory.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ _COLUMNS: Final = ["seq", "query_id", "path", "kind", "body"]
 
 
 def journal_steps(run: Folder, wanted: frozenset[str]) -> dict[str, str]:
-    """The steps of each of the ``wanted`` questions in the order of the journal, as a JSON array.
+    """Return the steps of each ``wanted`` question as a JSON array, in the order of the journal.
 
-    A run that goes on may merge its files meanwhile; they are then read again. Raises ArchiveError when they never
-    hold still.
+    Retries if a running job merges the files meanwhile.
+
+    Raises:
+        ArchiveError: The files were replaced in every attempt.
     """
     for _ in range(READ_TRIES):
         try:
             return _read(run, wanted)
         except FileNotFoundError:
             continue
-    raise ArchiveError(f"The files of {run.path}/journal were replaced while they were read. Try again.")
+    raise ArchiveError(f"The files of {run.path}/journal were replaced while they were being read. Try again.")
 
 
 def _read(run: Folder, wanted: frozenset[str]) -> dict[str, str]:
@@ -51,21 +53,21 @@ def _read(run: Folder, wanted: frozenset[str]) -> dict[str, str]:
     return {query_id: f"[{','.join(steps[seq] for seq in sorted(steps))}]" for query_id, steps in found.items()}
 
 
-MESSAGE_CHARS: Final = 6_000
-"""Of one message of a prompt, its passages shortened, and of a reply. Ours."""
-PASSAGE_CHARS: Final = 160
-"""Of each passage in a prompt. Ours."""
-HITS_SHOWN: Final = 3
-"""Chunks of each retriever. Ours."""
+MESSAGE_CHARS: Final = 6_000  # project default
+"""Maximum length of a message of a prompt, with shortened passages, and of a reply."""
+PASSAGE_CHARS: Final = 160  # project default
+"""Maximum length of each passage in a prompt."""
+HITS_SHOWN: Final = 3  # project default
+"""Number of chunks shown per retriever."""
 
 Step = list[Any]
-"""``[path, kind, head, parts]``: the head is one line, the parts are pairs of a title and a text."""
+"""``[path, kind, head, parts]``: one line, and pairs of a title and a text."""
 
 _PASSAGE: Final = re.compile(r'<passage id="(\d{1,5})" doc="([^"]*)">\n(.*?)\n</passage>', re.DOTALL)
 
 
 def step_of(path: str, kind: str, body: str) -> Step | None:
-    """What to show of a journal row; None for one that says nothing more (the plan is shown by itself)."""
+    """Convert a journal row; None for kinds that are shown elsewhere, such as the plan."""
     maker = _MAKERS.get(kind)
     if maker is None:
         return None
@@ -74,7 +76,7 @@ def step_of(path: str, kind: str, body: str) -> Step | None:
 
 
 def shortened(prompt: str) -> str:
-    """A prompt's message with each passage cut to its first characters, and the whole within ``MESSAGE_CHARS``."""
+    """Cut each passage of a prompt's message to ``PASSAGE_CHARS``, and the message to ``MESSAGE_CHARS``."""
     return bounded(_PASSAGE.sub(_short_passage, prompt), MESSAGE_CHARS)
 
 
@@ -91,20 +93,20 @@ def _retrieval(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     for side in ("exact", "semantic"):
         rows = body[side][:HITS_SHOWN]
         places = "\n".join(f"{row[8]:9.3f}  {bounded(row[1], 120)}:{row[4]}-{row[5]}" for row in rows)
-        parts.append((f"{side}: best {len(rows)} of {len(body[side])}", places or "nothing"))
+        parts.append((f"{side}: best {len(rows)} of {len(body[side])}", places or "none"))
     return f"top {wanted['k']} of {wanted['granularity']}-token chunks for each retriever", parts
 
 
 def _selection(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     pool = body["wanted"]["pool"]
     ranks = ", ".join(str(pool.index(chunk) + 1) for chunk in body["chosen"] if chunk in pool)
-    return f"{len(body['chosen'])} chunks chosen one by one from the {len(pool)} best", [("ranks", ranks)]
+    return f"{len(body['chosen'])} chunks selected one by one from the best {len(pool)}", [("ranks", ranks)]
 
 
 def _request(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     request = body["request"]
     parts = [(str(m.get("role")), shortened(content_shown(m.get("content")))) for m in request.get("messages", [])]
-    return f"asked {bounded(request.get('model', ''), 80)}", parts
+    return f"to {bounded(request.get('model', ''), 80)}", parts
 
 
 def _reply(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
@@ -122,7 +124,7 @@ def _reply(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
 
 def _readings(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     sure = [f"{reading[1]:.2f}" for reading in body["readings"] if reading[1] is not None]
-    held = [("hold the answer, in the order read", ", ".join(sure))] if sure else []
+    held = [("probability of holding the answer, in reading order", ", ".join(sure))] if sure else []
     return f"{len(body['readings'])} passages read by the cross-encoder", [("query", body["wanted"]["query"]), *held]
 
 

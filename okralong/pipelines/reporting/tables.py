@@ -1,7 +1,4 @@
-"""Tables of a report: typed columns, cells with intervals, how figures are written, and the tables and files of them.
-
-A table goes into the page and, with its intervals as columns, into Parquet, CSV and Markdown.
-"""
+"""Tables of reports: typed columns, cells with intervals, and their formats (page, Parquet, CSV, Markdown)."""
 
 from __future__ import annotations
 
@@ -27,12 +24,12 @@ Kind = Literal["text", "count", "share", "tokens", "usd", "seconds", "number"]
 Better = Literal["", "more", "less"]
 Cell = str | int | float | Estimate | None
 NONE: Final = "-"
-"""Stands where a figure is not known or not defined."""
+"""Shown for figures that are unknown or undefined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``key`` names it in files. ``better`` is "more" or "less" where the best cell is to be marked, else ""."""
+    """A column. ``key`` is its name in files; ``better`` says whether to mark the largest or smallest figure."""
 
     key: str
     label: str
@@ -42,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``rows`` have a cell for each column; ``note`` says what the figures are."""
+    """A table with a ``note`` that explains its figures."""
 
     name: str
     title: str
@@ -52,7 +49,7 @@ class Table:
 
 
 def number(kind: Kind, value: float | None) -> str:
-    """A figure as a reader wants it."""
+    """Format a figure for readers."""
     if value is None:
         return NONE
     if kind == "share":
@@ -67,7 +64,7 @@ def number(kind: Kind, value: float | None) -> str:
 
 
 def written(column: Column, cell: Cell) -> tuple[str, str]:
-    """A cell in words: the figure, and its interval or ""."""
+    """Format a cell: its figure, and its interval or ""."""
     if isinstance(cell, str):
         return cell, ""
     if not isinstance(cell, Estimate):
@@ -78,7 +75,7 @@ def written(column: Column, cell: Cell) -> tuple[str, str]:
 
 
 def best_rows(table: Table, at: int) -> set[int]:
-    """The rows whose figure in column ``at`` is the best; none for a column without better, or of one row."""
+    """Return the rows with the best figure in column ``at``; none if the column has no ``better``."""
     better = table.columns[at].better
     values = {n: _value(row[at]) for n, row in enumerate(table.rows)}
     known = {n: value for n, value in values.items() if value is not None}
@@ -89,7 +86,7 @@ def best_rows(table: Table, at: int) -> set[int]:
 
 
 def for_page(table: Table) -> dict[str, Any]:
-    """The table as the page shows it: cells as ``[words, interval, 1 if best]``."""
+    """Return the table as JSON for the page, with cells ``[text, interval, 1 if best]``."""
     best = [best_rows(table, at) for at in range(len(table.columns))]
     rows = [
         [[*written(column, row[at]), int(n in best[at])] for at, column in enumerate(table.columns)]
@@ -112,11 +109,11 @@ def _value(cell: Cell) -> float | None:
 
 
 # --------
-# All questions as one table, for whoever wants to count by other tools.
+# The table of all questions, for analysis with other tools.
 
 
 def question_table(rows: Sequence[Row]) -> Table:
-    """A line for each row, with the measures that any of them has."""
+    """Return one row per question, with all measures that any row has."""
     measures = known_measures((row.measures for row in rows), MEASURES)
     named = [name for name in ("method", "dataset", "cell") if any(getattr(row, name) for row in rows)]
     texts = (*named, "query_id", "question", "type", "analysed", "workflow", "status", "answer")
@@ -128,12 +125,12 @@ def question_table(rows: Sequence[Row]) -> Table:
 
 
 def measure_column(measure: str) -> Column:
-    """The column of a measure of ``MEASURES``, by its own name."""
+    """Return the column of a measure of ``MEASURES``."""
     return Column(measure, MEASURES[measure], kind_of(measure))
 
 
 def kind_of(measure: str) -> Kind:
-    """How a measure of ``MEASURES`` is written."""
+    """Return the kind of column for a measure of ``MEASURES``."""
     if measure in ACCURACY:
         return "share"
     if measure.endswith("_usd"):
@@ -142,11 +139,11 @@ def kind_of(measure: str) -> Kind:
 
 
 # --------
-# Tables that runs and sweeps have alike: latency by stage, and the analyzer's confusion.
+# Tables of both runs and sweeps: latency by stage, and the analyzer's confusion matrix.
 
 
 def latency_table(groups: Groups, of: str) -> Table:
-    """Quantiles of the seconds of each stage, over the questions that have it. ``of`` names the groups."""
+    """Return quantiles of the seconds per stage and group. ``of`` is the heading of the groups."""
     rows: list[list[Cell]] = []
     for name, held in groups.items():
         spent = {stage: [row.stages[stage] for row in held if stage in row.stages] for stage in stages_of(held)}
@@ -164,12 +161,12 @@ def latency_table(groups: Groups, of: str) -> Table:
         Column("p90_s", "90 %", "seconds"),
         Column("p99_s", "99 %", "seconds"),
     ]
-    note = "Seconds by the clock. Branches run side by side, so a question's stages may add up to more than its total."
+    note = "Wall-clock seconds. Branches run in parallel, so a question's stages may add up to more than its total."
     return Table("latency", "Latency by stage", note, columns, rows)
 
 
 def confusion_tables(matrices: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """A table of gold type and analyzed type, a row for each pair that occurs; none where none does."""
+    """Return a table with one row per occurring pair of gold type and analyzer's type, if there are any."""
     rows: list[Sequence[Cell]] = [
         [matrix["name"], gold, said, matrix["counts"][g][s]]
         for matrix in matrices
@@ -183,25 +180,25 @@ def confusion_tables(matrices: Sequence[Mapping[str, Any]]) -> list[Table]:
         Column("analysed", "Analyzer's"),
         Column("questions", "Questions", "count"),
     ]
-    return [Table("confusion", "What the analyzer took for what", "", columns, rows)] if rows else []
+    return [Table("confusion", "Question types: gold and analyzer", "", columns, rows)] if rows else []
 
 
 # --------
-# A table as Parquet, CSV and Markdown. Figures with intervals become three columns, but for Markdown.
+# Tables as Parquet, CSV and Markdown. Except in Markdown, figures with intervals become three columns.
 
 _FIGURE = re.compile(r"[-+]\s?[$€£]?\d[\d.,]*\s?%?")
-"""A text of these that is a number and nothing else, which is what a formula would make of it."""
+"""Texts that look like formulas but are plain numbers, so they need no quoting."""
 _LINK: Final = re.compile(
     r"://|www\.|\b(?:mailto|javascript|vbscript|data|file|tel|sms|xmpp):|\S@\S|\w\.[^\W\d_]{2}|\]\s*[(\[:]",
     re.IGNORECASE,
 )
-"""What some reader of Markdown makes a link or a picture of: schemes and addresses that stand bare, among them names
-with a dot as markdown-it links them, and links in brackets. (Tags are escaped.)"""
+"""Anything that some Markdown renderer turns into a link or picture: bare URLs, addresses and host names (markdown-it),
+and links in brackets. Tags are escaped separately."""
 _MARKUP: Final = re.compile(r"[\\`*\[\]]")
 
 
 def table_files(table: Table) -> Mapping[str, bytes]:
-    """The files of a table by name."""
+    """Return the files of a table by name."""
     return {
         f"{table.name}.parquet": _parquet(table),
         f"{table.name}.csv": csv_file(columns_of(table)),
@@ -210,7 +207,7 @@ def table_files(table: Table) -> Mapping[str, bytes]:
 
 
 def columns_of(table: Table) -> dict[str, list[Cell]]:
-    """The table by column, figures as ``key``, ``key_low`` and ``key_high``."""
+    """Return the table by column, with intervals as ``key_low`` and ``key_high``."""
     columns: dict[str, list[Cell]] = {}
     for at, column in enumerate(table.columns):
         cells = [row[at] for row in table.rows]
@@ -222,7 +219,7 @@ def columns_of(table: Table) -> dict[str, list[Cell]]:
 
 
 def markdown(table: Table) -> str:
-    """Title, note and table."""
+    """Format title, note and table as Markdown."""
     figures = [at for at, column in enumerate(table.columns) if column.kind != "text"]
     rows = [[_words(c, cell) for c, cell in zip(table.columns, row, strict=True)] for row in table.rows]
     body = markdown_table([_inert(column.label) for column in table.columns], rows, figures)
@@ -230,9 +227,10 @@ def markdown(table: Table) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[int] = ()) -> str:
-    """Rows of words as a Markdown table, without a line break at its end.
+    """Format a Markdown table without a trailing line break. Bars and line breaks in cells are escaped.
 
-    The columns numbered in ``figures``, from 0, are set to the right. A bar or a line break in a cell does not end it.
+    Args:
+        figures: Numbers of the right-aligned columns, from 0.
     """
     rule = ["---:" if at in figures else "---" for at in range(len(head))]
     lines = (
@@ -242,9 +240,10 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: 
 
 
 def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
-    """An estimate in a cell: "0.412 [0.380, 0.447]", with a dash for what is not known; the value alone without ends.
+    """Format an estimate as "0.412 [0.380, 0.447]", with "-" for unknown numbers.
 
-    ``form`` is the format of each number, e.g. "+.3f" for differences.
+    Args:
+        form: The format of each number, for example "+.3f" for differences.
     """
     if each is None or each.value is None:
         return NONE
@@ -255,7 +254,7 @@ def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
 
 
 def write_markdown_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
-    """Write a report as NAME.md, of these sections, and as NAME.json, of dataclasses and plain values; both paths."""
+    """Write the sections to NAME.md and the values, which may be dataclasses, to NAME.json; return both paths."""
     page, data = folder / f"{name}.md", folder / f"{name}.json"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -272,22 +271,22 @@ def _words(column: Column, cell: Cell) -> str:
 
 
 def _inert(text: str) -> str:
-    """A text as it may stand in a cell of Markdown: nothing in it is a link, a picture, a tag or a formula.
+    """Escape text for a Markdown cell so that no part of it becomes a link, picture, tag or formula.
 
-    A text that holds what a reader may link is a code span, which no reader links.
+    Text with anything that a renderer may link becomes a code span.
     """
     text = _safe_text(text)
     if _LINK.search(as_seen(text)):
-        # Within a code span of a table a bar cannot be written that follows a backslash.
+        # In a code span of a table, a bar after a backslash cannot be escaped.
         held = " ".join(text.replace("|", "\u00a6").split())
         fence = "`" * (1 + max(map(len, re.findall("`+", held)), default=0))
         return f"{fence} {held} {fence}" if "`" in held else f"{fence}{held}{fence}"
-    text = text.replace("&", "&amp;").replace("<", "&lt;")  # Markdown takes HTML as it is
+    text = text.replace("&", "&amp;").replace("<", "&lt;")  # Markdown passes HTML through
     return _MARKUP.sub(r"\\\g<0>", text)
 
 
 def csv_file(columns: Mapping[str, Sequence[Cell]]) -> bytes:
-    """Columns of one length as a CSV file with a head, in UTF-8."""
+    """Format columns of equal length as a UTF-8 CSV file with a header."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(_safe_text, columns))
@@ -296,7 +295,7 @@ def csv_file(columns: Mapping[str, Sequence[Cell]]) -> bytes:
 
 
 def _safe(cell: Cell) -> Cell:
-    """A cell as it may stand in a CSV file: no text in it is a formula to a spreadsheet."""
+    """Quote text that a spreadsheet would take for a formula."""
     return _safe_text(cell) if isinstance(cell, str) else cell
 
 

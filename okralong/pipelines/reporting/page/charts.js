@@ -2,7 +2,7 @@
 
 const colour = (n) => "c" + (n % 8);
 
-/** About `wanted` round numbers from low to high. */
+/** Return about `wanted` round numbers from low to high. */
 function ticks(low, high, wanted) {
   const rough = (high - low) / wanted || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -20,7 +20,7 @@ function short(measure, value) {
   return sign + +value.toPrecision(3) + unit;
 }
 
-/** A scale for costs: by factors where they span more than eight times, else plain from 0. */
+/** A scale for costs: logarithmic if they span more than a factor of eight, else linear from 0. */
 function costScale(values, left, right) {
   const high = Math.max(...values), low = Math.min(...values);
   if (low > 0 && high / low > 8) {
@@ -36,7 +36,7 @@ function costScale(values, left, right) {
   return { at: (v) => left + (v / top) * (right - left), marks: ticks(0, top, 5), log: false };
 }
 
-/** Cost against accuracy: a point with its intervals for each label, and the frontier where there is one. */
+/** Draw cost against accuracy: a point with intervals for each label, and the frontier if there is one. */
 function scatter(panel, accuracy, cost, labels, width) {
   const height = Math.max(260, Math.min(420, width * 0.55));
   const box = { left: 46, right: width - 16, top: 14, bottom: height - 44 };
@@ -61,7 +61,7 @@ function scatter(panel, accuracy, cost, labels, width) {
       svg("text", { x: at, y: box.bottom + 18, "text-anchor": "middle", text: short(cost, mark) }));
   }
   root.append(svg("text", { x: box.right, y: height - 6, "text-anchor": "end",
-    text: `${overview.measures[cost]} a question${x.log ? ", log scale" : ""}` }));
+    text: `${overview.measures[cost]} per question${x.log ? ", log scale" : ""}` }));
   const frontier = panel.frontiers[`${accuracy} ${cost}`] || [];
   const place = (p) => [x.at(p.figures[cost][0]), y(p.figures[accuracy][0])];
   const onIt = frontier.map((name) => points.find((p) => p.label === name)).filter(Boolean);
@@ -82,7 +82,7 @@ function scatter(panel, accuracy, cost, labels, width) {
   return root;
 }
 
-/** A point's name where it covers no point and no other name. */
+/** Draw a point's name unless it would cover a point or another name. */
 function nameOf(label, [cx, cy], taken, box) {
   const words = label.length > 34 ? label.slice(0, 33) + "…" : label;
   const wide = words.length * 6.4 + 4;
@@ -94,7 +94,7 @@ function nameOf(label, [cx, cy], taken, box) {
   return svg("text", { class: "name over", x, y: y + 12, text: words });
 }
 
-/** Bars of parts side by side: `share` draws each bar full and its parts as shares of it. */
+/** Draw stacked bars; `share` gives all bars full width and shows the parts as shares. */
 function bars(data, share, unit, width) {
   const name = Math.min(165, width * 0.32), row = 30, end = width - (share ? 10 : 62);
   const sums = data.bars.map((bar) => Math.max(bar.parts.reduce((a, b) => a + b, 0), bar.total || 0));
@@ -118,7 +118,7 @@ function bars(data, share, unit, width) {
     });
     if (!share && bar.total !== null) {
       const at = name + scale(bar.total);
-      root.append(svg("line", { class: "total", x1: at, x2: at, y1: y - 3, y2: y + row - 6 }, svg("title", { text: `in all ${bar.total.toFixed(2)}${unit}` })),
+      root.append(svg("line", { class: "total", x1: at, x2: at, y1: y - 3, y2: y + row - 6 }, svg("title", { text: `total ${bar.total.toFixed(2)}${unit}` })),
         svg("text", { x: Math.max(at, x) + 6, y: y + 15, text: bar.total.toFixed(1) + unit }));
     }
   });
@@ -129,16 +129,16 @@ function legend(names) {
   return el("ul", { class: "legend" }, names.map((name, at) => el("li", {}, el("i", { class: colour(at) }), el("span", { text: name }))));
 }
 
-/** Gold types down, the analyzer's across; the darker the larger the share of its row. */
+/** The confusion matrix: gold types in rows, the analyzer's in columns, shaded by the share of the row. */
 function confusionTable(matrix) {
   const shown = (label) => label.replace("multi-", "multi-\u200b");
-  const head = el("tr", {}, el("th", { text: "gold ↓  said →" }), matrix.labels.map((label) => el("th", { scope: "col", text: shown(label) })));
+  const head = el("tr", {}, el("th", { text: "gold ↓  analyzer →" }), matrix.labels.map((label) => el("th", { scope: "col", text: shown(label) })));
   const rows = matrix.counts.map((counts, gold) => {
     const sum = counts.reduce((a, b) => a + b, 0);
     return el("tr", {}, el("th", { scope: "row", text: shown(matrix.labels[gold]) }), counts.map((count, guess) => {
       const share = sum ? count / sum : 0;
       return el("td", { class: `${gold === guess ? "c0" : "c1"} ${share > 0.55 ? "strong" : count ? "" : "zero"}`,
-        vars: { "--share": Math.round(share * 100) + "%" }, title: `${matrix.labels[gold]} taken for ${matrix.labels[guess]}: ${count} of ${sum}`, text: count });
+        vars: { "--share": Math.round(share * 100) + "%" }, title: `${matrix.labels[gold]} classified as ${matrix.labels[guess]}: ${count} of ${sum}`, text: count });
     }));
   });
   return el("table", { class: "confusion" }, el("thead", {}, head), el("tbody", {}, rows));

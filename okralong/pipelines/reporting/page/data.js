@@ -8,7 +8,7 @@ async function unpacked(base64) {
 
 const overview = JSON.parse(byId("overview").textContent);
 
-/** The questions by column, with words in place of their numbers on demand. */
+/** The questions by column; numbered texts are looked up on demand. */
 async function loadQuestions() {
   const index = await unpacked(byId("index").textContent);
   const word = (name) => (row) => index.words[name].names[index.words[name].at[row]];
@@ -32,17 +32,17 @@ async function loadQuestions() {
 const heldBlocks = new Map();
 const BLOCKS_HELD = 8;
 
-/** The marks of quotes on pages: [number of the picture, name of the page, boxes in ten thousandths], null without one. */
+/** The marks of quotes on pages: [picture number, page label, boxes in ten thousandths], or null. */
 let heldMarks = null;
 const loadMarks = () => (heldMarks ??= unpacked(byId("marks").textContent));
 
-/** A picture of the page as an address that holds all of it. */
+/** A picture as a data: URI. */
 function pictureAddress(number) {
   const held = byId("picture-" + number);
   return `data:image/${held.dataset.kind};base64,${held.textContent}`;
 }
 
-/** All that the page has of one question, or null for one whose detail was left out. */
+/** The details of a question, or null if they were omitted. */
 async function detailOf(row) {
   if (row >= overview.detailed) return null;
   const number = Math.floor(row / overview.block);

@@ -6,7 +6,7 @@ async function openQuestion(questions, row) {
   const at = shownRows.indexOf(row);
   const step = (by, label, words) => el("button", { type: "button", "aria-label": words, text: label, disabled: at < 0 || shownRows[at + by] === undefined,
     click: () => openQuestion(questions, shownRows[at + by]) });
-  const bar = el("header", {}, el("a", { class: "said soft small", href: addressOf(questions, row), title: "A link to this question",
+  const bar = el("header", {}, el("a", { class: "said soft small", href: addressOf(questions, row), title: "Link to this question",
     text: [questions.id(row), questions.method(row), questions.dataset(row)].filter(Boolean).join(" · ") }),
     step(-1, "↑", "Previous question"), step(1, "↓", "Next question"),
     el("button", { type: "button", id: "close", text: "Close", click: () => dialog.close() }));
@@ -15,7 +15,7 @@ async function openQuestion(questions, row) {
   history.replaceState(null, "", addressOf(questions, row));
 }
 
-/** The part of the page's address that opens a question: its id; where many rows or parts of the page have that, its row. */
+/** The fragment that opens a question: its id, or its row number if the id is not unique on the page. */
 function addressOf(questions, row) {
   const id = questions.id(row);
   return "#" + (overview.kind === "run" && id && !byId(id) && !/^q=\d+$/.test(id) ? encodeURIComponent(id) : "q=" + row);
@@ -31,7 +31,7 @@ function detailParts(questions, row, detail, marks) {
         el("span", {}, overview.measures[name] + " ", el("b", { text: figure(name, questions.measure(name, row)) })))),
   ];
   if (!detail) return [...top, el("h3", { text: "Answer" }), block(questions.answer(row) || "–"),
-    el("p", { class: "note", text: "The details of this question were left out to keep the page small; okralong show has them." }), others(questions, row)];
+    el("p", { class: "note", text: "The details of this question were omitted to keep the page small; okralong show prints them." }), others(questions, row)];
   return [...top, answers(detail), sourcesPart(detail, marks), planPart(detail), stepsPart(detail), costPart(detail), others(questions, row)];
 }
 
@@ -46,7 +46,7 @@ const CITED = 1, GOLD = 2;
 
 function sourcesPart(detail, marks) {
   const title = el("h3", { text: "Sources" });
-  if (!detail.sources.length) return [title, el("p", { class: "soft", text: "The answer cites nothing that stands in its context." })];
+  if (!detail.sources.length) return [title, el("p", { class: "soft", text: "The answer cites no passage of its context." })];
   const kinds = detail.sources.flatMap((source) => source[4].map((piece) => piece[1])).filter((kind) => kind > 0);
   const key = el("p", { class: "soft small" }, kinds.some((kind) => kind & CITED) && el("span", {}, el("mark", { class: "cited", text: "cited by the answer" }), " "),
     kinds.some((kind) => kind & GOLD) && el("mark", { class: "gold", text: "gold evidence" }));
@@ -57,20 +57,20 @@ function sourcesPart(detail, marks) {
         place.link && [" · ", el("a", { class: "open-source", href: place.link, target: "_blank", rel: "noopener noreferrer", text: "Open" })]),
       el("span", {}, place.file && place.file !== doc && [said(doc), ", "], `characters ${start.toLocaleString("en")}–${end.toLocaleString("en")}` + (seen ? "" : " · not in the context shown"))),
       el("div", { class: "beside" }, pieces.length ? el("div", { class: "block", dir: "auto" }, pieces.map(([text, kind]) => marked(text, kind)))
-        : el("div", { class: "block soft", text: "The words are not at hand." }),
+        : el("div", { class: "block soft", text: "The text is unavailable." }),
       pictures.length > 0 && el("div", { class: "pages" }, joinedByPage(pictures).map((picture) => pagePicture(picture, place, () => box.classList.toggle("large"))))));
     return box;
   })];
 }
 
-/** Quotes of one page share its picture. */
+/** Group the marks by picture, which all quotes of a page share. */
 function joinedByPage(pictures) {
   const found = new Map();
   for (const [picture, page, boxes] of pictures) found.set(picture, [picture, page, [...(found.get(picture) || [0, 0, []])[2], ...boxes]]);
   return [...found.values()];
 }
 
-/** A page with the quotes marked, scrolled to the first of them; a click makes it large. */
+/** A page with marked quotes, scrolled to the first; a click enlarges it. */
 function pagePicture([picture, page, boxes], place, enlarge) {
   const percent = (value) => value / 100 + "%";
   const image = el("img", { alt: `Page ${page} of ${place.file}`, src: pictureAddress(picture), load: () => see() });
@@ -79,12 +79,12 @@ function pagePicture([picture, page, boxes], place, enlarge) {
   const frame = el("div", { class: "frame", tabindex: "0", role: "region", "aria-label": `Page ${page}` }, paper);
   const see = () => { const mark = frame.querySelector(".quote"); frame.scrollTo(mark ? mark.offsetLeft - 20 : 0, mark ? mark.offsetTop - frame.clientHeight / 3 : 0); };
   const find = () => { see(); const mark = frame.querySelector(".quote"); if (mark) mark.scrollIntoView({ block: "center", inline: "nearest" }); };
-  return el("figure", {}, el("figcaption", { class: "soft small" }, el("span", { text: `Page ${page}` + (boxes.length ? "" : ": the words have no place in the picture") }),
+  return el("figure", {}, el("figcaption", { class: "soft small" }, el("span", { text: `Page ${page}` + (boxes.length ? "" : ": the quote was not located in the picture") }),
     el("button", { type: "button", class: "quiet enlarge", text: "Larger / smaller", click: () => { enlarge(); requestAnimationFrame(find); } })), frame);
 }
 
 function marked(text, kind) {
-  if (kind < 0) return el("span", { class: "cut", text: ` … ${(-kind).toLocaleString("en")} characters left out … ` });
+  if (kind < 0) return el("span", { class: "cut", text: ` … ${(-kind).toLocaleString("en")} characters omitted … ` });
   if (kind === 0) return text;
   return el("mark", { class: [kind & CITED && "cited", kind & GOLD && "gold"].filter(Boolean).join(" "), text });
 }
@@ -96,7 +96,7 @@ function planPart(detail) {
     labels.map(([label, p]) => [el("span", { text: label }), el("span", { class: "bar" }, el("i", { vars: { width: (100 * p).toFixed(1) + "%" } })), el("span", { text: p.toFixed(2) })])]));
   return [el("h3", { text: "Plan" }),
     plan && el("ul", { class: "reasons" }, (plan.reasons || []).map((reason) => el("li", { text: reason }))),
-    analysis && el("p", { class: "soft small", text: `The analyzer ${analysis.analyzer} said:` }), odds];
+    analysis && el("p", { class: "soft small", text: `Analysis by ${analysis.analyzer}:` }), odds];
 }
 
 function stepsPart(detail) {
@@ -112,10 +112,10 @@ function costPart(detail) {
     [["calls", count(detail.calls)], ["input tokens", count(detail.prompt_tokens)], ["output tokens", count(detail.completion_tokens)],
       ["context tokens", count(detail.context_tokens)], ...detail.seconds.map(([stage, spent]) => [stage + ", s", spent.toFixed(2)])]
       .map(([name, value]) => el("span", {}, name + " ", el("b", { text: value })))),
-  detail.scope.length ? el("p", { class: "soft small" }, "Asked of ", said(detail.scope.join(", "))) : el("p", { class: "soft small", text: "Asked of the whole archive." })];
+  detail.scope.length ? el("p", { class: "soft small" }, "Scope: ", said(detail.scope.join(", "))) : el("p", { class: "soft small", text: "Scope: the whole archive" })];
 }
 
-/** In a sweep: what the other methods made of the same question. */
+/** In a sweep: the answers of the other methods to the same question. */
 function others(questions, row) {
   if (overview.kind !== "sweep") return null;
   const same = [];

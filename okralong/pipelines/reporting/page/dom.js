@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Put attributes and children on a node. A function is a listener, "text" is the node's text, false leaves out. */
+/** Set attributes and append children. Functions become listeners, "text" sets the text, false is skipped. */
 function dressed(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === undefined || value === null || value === false) continue;
@@ -19,18 +19,18 @@ const el = (tag, attributes, ...children) => dressed(document.createElement(tag)
 const svg = (tag, attributes, ...children) => dressed(document.createElementNS(SVG, tag), attributes, children);
 const byId = (id) => document.getElementById(id);
 
-/** Words that are not ours, on one line or (block) as they were broken; their reading direction ends with them. */
+/** Untrusted text, inline or as a block with its line breaks; isolated in its reading direction. */
 const said = (text, tag = "span") => el(tag, { class: "said", dir: "auto", text });
 const block = (text) => el("div", { class: "block", dir: "auto", text });
 
-/** A select over [value, label] pairs. */
+/** A select element with [value, label] pairs. */
 function choice(label, options, value, changed) {
   const select = el("select", { "aria-label": label, change: (event) => changed(event.target.value) },
     options.map(([key, name]) => el("option", { value: key, text: name, selected: key === value })));
   return el("label", {}, el("span", { text: label }), select);
 }
 
-/** Figures for people. */
+/** Format figures for readers. */
 function figure(measure, value) {
   if (value === null || value === undefined) return "–";
   if (measure.endsWith("_usd")) return "$" + (value === 0 || value >= 1 ? value.toFixed(2) : value.toFixed(4));
@@ -39,7 +39,7 @@ function figure(measure, value) {
   return value.toFixed(2);
 }
 
-/** Draw into a box now and whenever its width changes. */
+/** Draw into a box now, and again when its width changes. */
 function drawn(box, draw) {
   let width = 0;
   new ResizeObserver(() => {

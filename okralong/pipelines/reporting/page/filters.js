@@ -6,7 +6,7 @@ function newView() {
   return { search: "", choices: {}, score: "", sort: null, falling: false, page: 0 };
 }
 
-/** The rows that the view lets through, in its order. */
+/** The rows that match the filters, sorted. */
 function chosenRows(questions, view, measure) {
   const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
   const wanted = Object.entries(view.choices).filter(([, at]) => at !== "").map(([name, at]) => [questions.at(name), Number(at)]);
@@ -26,7 +26,7 @@ function chosenRows(questions, view, measure) {
 
 const ENDS = ["failed", "over_budget", "unanswerable"];
 
-/** What went wrong comes first, all else as it was asked. */
+/** Failures first, then the original order. */
 function failuresFirst(questions, rows) {
   const rank = (row) => { const at = ENDS.indexOf(questions.status(row)); return at < 0 ? ENDS.length : at; };
   return [...rows].sort((a, b) => rank(a) - rank(b) || a - b);
@@ -37,7 +37,7 @@ function scored(value, wanted) {
   return wanted === "wrong" ? value < 0.5 : value >= 0.5;
 }
 
-/** Rows by a column; those without a value come last both ways, equal ones keep their order. */
+/** Sort rows by a column; rows without a value come last in both directions. The sort is stable. */
 function sorted(questions, rows, key, falling) {
   const value = questions.measures.includes(key) ? (row) => questions.measure(key, row) : questions[key];
   const missing = (v) => v === null || v === "";

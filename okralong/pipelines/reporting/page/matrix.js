@@ -25,19 +25,19 @@ function matrixCard(questions) {
   const sortBy = (at) => { matrixView.falling = matrixView.sort === at ? !matrixView.falling : false; matrixView.sort = at; matrixView.page = 0; draw(); };
   const search = el("input", { type: "search", id: "matrix-search", placeholder: "Search documents and values", "aria-label": "Search the matrix",
     input: (event) => changed((value) => { matrixView.search = value; })(event.target.value) });
-  const show = choice("Documents", [["", "all"], ["gaps", "with a cell without answer"], ["unsure", "with a cell that is not sure"]], "",
+  const show = choice("Documents", [["", "all"], ["gaps", "with an unanswered cell"], ["unsure", "with an unsure cell"]], "",
     changed((value) => { matrixView.show = value; }));
   const key = questions.measures.includes("confidence") && el("p", { class: "soft small" }, "Confidence: ",
-    [["sure", `${matrix.sure} and more`], ["likely", `${matrix.likely} and more`], ["unsure", "less"]].map(([name, words]) =>
+    [["sure", `${matrix.sure} or more`], ["likely", `${matrix.likely} or more`], ["unsure", "less"]].map(([name, words]) =>
       [el("span", { class: "swatch " + name, text: words }), " "]));
   draw();
   return section(["matrix", "Matrix"], "Documents by questions",
-    el("p", { class: "soft small", text: "A click on a cell opens its source." }), key, el("div", { class: "controls" }, search, show),
+    el("p", { class: "soft small", text: "Click a cell to open its source." }), key, el("div", { class: "controls" }, search, show),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Documents by questions" },
       el("table", { class: "matrix" }, el("thead", {}, head), body)), pager);
 }
 
-/** How sure a cell's answer is, the status of one without an answer, "" of one of which nobody knows. */
+/** The confidence of a cell's answer, its status if it has no answer, or "" if unknown. */
 function cellKind(questions, matrix, row) {
   if (row < 0) return "missing";
   if (questions.status(row) !== "answered") return questions.status(row);
@@ -46,7 +46,7 @@ function cellKind(questions, matrix, row) {
   return sure >= matrix.sure ? "sure" : sure >= matrix.likely ? "likely" : "unsure";
 }
 
-/** The documents that the view lets through, in its order, by their places in the matrix. */
+/** The indices of the documents that match the filters, sorted. */
 function matrixDocuments(questions, matrix, view) {
   const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
   const found = [];
@@ -84,7 +84,7 @@ function matrixRow(questions, matrix, at, shown) {
 function matrixPager(found, all, pages, draw) {
   const move = (by) => () => { matrixView.page += by; draw(); byId("matrix").scrollIntoView(); };
   const from = found ? matrixView.page * PAGE + 1 : 0, to = Math.min(found, (matrixView.page + 1) * PAGE);
-  const words = `${from.toLocaleString("en")}–${to.toLocaleString("en")} of ${found.toLocaleString("en")} documents` + (found === all ? "" : ` (of ${all.toLocaleString("en")} in all)`);
+  const words = `${from.toLocaleString("en")}–${to.toLocaleString("en")} of ${found.toLocaleString("en")} documents` + (found === all ? "" : ` (of ${all.toLocaleString("en")} in total)`);
   return [el("span", { class: "soft small", id: "matrix-found", text: words }), pages > 1 && el("span", {},
     el("button", { type: "button", text: "← Previous", disabled: matrixView.page === 0, click: move(-1) }), " ",
     el("button", { type: "button", text: "Next →", disabled: matrixView.page >= pages - 1, click: move(1) }))].filter(Boolean);

@@ -1,8 +1,8 @@
-// The upper part of the page: what was run, what came of it, pictures and tables of figures.
+// The upper part of the page: set-up, results, charts and tables.
 
 const sections = [];
 
-/** A card that the bar at the top leads to. */
+/** A card that is linked in the bar at the top. */
 function section([id, short], title, ...children) {
   sections.push([id, short]);
   return el("section", { class: "card", id }, el("h2", { text: title }), children);
@@ -30,8 +30,8 @@ function costAccuracy() {
   const panels = overview.panels.map((panel, at) => [String(at), panel.name]);
   const compares = overview.kind === "sweep";
   return section(["cost", "Cost"], "Cost and accuracy",
-    el("p", { class: "soft small", text: "Up and to the left is better. Bars are 95 % intervals, documents drawn." +
-      (compares ? " The dashed line is the Pareto frontier: nothing else beats those on it in both." : "") }),
+    el("p", { class: "soft small", text: "Up and to the left is better. Bars are 95 % intervals (bootstrap over documents)." +
+      (compares ? " The dashed line is the Pareto frontier: no method is both cheaper and more accurate than those on it." : "") }),
     el("div", { class: "controls" }, panels.length > 1 && choice("Data set", panels, "0", change("panel")),
       choice("Accuracy", overview.accuracy, now.accuracy, change("accuracy")), choice("Cost", overview.cost, now.cost, change("cost"))),
     drawn(picture, draw));
@@ -40,7 +40,7 @@ function costAccuracy() {
 function barCards() {
   const cards = [];
   if (overview.latency.bars.length) cards.push(section(["latency", "Latency"], "Latency by stage",
-    el("p", { class: "soft small", text: "Mean seconds a question. The mark is the whole time; branches run side by side, so stages may add up to more." }),
+    el("p", { class: "soft small", text: "Mean seconds per question. The mark is the total time; branches run in parallel, so stages may add up to more." }),
     drawn(el("div"), (width) => bars(overview.latency, false, " s", width)), legend(overview.latency.parts)));
   if (overview.mix.bars.length) cards.push(section(["mix", "Workflows"], "Workflow mix",
     el("p", { class: "soft small", text: overview.kind === "run" ? "Questions by the analyzer's type." : "Questions by method." }),
@@ -55,12 +55,12 @@ function confusionCard() {
   const words = el("p", { class: "soft small" });
   const show = (at) => {
     const matrix = matrices[Number(at)];
-    words.textContent = `${matrix.right} of ${matrix.n} questions (${Math.round((100 * matrix.right) / matrix.n)} %) were taken for their gold type.`;
+    words.textContent = `${matrix.right} of ${matrix.n} questions (${Math.round((100 * matrix.right) / matrix.n)} %) were classified as their gold type.`;
     box.replaceChildren(confusionTable(matrix));
   };
   show(0);
   const names = matrices.map((matrix, at) => [String(at), matrix.name]);
-  return section(["analyzer", "Analyzer"], "What the analyzer took for what", words,
+  return section(["analyzer", "Analyzer"], "Question types: gold and analyzer", words,
     names.length > 1 && el("div", { class: "controls" }, choice("Of", names, "0", show)), box);
 }
 

@@ -42,7 +42,7 @@ function questionsCard(questions) {
   const order = el("div", { class: "sortby" }, choice("Sort by", sortKeys, "", changed((value) => { view.sort = value || null; view.falling = false; })));
   draw();
   return section(["questions", "Questions"], "Questions", el("div", { class: "controls" }, search, selects, score, order,
-    el("button", { type: "button", id: "save", text: "Save as CSV", title: "The questions chosen here, with their sources",
+    el("button", { type: "button", id: "save", text: "Save as CSV", title: "The selected questions with their sources",
       click: (event) => saveTable(questions, main, event.target) })),
     el("table", { class: "list" }, el("colgroup", {}, columns.map((column) => el("col", { class: "w-" + column.key }))),
       el("thead", {}, head), body), pager);
@@ -67,7 +67,7 @@ function columnsOf(questions, main) {
       ? el("span", { class: "answer said", dir: "auto", text: questions.answer(row) })
       : el("span", { class: "tag " + questions.status(row), text: questions.status(row) || "–" })) },
     main && number(main, overview.measures[main]),
-    has("confidence") && number("confidence", "Sure"),
+    has("confidence") && number("confidence", "Confidence"),
     has("weighted_tokens") && number("weighted_tokens", "Tokens"),
     has(usd) && number(usd, "Cost"),
     has("seconds_total") && number("seconds_total", "Seconds"),
@@ -78,13 +78,13 @@ function pagerParts(found, all, pages, draw) {
   const move = (by) => () => { view.page += by; draw(); byId("questions").scrollIntoView(); };
   const from = found ? view.page * PAGE + 1 : 0, to = Math.min(found, (view.page + 1) * PAGE);
   const words = `${from.toLocaleString("en")}–${to.toLocaleString("en")} of ${found.toLocaleString("en")}` +
-    (found === all ? "" : ` (of ${all.toLocaleString("en")} in all)`);
+    (found === all ? "" : ` (of ${all.toLocaleString("en")} in total)`);
   return [el("span", { class: "soft small", id: "found", text: words }),
     el("span", {}, el("button", { type: "button", id: "previous", text: "← Previous", disabled: view.page === 0, click: move(-1) }), " ",
       el("button", { type: "button", id: "next", text: "Next →", disabled: view.page >= pages - 1, click: move(1) }))];
 }
 
-/** The chosen rows as a CSV file: all that the table shows of them, whole answers, and their sources. */
+/** Save the selected rows as a CSV file: the table's columns, full answers, and sources. */
 async function saveTable(questions, main, button) {
   button.disabled = true;
   const words = ["method", "dataset", "status", "type", "analysed", "workflow"].filter((name) => questions.names(name).some(Boolean));
@@ -104,7 +104,7 @@ async function saveTable(questions, main, button) {
   button.disabled = false;
 }
 
-/** A cell of a CSV file; no text in it is a formula to a spreadsheet. */
+/** Quote a CSV cell so that no spreadsheet takes it for a formula. */
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);

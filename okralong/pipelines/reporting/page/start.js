@@ -11,7 +11,7 @@ function themeButton() {
   button.addEventListener("click", () => { now = order[(order.indexOf(now) + 1) % order.length]; show(now); });
 }
 
-/** Open the question that the address names: "#q0004" by its id, "#q=12" is row 12. */
+/** Open the question of the fragment: "#q0004" is an id, "#q=12" a row. */
 function openNamed(questions) {
   const name = location.hash.slice(1);
   const row = namedRow(questions, name);
@@ -36,7 +36,7 @@ async function start() {
   const questions = await loadQuestions();
   waiting.replaceWith(...[matrixCard(questions), questionsCard(questions)].filter(Boolean));
   if (overview.kind === "run") main.append(...figures().flat(Infinity).filter(Boolean));
-  main.append(setupCard(), el("footer", { text: "Made by okralong. The page asks nobody for anything; all that it shows is in it." }));
+  main.append(setupCard(), el("footer", { text: "Made by okralong. This page is self-contained and makes no requests." }));
   byId("nav").append(...sections.map(([id, title]) => el("a", { href: "#" + id, text: title })));
   const dialog = byId("detail");
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
@@ -47,6 +47,6 @@ async function start() {
 }
 
 start().catch((error) => {
-  byId("main").append(el("p", { class: "note", text: "This browser cannot show the page (" + error + "). It needs one of 2024 or later." }));
+  byId("main").append(el("p", { class: "note", text: "This browser cannot show the page (" + error + "). Use a browser of 2024 or later." }));
   throw error;
 });
