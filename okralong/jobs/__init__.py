@@ -1,1 +1,1 @@
-"""What a person or a scheduler starts: the command line, the jobs behind it, the Python API."""
+"""The command line, the jobs behind it, and the Python API."""

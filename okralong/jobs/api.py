@@ -35,8 +35,12 @@ def index(
     """Index the sources into ``archive``: add, update and remove what changed since the last call.
 
     Args:
+        archive: A folder or URI.
+        sources: Folders, files or URIs of documents.
+        config: A YAML file, or the name of a shipped config.
+        address: The address of a Ray cluster; by default a private one is started.
         rehash: Hash every file, even if its size and modification time are unchanged.
-        overrides: Config values that win over the file: ``index(..., shards=4)``.
+        **overrides: Config values that win over the file: ``index(..., shards=4)``.
 
     Raises:
         OkraError: The config is invalid, a source is missing, or another process writes the archive.
@@ -63,14 +67,20 @@ def estimate(
     address: str | None = None,
     **overrides: Any,
 ) -> EstimateResult:
-    """Estimate what ``answer`` with the same arguments will cost, with ranges.
+    """Estimate the cost of ``answer`` with the same arguments.
 
     Args:
+        archive: The archive, or one version of it: ``archive@3``.
+        questions: As for ``answer``.
+        run: The folder of the planned run; its answers refine the estimate.
         pilot: Number of questions to answer for real, into ``run``.
         seed: Seed of the pilot's draw and of the simulated runs.
+        config: A YAML file, or the name of a shipped config.
+        address: The address of a Ray cluster; by default a private one is started if needed.
+        **overrides: Config values that win over the file.
 
     Raises:
-        OkraError: Archive, config or questions cannot be used. Nothing is spent then.
+        OkraError: Archive, config or questions cannot be used. No money is spent then.
     """
     from okralong.jobs.estimate import Asking, estimate_questions
     from okralong.pipelines.run.config import RunConfig
@@ -94,13 +104,17 @@ def answer(
     """Answer questions into the run folder; the same call resumes a stopped run.
 
     Args:
+        archive: The archive, or one version of it: ``archive@3``.
         questions: The path or URI of a file, a list of strings or dicts, a pandas data frame or an Arrow table.
+        run: The run folder, a path or URI.
+        config: A YAML file, or the name of a shipped config.
+        address: The address of a Ray cluster; by default a private one is started if needed.
         retry: Statuses (failed, unanswerable, invalid_output, over_budget) of questions to ask again.
         changed_since: A version of the archive; only questions whose documents changed since then are asked.
-        overrides: Config values that win over the file: ``answer(..., strategy="std_rag")``.
+        **overrides: Config values that win over the file: ``answer(..., strategy="std_rag")``.
 
     Raises:
-        OkraError: Archive, config, questions or endpoint cannot be used. Nothing is spent then.
+        OkraError: Archive, config, questions or endpoint cannot be used. No money is spent then.
     """
     from okralong.jobs.answer import answer_questions
     from okralong.pipelines.run.config import RunConfig
@@ -131,12 +145,9 @@ def matrix(
 ) -> RunResult:
     """Ask every question of each document, into the run folder. ``export`` writes the table.
 
-    Args:
-        questions: The columns: a columns file (YAML), or anything that ``answer`` takes.
-        documents: The rows: ids or patterns. Like ``where``, they win over those of the questions; by default all
-            documents are asked.
-        where: The rows, as a filter over the documents' metadata.
-        retry: As in ``answer``, like all other arguments.
+    ``questions`` are the columns: a columns file (YAML), or anything that ``answer`` accepts. ``documents`` (ids or
+    patterns) and ``where`` (a filter over the documents' metadata) select the rows and win over those of the
+    questions; by default all documents are asked. The other arguments are those of ``answer``.
 
     Raises:
         OkraError: As in ``answer``, or no document matches.
@@ -186,6 +197,8 @@ def export(run: str | Path, to: str | Path, *, format: str | None = None) -> lis
     """Write the answers of a run to a file and return the paths written.
 
     Args:
+        run: The run folder.
+        to: The file, a path or URI.
         format: xlsx, csv, jsonl, parquet or duckdb; by default the ending of ``to``.
 
     Raises:
@@ -201,6 +214,8 @@ def diff(before: str | Path, after: str | Path, *, to: Sequence[str | Path] = ()
     """Compare two runs of the same questions; no gold answers are needed.
 
     Args:
+        before: The earlier run folder.
+        after: The later run folder.
         to: Files to write the differences to.
 
     Returns:

@@ -40,10 +40,10 @@ def diff(
 
 
 def diff_folders(before: str, after: str, to: list[str] | tuple[str, ...] = ()) -> tuple[RunDiff, list[str]]:
-    """Compare two runs, write the differences to the files ``to``, and return them with the paths written.
+    """Compare two runs, write the differences to ``to``, and return them with the paths.
 
     Raises:
-        InputError: A folder is not a run, or a format is unknown. Nothing is written then.
+        InputError: A folder is not a run, or a format is unknown. No file is written then.
     """
     from okralong.pipelines.reporting.diff import diff_page, diff_runs
     from okralong.pipelines.reporting.export import Exported, format_of, write_tables

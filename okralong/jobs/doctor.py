@@ -44,7 +44,7 @@ def command(
 ) -> None:
     """Check the installation, the GPU, the models, the endpoint, the key and the archive.
 
-    Nothing is spent, except for three short calls with --ask.
+    Makes no paid call, except for three short ones with --ask.
     """
     console = Console()
     findings = list(examine(config, archive, ask))

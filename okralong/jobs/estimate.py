@@ -94,7 +94,7 @@ def estimate_questions(
 
     Raises:
         ConfigError: A pilot has no folder, or the calls of the strategy cannot be predicted.
-        OkraError: Archive, config or questions cannot be used. Nothing is spent then.
+        OkraError: Archive, config or questions cannot be used. No money is spent then.
     """
     console = console or Console()
     if asking.pilot and asking.run is None:

@@ -77,7 +77,7 @@ def run_nightly(config: str | Path, *, address: str | None = None, console: Cons
 
     Raises:
         OkraError: Config, archive, questions or endpoint cannot be used.
-        OverBudget: The estimate of a night exceeds its budget. Nothing is spent then.
+        OverBudget: The estimate of a night exceeds its budget; no question was asked.
         LockedError: Another process runs a night.
     """
     places = Places.read(str(config))

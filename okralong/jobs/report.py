@@ -64,12 +64,9 @@ def write_report(
 ) -> list[str]:
     """Write the report of a run or sweep and return the paths written, the page first.
 
-    Without matplotlib no chart files are written; the page itself draws its charts in the browser.
-
-    Args:
-        megabytes: Maximum size of the pictures of cited PDF pages; None for the default.
-        links: Link to the source files.
-        note: Called with each message for the user.
+    ``megabytes`` is the maximum size of the pictures of cited PDF pages. ``links`` adds links to the source files.
+    ``note`` is called with each message for the user. Without matplotlib no chart files are written; the page draws
+    its charts in the browser.
 
     Raises:
         InputError: The folder is neither a run nor a sweep, or ``out`` is not the name of a page.

@@ -45,9 +45,7 @@ def print_summary(
 ) -> None:
     """Print a run's questions (only the first ones of a long run) and its totals.
 
-    Args:
-        stopped: Why the run stopped, or "".
-        golds: Gold answers by query_id, if known.
+    ``stopped`` says why the run stopped, or is "". ``golds`` are gold answers by query_id.
     """
     rows = sorted(table(run, "answers"), key=lambda row: str(row["query_id"]))
     widen_plain(console)

@@ -113,9 +113,9 @@ class NightlyJob(_Job):
 
 
 class DriverConfig(Settings):
-    """Where the command itself runs, by default on the head node.
+    """The node for the command itself, by default the head node.
 
-    ``num_cpus`` and ``memory_gib`` are reserved for it. It mostly waits, but an embedded generator needs them.
+    ``num_cpus`` and ``memory_gib`` are reserved for it, for example for an embedded generator.
     """
 
     num_cpus: Annotated[float, Field(ge=0)] = 0.0

@@ -73,8 +73,7 @@ def job_request(submission: Submission, base: Path, folder: Path, environment: d
 def write_package(submission: Submission, base: Path, into: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Copy the job's files into the empty folder ``into`` and return the names of those from ``base``, sorted.
 
-    Args:
-        base: The folder of CONFIG.
+    ``base`` is the folder of CONFIG.
 
     Raises:
         ConfigError: A file is missing, is outside ``base`` or holds a secret of ``environment``, or the job's config

@@ -40,7 +40,7 @@ PLAIN_WIDTH: Final = 160
 
 
 def widen_plain(console: Console, columns: int = PLAIN_WIDTH) -> None:
-    """Set the width of a console that is not a terminal, because it has none of its own."""
+    """Set the width of a console that is not a terminal."""
     if not console.is_terminal:
         console.width = columns
 
@@ -131,9 +131,7 @@ class Panel:
     def show(self, done: float, total: float, unit: str, more: str = "") -> None:
         """Show the progress of the current phase, with a rate and the remaining time.
 
-        Args:
-            total: 0 if unknown.
-            more: Further text to show.
+        ``total`` is 0 if unknown; ``more`` is further text to show.
         """
         with self._lock:
             now = time.monotonic()

@@ -31,9 +31,7 @@ def run_details(
 ) -> list[str]:
     """Return the details of the answers as JSON texts in order. Each document is read once.
 
-    Args:
-        marks: Collects the quotes whose pages to draw.
-        links: Link to the source files.
+    ``marks`` collects the quotes whose pages to draw. ``links`` adds links to the source files.
     """
     steps = journal_steps(run, frozenset(answer["query_id"] for answer in answers))
     found = [""] * len(answers)
@@ -65,11 +63,7 @@ class _Cites:
         return None if document is None else document.text
 
     def places(self, spans: Sequence[Span], rank: Mapping[Span, int]) -> dict[str, Any]:
-        """Return file, section, link and page marks of a window.
-
-        Args:
-            rank: The cited spans with their order in the answer.
-        """
+        """Return file, section, link and page marks of a window. ``rank`` gives the order of the cited spans."""
         keys = ("doc_id", "start_char", "end_char")
         held = [cited(self.archive, dict(zip(keys, span, strict=True))) for span in spans]
         sections = dict.fromkeys(f"{each.section}{SCANNED if each.ocr else ''}" for each in held if each.section)

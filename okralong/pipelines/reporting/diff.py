@@ -55,7 +55,7 @@ class RunDiff:
 
     @property
     def matters(self) -> bool:
-        """Whether any change is important."""
+        """Whether an important change occurred."""
         return any(self.counts.get(change) for change in MATTERING)
 
     def lines(self) -> list[str]:

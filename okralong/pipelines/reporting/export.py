@@ -227,7 +227,7 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
     table of answers.
 
     Raises:
-        InputError: The folder is not a run, or the format is unknown. Nothing is written then.
+        InputError: The folder is not a run, or the format is unknown. No file is written then.
     """
     kind = format_of(to, given)
     exported = Exported.of(run)

@@ -1,4 +1,4 @@
-"""The matrix of a run: one row per document, one column per question that was asked of each document.
+"""The matrix of a run: one row per document, one column per question.
 
 Cells are rows of the flat answers (``reporting/export.py``), with value, status, confidence and source.
 """
@@ -47,9 +47,7 @@ class Matrix:
     ) -> Self | None:
         """Build the matrix of a run's flat answers, or return None if none of them is a cell.
 
-        Args:
-            order: The columns in order.
-            titles: Titles by doc_id; by default those of the cited sources.
+        ``order`` are the columns in order; ``titles`` are by doc_id, by default those of the cited sources.
         """
         rows = [row for row in answers if row["asked_id"]]
         if not rows:

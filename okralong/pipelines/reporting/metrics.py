@@ -49,7 +49,7 @@ def exact_match(prediction: str, gold: str) -> float:
 
 
 def best(metric: Callable[[str, str], float], prediction: str, golds: Iterable[str]) -> float:
-    """Return the best score against any gold answer. Raises ValueError if there is none."""
+    """Return the best score against any gold answer. Raises ValueError without gold answers."""
     return max(metric(prediction, gold) for gold in golds)
 
 
@@ -166,7 +166,7 @@ def rouge_l(prediction: str, gold: str) -> float:
 
 
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest sequence of words that stands in both, in order, with or without gaps."""
+    """Return the length of the longest common subsequence of words."""
     above = [0] * (len(second) + 1)
     for word in first:
         row = [0]

@@ -91,11 +91,7 @@ class Report:
 
 
 def write_report(folder: Folder, name: str, report: Report, pictures: Mapping[str, bytes]) -> list[str]:
-    """Write the page ``name`` (report.html) and its files (report/tables, report/pictures); return the paths.
-
-    Args:
-        pictures: Chart files by name.
-    """
+    """Write the page ``name`` (report.html) and its files (report/tables, report/pictures); return the paths."""
     folder.write_bytes(name, render(report))
     beside = folder.at(name.rpartition(".")[0] or f"{name}_files")
     tables = {file: body for each in (*report.tables, *report.files_only) for file, body in table_files(each).items()}

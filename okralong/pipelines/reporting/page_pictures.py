@@ -89,8 +89,7 @@ class PageMarks:
     def add(self, document: Document, start: int, end: int, first: tuple[int, int]) -> list[int]:
         """Add a cited span and return its mark numbers, one per page; none if it is not on a PDF page.
 
-        Args:
-            first: The drawing order, in case not all pages can be drawn.
+        Pages with a lower ``first`` are drawn first.
         """
         if PurePosixPath(document.source_uri).suffix.lower() != ".pdf":
             return []

@@ -1,9 +1,9 @@
-"""The process that draws cited pages: requests come on its standard input, frames go to its standard output.
+"""The confined process that draws cited pages. It reads requests from standard input and writes frames to stdout.
 
     python -m okralong.pipelines.reporting.page_process PARENT
 
-A request is a line of JSON: a PDF, the SHA-256 that it must have, a page, and the quotes to find on it. The process is
-confined like the one that reads documents, and ends when nothing is asked of it for a while or its parent does.
+A request is a line of JSON with a PDF, its expected SHA-256, a page, and the quotes to locate. The process exits after
+some idle time, or when its parent exits.
 """
 
 from __future__ import annotations
@@ -149,8 +149,7 @@ def folded(text: str) -> tuple[str, list[int]]:
 def quote_ranges(page: str, quote: str, before: int) -> list[tuple[int, int]]:
     """Return the ranges of characters of ``page`` that hold ``quote``; none if too little of it is found.
 
-    Args:
-        before: The expected number of letters and digits before the quote; the nearest match wins.
+    ``before`` is the expected number of letters and digits before the quote; the nearest match wins.
     """
     letters, places = folded(page)
     wanted = folded(quote)[0]

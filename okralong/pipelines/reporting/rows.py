@@ -94,9 +94,8 @@ def run_row(
 ) -> Row:
     """Convert a row of ``answers``. A failed question scores 0; one that is over_budget has no measures.
 
-    Args:
-        gold: The question with gold answers; without it the accuracy is unknown.
-        alone_usd: Cost without replies from other runs; None if there are none.
+    ``gold`` is the question with gold answers, if known. ``alone_usd`` is the cost without replies from other runs,
+    None if there are none.
     """
     asked = answer["status"] != OPEN
     seconds = dict(answer["seconds"] or ())

@@ -66,6 +66,7 @@ def run_report(
     """Make the report of a run, finished or not.
 
     Args:
+        run: The run folder.
         golds: Questions with gold answers by query_id.
         details: Maximum number of questions that can be opened; the others only have a row in the table.
         megabytes: Maximum size of the pictures of cited pages; 0 for none.
@@ -121,7 +122,7 @@ def run_report(
 def _matrix(
     answers: Sequence[Mapping[str, Any]], begun: Mapping[str, Any], archive: Archive | None
 ) -> dict[str, Any] | None:
-    """Return the JSON of the matrix, or None if no question was asked of each document."""
+    """Return the JSON of the matrix, or None if there is none."""
     cells = [flat_row(row, begun, None) for row in answers if row["asked_id"]]
     titles: dict[str, str] = {}
     if cells and archive is not None:

@@ -195,10 +195,7 @@ def sign_flip_p(contributions: Floats, seed: int = 7) -> Floats:
 
     If two methods were equally good, each cluster's difference could equally have the opposite sign. The p-value is
     the share of flips, the observed one included, whose sum is at least as far from 0 as the observed sum; it is nan
-    for fewer than two clusters.
-
-    Args:
-        contributions: What each cluster contributes to each difference, (clusters, columns).
+    for fewer than two clusters. ``contributions`` (clusters, columns) is what each cluster adds to each difference.
     """
     clusters, columns = contributions.shape
     if clusters < 2:

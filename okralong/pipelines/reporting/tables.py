@@ -229,8 +229,7 @@ def markdown(table: Table) -> str:
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[int] = ()) -> str:
     """Format a Markdown table without a trailing line break. Bars and line breaks in cells are escaped.
 
-    Args:
-        figures: Numbers of the right-aligned columns, from 0.
+    ``figures`` are the numbers of the right-aligned columns, from 0.
     """
     rule = ["---:" if at in figures else "---" for at in range(len(head))]
     lines = (
@@ -240,11 +239,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: 
 
 
 def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
-    """Format an estimate as "0.412 [0.380, 0.447]", with "-" for unknown numbers.
-
-    Args:
-        form: The format of each number, for example "+.3f" for differences.
-    """
+    """Format an estimate as "0.412 [0.380, 0.447]", with "-" for unknown numbers and ``form`` for each number."""
     if each is None or each.value is None:
         return NONE
     if each.low is None and each.high is None:
