@@ -14,7 +14,7 @@ import traceback
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -88,16 +88,14 @@ def answer(
     grace: Grace = 20.0,
 ) -> None:
     """Answer questions over an archive, with citations and a cost ledger."""
-    command = RunCommand(
-        archive=archive,
-        questions=questions,
-        run=run,
-        changed_since=changed_since,
-        options=options,
-        run_options=run_options,
-        grace=grace,
-    )
-    _run(command, address)
+    given: dict[str, Any] = {
+        "archive": archive,
+        "questions": questions,
+        "run": run,
+        "changed_since": changed_since,
+        "grace": grace,
+    }
+    _run(RunCommand(**given, options=options, run_options=run_options), address)
 
 
 def matrix(
@@ -114,16 +112,8 @@ def matrix(
     grace: Grace = 20.0,
 ) -> None:
     """Ask every question of each document: a table with one row per document and one column per question."""
-    command = RunCommand(
-        archive=archive,
-        questions=questions,
-        run=run,
-        rows=rows,
-        options=options,
-        run_options=run_options,
-        grace=grace,
-    )
-    _run(command, address)
+    given: dict[str, Any] = {"archive": archive, "questions": questions, "run": run, "grace": grace}
+    _run(RunCommand(**given, rows=rows, options=options, run_options=run_options), address)
 
 
 def _run(command: RunCommand, address: str | None) -> None:

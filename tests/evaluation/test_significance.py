@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from okralong.pipelines.reporting.statistics import holm, sign_flip_p
+from okralong.lab.sweeps.significance import holm, sign_flip_p
 
 
 def test_all_flips_of_few_clusters_are_counted() -> None:

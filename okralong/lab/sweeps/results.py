@@ -21,6 +21,7 @@ from okralong.lab.sweeps.config import DEFAULT, CellName, Tune
 from okralong.lab.sweeps.metrics import METRICS
 from okralong.lab.sweeps.run import CELL_FILE, GoldQuestion, read_gold_questions, score_rows
 from okralong.lab.sweeps.schemas import PAIRED, SCORES, SUMMARY
+from okralong.lab.sweeps.significance import holm, sign_flip_p
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
@@ -30,11 +31,9 @@ from okralong.pipelines.reporting.statistics import (
     cluster_index,
     cluster_sums,
     estimate,
-    holm,
     mean,
     mean_over_sets,
     resample,
-    sign_flip_p,
 )
 from okralong.pipelines.reporting.tables import NONE, csv_file, markdown_table
 from okralong.pipelines.run.rows import BEGUN
