@@ -88,14 +88,8 @@ def answer(
     grace: Grace = 20.0,
 ) -> None:
     """Answer questions over an archive, with citations and a cost ledger."""
-    given: dict[str, Any] = {
-        "archive": archive,
-        "questions": questions,
-        "run": run,
-        "changed_since": changed_since,
-        "grace": grace,
-    }
-    _run(RunCommand(**given, options=options, run_options=run_options), address)
+    given: dict[str, Any] = {"archive": archive, "questions": questions, "run": run, "grace": grace}
+    _run(RunCommand(**given, changed_since=changed_since, options=options, run_options=run_options), address)
 
 
 def matrix(

@@ -222,7 +222,8 @@ def _option(info: FieldInfo) -> OptionInfo | None:
 
 def _option_name(field: str, info: FieldInfo) -> str:
     option = _option(info)
-    return option.param_decls[0] if option and option.param_decls else f"--{field.replace('_', '-')}"
+    declared = (option.default, *(option.param_decls or ())) if option else ()  # typer reads either as a name
+    return next((each for each in declared if isinstance(each, str)), f"--{field.replace('_', '-')}")
 
 
 def _parameter(name: str, info: FieldInfo) -> inspect.Parameter:
