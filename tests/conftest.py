@@ -56,7 +56,16 @@ SLOW_FOLDERS: Final = ("actors", "faults", "models", "reader", "sara", "serving"
 SLOW_MODULE: Final = "\npytestmark = pytest.mark.slow\n"
 """The line by which a module outside these folders says the same of itself."""
 
-SLOW_FIXTURES: Final = {"browser", "endpoint_process", "merge_cache", "minilm", "random_reader", "ray_cluster", "store"}
+SLOW_FIXTURES: Final = {
+    "browser",
+    "sample_archive",
+    "endpoint_process",
+    "merge_cache",
+    "minilm",
+    "random_reader",
+    "ray_cluster",
+    "store",
+}
 """Fixtures that start Ray, a browser or a server's process, or load a model."""
 
 LONG_FOLDERS: Final = {"faults", "jobs"}
@@ -195,25 +204,41 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sample_archive(ray_cluster: None, sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The reports, indexed through the Python API. What runs over it share ends with it."""
-    import okralong
-
+def sample_archive(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The reports, indexed with the packaged encoder in this process. What runs over it share ends with it."""
     yield made_once(
-        tmp_path_factory, "sample-archive", lambda archive: okralong.index(archive, sources=[sample_folder / "reports"])
+        tmp_path_factory, "sample-archive", lambda archive: index_embedded(archive, sample_folder / "reports")
     )
     if "tests.jobs.warm" in sys.modules:
         sys.modules["tests.jobs.warm"].WARM.close()
 
 
 def index_plain(archive: Path, sources: Path, **overrides: Any) -> IndexResult:
-    """``okralong.index`` without vectors, in this process: Ray Data takes ten times longer to start than this takes."""
+    """Index without vectors, in this process: Ray Data takes ten times longer to start than this takes."""
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.indexing.config import IndexConfig
     from okralong.pipelines.indexing.job import LocalStreams, run_index
 
     config = load_config(IndexConfig, "index.yaml", {"embedding.of": "none"} | overrides)
     return run_index(str(archive), [str(sources)], config, partial(LocalStreams, encoder=None))
+
+
+def index_embedded(archive: Path, sources: Path) -> IndexResult:
+    """Index by the shipped config in this process, with the packaged encoder."""
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.indexing.config import IndexConfig
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder
+    from okralong.pipelines.indexing.job import Encoder, LocalStreams, run_index
+    from okralong.pipelines.models.weights import resolve_embedding_model
+
+    config, model = load_config(IndexConfig, "index.yaml"), resolve_embedding_model("embedded")
+    embedder = SentenceEmbedder(model.path, precision="float32", passage_prefix=config.embedding.passage_prefix)
+
+    def over_limit(texts: list[str]) -> list[bool]:
+        return [bool(over) for over in embedder.embed(texts).over_limit]
+
+    encoder = Encoder(embedder.encode, model, lambda: embedder.precision, over_limit)
+    return run_index(str(archive), [str(sources)], config, partial(LocalStreams, encoder=encoder))
 
 
 @pytest.fixture(scope="session")
