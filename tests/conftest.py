@@ -170,6 +170,8 @@ def ray_cluster() -> Iterator[None]:
             node.setenv("OPENAI_API_KEY", NODE_KEY)
             _start(ray)
         yield
+        if "tests.jobs.warm" in sys.modules:  # what runs have shared on it
+            sys.modules["tests.jobs.warm"].WARM.close()
         ray.shutdown()
 
 
@@ -204,13 +206,11 @@ def sample_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sample_archive(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The reports, indexed with the packaged encoder in this process. What runs over it share ends with it."""
-    yield made_once(
+def sample_archive(sample_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reports, indexed with the packaged encoder in this process."""
+    return made_once(
         tmp_path_factory, "sample-archive", lambda archive: index_embedded(archive, sample_folder / "reports")
     )
-    if "tests.jobs.warm" in sys.modules:
-        sys.modules["tests.jobs.warm"].WARM.close()
 
 
 def index_plain(archive: Path, sources: Path, **overrides: Any) -> IndexResult:
