@@ -68,7 +68,7 @@ async def test_what_is_trusted_stays_and_is_judged_once() -> None:
 
 async def test_a_question_that_was_read_off_is_answered_by_the_stronger_generator() -> None:
     tools = tools_for(1.0, "stronger", stronger={"generate": [CITED]}, reads=True)
-    tools._documents = {BIRCH.doc_id: BIRCH}
+    tools.by_doc_id = {BIRCH.doc_id: BIRCH}
     answer = await ask(tools)
     assert [call.step for call in tools.of("complete")] == ["escalated/generate"]
     assert answer.escalated == "stronger"

@@ -143,7 +143,7 @@ async def test_replies_of_no_use_leave_a_graph_without_them() -> None:
     assert tools.artifacts["artifact/graphrag/alder.txt"]["entities"] == []
     assert ("remember", f"artifact/graphrag/alder.txt/{LACKING}") in tools.steps()
     silent = tools_for("Answer: so")
-    silent._replies["report"] = [ReplyError("The reply is empty.")]
+    silent.scripted["report"] = [ReplyError("The reply is empty.")]
     await ask(silent)
     (kept,) = silent.artifacts["artifact/graphrag/birch.txt"]["communities"]
     assert kept[4] == "the board, harbour crew", "its entities' names stand for the report"

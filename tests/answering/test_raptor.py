@@ -104,7 +104,7 @@ async def test_the_bounds_come_from_the_policy() -> None:
 async def test_a_tree_for_which_a_summary_did_not_come_says_so() -> None:
     for failures, said in ((1, []), (2, [f"artifact/raptor/alder.txt/{LACKING}"])):  # it is asked for twice
         tools = tools_for("Answer: much", raptor__max_documents=1)
-        tools._replies["summarize"][:0] = [ReplyError("The reply is empty.")] * failures
+        tools.scripted["summarize"][:0] = [ReplyError("The reply is empty.")] * failures
         await ask(tools)
         assert [step for _, step in tools.steps() if step.endswith(LACKING)] == said
 

@@ -33,7 +33,7 @@ async def ask(tools: ScriptedTools) -> Answer:
 
 
 async def best(tools: ScriptedTools, count: int = 10) -> list[Hit]:
-    found = await ScriptedTools(list(tools._documents.values())).retrieve("x", QUESTION, granularity=64, k=count)
+    found = await ScriptedTools(list(tools.by_doc_id.values())).retrieve("x", QUESTION, granularity=64, k=count)
     return list(found.exact)
 
 

@@ -93,8 +93,8 @@ class ScriptedTools:
         """``probabilities`` are those of some words of replies; the generator is sure of the others. ``stronger`` are
         the replies of a second one."""
         self._probabilities = dict(probabilities or {})
-        self._documents = {document.doc_id: document for document in documents}
-        self._replies = {role: list(texts) for role, texts in (replies or {}).items()}
+        self.by_doc_id = {document.doc_id: document for document in documents}
+        self.scripted = {role: list(texts) for role, texts in (replies or {}).items()}
         self._analysis = analysis
         self._policy = policy or paper_policy()
         self._window = window
@@ -139,7 +139,7 @@ class ScriptedTools:
     def stronger(self) -> ScriptedTools:
         assert self._stronger is not None, "this test scripts no stronger generator"
         tools = ScriptedTools.__new__(ScriptedTools)
-        own: dict[str, Any] = {"generator": "stronger", "_replies": self._stronger, "_prefix": "escalated/"}
+        own: dict[str, Any] = {"generator": "stronger", "scripted": self._stronger, "_prefix": "escalated/"}
         tools.__dict__.update(self.__dict__, _reads_answers=False, **own)
         return tools
 
@@ -166,7 +166,7 @@ class ScriptedTools:
     ) -> Candidates:
         narrowed = {"doc_ids": list(doc_ids)} if doc_ids else {}
         self._record("retrieve", step, query=query, granularity=granularity, k=k, **narrowed)
-        if not self._documents:
+        if not self.by_doc_id:
             raise QuestionError("The scope names no document.")
         chunks = [chunk for chunk in self._at(granularity) if not doc_ids or chunk.doc_id in doc_ids]
         exact = [Hit(chunk, score) for chunk in chunks if (score := _shared_words(query, chunk.text)) > 0]
@@ -175,10 +175,10 @@ class ScriptedTools:
 
     @property
     def scope_size(self) -> int:
-        return len(self._documents)
+        return len(self.by_doc_id)
 
     def named(self, query: str) -> dict[str, float]:
-        return DocumentNames({doc_id: doc_id for doc_id in self._documents}).named(query)
+        return DocumentNames({doc_id: doc_id for doc_id in self.by_doc_id}).named(query)
 
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
@@ -204,7 +204,7 @@ class ScriptedTools:
         typed: dict[str, object] = {"answer_type": answer_type} if answer_type else {}
         typed |= {"longer": True} if longer else {}
         self._record("complete", step, role=role, messages=list(messages), logprobs=logprobs, **typed)
-        script = self._replies[role]
+        script = self.scripted[role]
         reply = script.pop(0) if len(script) > 1 else script[0]
         if isinstance(reply, Exception):
             raise reply
@@ -260,18 +260,18 @@ class ScriptedTools:
         key = f"artifact/{name}/{doc_id}"
         if key not in self.artifacts:
             tools = ScriptedTools.__new__(ScriptedTools)
-            own = {doc_id: self._documents[doc_id]} if doc_id in self._documents else {}
-            tools.__dict__.update(self.__dict__, _prefix=f"{key}/", _documents=own, _chunks={})
+            own = {doc_id: self.by_doc_id[doc_id]} if doc_id in self.by_doc_id else {}
+            tools.__dict__.update(self.__dict__, _prefix=f"{key}/", by_doc_id=own, _chunks={})
             operator, arguments = pickle.loads(pickle.dumps((branch.operator, dict(branch.arguments))))
             self.artifacts[key] = json.loads(json.dumps(await operator(tools, **arguments)))
         return self.artifacts[key]
 
     async def documents(self) -> list[tuple[str, int]]:
-        return [(doc_id, count_tokens(document.text)) for doc_id, document in sorted(self._documents.items())]
+        return [(doc_id, count_tokens(document.text)) for doc_id, document in sorted(self.by_doc_id.items())]
 
     async def full_text(self, doc_id: str) -> Document:
         self._record("full_text", doc_id)
-        return self._documents[doc_id]
+        return self.by_doc_id[doc_id]
 
     async def gather(self, branches: Sequence[Branch]) -> list[Any]:
         return list(await asyncio.gather(*(self._run(branch) for branch in branches)))
@@ -297,7 +297,7 @@ class ScriptedTools:
         if branch.answer_type is not None:
             own["answer_type"] = branch.answer_type
         if branch.doc_ids:
-            own |= {"_documents": {doc_id: self._documents[doc_id] for doc_id in branch.doc_ids}, "_chunks": {}}
+            own |= {"by_doc_id": {doc_id: self.by_doc_id[doc_id] for doc_id in branch.doc_ids}, "_chunks": {}}
         tools.__dict__.update(self.__dict__, **own)
         return pickle.loads(pickle.dumps(await operator(tools, **arguments)))
 
@@ -311,7 +311,7 @@ class ScriptedTools:
     def _at(self, granularity: int) -> list[Chunk]:
         if granularity not in self._chunks:
             self._chunks[granularity] = [
-                chunk for document in self._documents.values() for chunk in chunk_document(document, granularity)
+                chunk for document in self.by_doc_id.values() for chunk in chunk_document(document, granularity)
             ]
         return self._chunks[granularity]
 
