@@ -26,7 +26,7 @@ from okralong.jobs.generator import as_served
 from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import UNANSWERABLE, with_demonstration
-from okralong.pipelines.answering.reading import span_answer
+from okralong.pipelines.answering.readers.spans import span_answer
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.codec import decode, encode

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from okralong.lab.datasets.base import DataSet, Item, load_catalog
 from okralong.lab.datasets.registry import read_dataset
-from okralong.pipelines.answering.statement_reading import read_calculation
+from okralong.pipelines.answering.readers.calculation import read_calculation
 from okralong.pipelines.core.types import Answer, Document
 from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.pipelines.reporting.tables import markdown_table

@@ -5,7 +5,7 @@
 
 Each question has one or two passages with evidence and up to five that our retrievers rank high. A question with a
 known place counts as answerable; one none of whose passages holds the answer counts as unanswerable. The answer is
-the most probable span of all passages, as ``reading.read_answer`` takes it. F1 counts a refused answerable question
+the most probable span of all passages, as ``readers.span.read_span`` takes it. F1 counts a refused answerable question
 as 0.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from okralong.lab.datasets.split import Side
 from okralong.lab.training.rows.tables import RANKING, RankingRow
-from okralong.pipelines.answering.reading import probability
+from okralong.pipelines.answering.readers.spans import probability
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Reading

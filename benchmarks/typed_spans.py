@@ -24,12 +24,12 @@ from typing import Any, cast
 from benchmarks.values import Cell, tatqa, test_side
 from okralong.pipelines.answering.answer_types import AnswerType, with_value
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.reading import read_answer
+from okralong.pipelines.answering.readers.cell import read_cell
+from okralong.pipelines.answering.readers.span import read_span
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
-from okralong.pipelines.answering.statement_reading import read_cell
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import Answer, Document, Hit, Question, Reading
+from okralong.pipelines.core.types import Answer, Document, Hit, Reading
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.reporting.tables import markdown_table
@@ -65,9 +65,9 @@ async def both_ways(reader: Reader, cell: Cell) -> tuple[str, str]:
     page = Document(cell.document, cell.context.text, sha256=cell.document)
     tools = cast(Tools, replace(reader, page=page))
     hits = [Hit(chunk, 1.0) for chunk in chunk_document(page, TOKENS)]
-    asked = Question("q", cell.question, answer_type=cell.kind)
-    plain = with_value(asked, await read_answer(tools, "read", cell.question, hits))
-    typed = await read_cell(tools, cell.question, hits, AnswerType.of(cell.kind))
+    wanted = AnswerType.of(cell.kind)
+    plain = with_value(cell.question, wanted, await read_span(tools, "read", cell.question, hits))
+    typed = await read_cell(tools, cell.question, hits, wanted)
     return end_of(plain, cell), end_of(typed, cell)
 
 

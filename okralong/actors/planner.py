@@ -41,7 +41,7 @@ from okralong.actors.retrieval import (
     started_retrieval,
     wait_for,
 )
-from okralong.pipelines.answering.answer_types import value_read
+from okralong.pipelines.answering.answer_types import AnswerType, value_read
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.cost_model import Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
@@ -344,7 +344,8 @@ class Planner:
         tools = self._tools(question, doc_ids, "", steps)
         try:
             answer = await self._strategy(question, tools)
-            answer = await value_read(question, await self._checked(tools, question, answer))
+            answer = await self._checked(tools, question, answer)
+            answer = await value_read(question.question, AnswerType.of(question.answer_type), answer)
         except (EndpointError, BrokenError, *BROKEN):
             raise
         except OverBudget as error:

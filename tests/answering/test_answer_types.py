@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from okralong.pipelines.answering.answer_types import AnswerType, with_value
-from okralong.pipelines.core.types import Answer, Citation, Passage, Question
+from okralong.pipelines.answering.answer_types import TEXT, AnswerType, with_value
+from okralong.pipelines.core.types import Answer, Citation, Passage
 from okralong.pipelines.run.questions import question_row, read_questions
 
 
@@ -89,16 +89,16 @@ def test_an_answer_gets_its_value_or_is_invalid() -> None:
     text = "(in thousands)\n| Revenue | $ 10,135 |"
     cited = Citation("d", 15, len(text), text[15:])
     given = Answer("answered", "$10,135", (cited,), context=(Passage("d", 0, len(text), text, 9, 1.0),))
-    found = with_value(Question("q", "Revenue?", answer_type="money"), given)
+    found = with_value("Revenue?", AnswerType.of("money"), given)
     assert found.value is not None
     assert (found.value.value, found.value.scale, found.value.currency) == ("10135000", "thousand", "USD")
-    assert with_value(Question("q", "Revenue?"), given) is given
-    wrong = with_value(Question("q", "When?", answer_type="date"), given)
+    assert with_value("Revenue?", TEXT, given) is given
+    wrong = with_value("When?", AnswerType.of("date"), given)
     assert (wrong.status, wrong.answer, wrong.value) == ("invalid_output", "", None)
     assert wrong.error.endswith("The raw reply: $10,135")
-    listed = with_value(Question("q", "Which?", answer_type="list of number"), Answer("answered", "1; 2"))
+    listed = with_value("Which?", AnswerType.of("list of number"), Answer("answered", "1; 2"))
     assert listed.value is not None
     assert [each["value"] for each in json.loads(listed.value.value)] == ["1", "2"]
-    schema = Question("q", "Who?", answer_type=json.dumps(SCHEMA))
-    assert with_value(schema, Answer("answered", '{"buyer": "Alder"}')).status == "answered"
-    assert with_value(schema, Answer("answered", "Alder")).status == "invalid_output"
+    schema = AnswerType.of(json.dumps(SCHEMA))
+    assert with_value("Who?", schema, Answer("answered", '{"buyer": "Alder"}')).status == "answered"
+    assert with_value("Who?", schema, Answer("answered", "Alder")).status == "invalid_output"

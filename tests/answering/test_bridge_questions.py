@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.bridge_questions import MOST_LOOK_UPS, first_look_up, name_in, newly_said
+from okralong.pipelines.answering.readers.bridge import MOST_LOOK_UPS, first_look_up, name_in, newly_said
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Passage, Question, Reading
 from okralong.pipelines.indexing.documents import RawDocument, make_document

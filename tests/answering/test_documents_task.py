@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.documents_task import (
+from okralong.pipelines.answering.workflows.documents_rules import options_of, task_by_rules
+from okralong.pipelines.answering.workflows.documents_task import (
     DocumentsTask,
-    options_of,
     read_conditions,
     read_task,
-    task_by_rules,
     task_prompt,
 )
 from okralong.pipelines.core.types import ReplyError

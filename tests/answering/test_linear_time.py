@@ -20,13 +20,14 @@ from hypothesis import strategies as st
 
 import okralong.pipelines
 from okralong.lab.sweeps import judge
-from okralong.pipelines.answering import citations, confidence, documents_task, prompt_text, prompts
+from okralong.pipelines.answering import citations, confidence, prompt_text, prompts
 from okralong.pipelines.answering.analyzers import analysis
 from okralong.pipelines.answering.answer_types import AnswerType, value_read, with_value
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.generate import answer_of_reply, calculate
 from okralong.pipelines.answering.prompt_text import Evidence
-from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, Reply, ReplyError, Usage
+from okralong.pipelines.answering.workflows import documents_task
+from okralong.pipelines.core.types import Answer, Citation, Passage, QuestionError, Reply, ReplyError, Usage
 from okralong.pipelines.methods import (
     adaptive_rag,
     compact,
@@ -58,13 +59,13 @@ def passage(text: str) -> Passage:
 
 def valued(kind: str) -> Callable[[str], Any]:
     cited = (Citation("report", 0, len(TEXT), TEXT),)
-    question = Question("q", "What was it?", answer_type=kind)
-    return lambda text: with_value(question, Answer("answered", text, cited, context=(SHOWN,)))
+    wanted = AnswerType.of(kind)
+    return lambda text: with_value("What was it?", wanted, Answer("answered", text, cited, context=(SHOWN,)))
 
 
 PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "answering.analyzers.analysis.parse_reply": analysis.parse_reply,
-    "answering.documents_task.read_task": documents_task.read_task,
+    "answering.workflows.documents_task.read_task": documents_task.read_task,
     "answering.prompt_text.one_paragraph": prompt_text.one_paragraph,
     "answering.prompt_text.parse_evidence": prompt_text.parse_evidence,
     "answering.prompt_text.strip_thought": prompt_text.strip_thought,
@@ -104,7 +105,6 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
         [passage(text)] * 2,
         ("a", "b"),
     ),
-    "whole lines": lambda text: citations.whole_lines(text, 5, 9),
     "agreement of an answer": lambda text: confidence.agreement("What was it?", text, TEXT),
     "agreement with a place": lambda text: confidence.agreement("What was it?", f"{text[:500]} 5 %", text, text),
     "agreement of both": lambda text: confidence.agreement("What was it?", text, text),
@@ -282,11 +282,10 @@ async def test_the_event_loop_goes_on_while_a_long_reply_is_read(pieces: str) ->
     """Ten times the characters of the longest reply that a role usually has, and a heartbeat beside it."""
     tools = ScriptedTools([])
     reply = f"Answer: 5 % {pieces * (400_000 // len(pieces))} x!"
-    question = Question("q", "What was it?", answer_type="percent")
 
     async def work() -> None:
-        answer = await answer_of_reply(tools, question.question, reply, [SHOWN], [SHOWN])
-        await value_read(question, answer)
+        answer = await answer_of_reply(tools, "What was it?", reply, [SHOWN], [SHOWN])
+        await value_read("What was it?", AnswerType.of("percent"), answer)
 
     pause, _ = await _longest_pause(work())
     assert pause < 1.0

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.core.types import Pattern, QuestionType, Workflow
 from tests.fakes.tools import analysis, paper_policy
@@ -89,16 +86,3 @@ def test_token_budgets_are_off_until_the_policy_sets_them() -> None:
     assert "self-information" in plan.reasons[-1]
     assert organize(analysis("abstractive"), policy, precise=False).max_tokens == 2000
     assert policy.needs_scorer
-
-
-def test_a_type_that_is_doubted_gets_the_plain_workflow() -> None:
-    doubting = paper_policy(doubt__below=0.5)
-    sure = replace(analysis("multi-source"), type_probabilities={**dict.fromkeys(TYPES, 0.1), "multi-source": 0.6})
-    unsure = replace(sure, type_probabilities={**dict.fromkeys(TYPES, 0.15), "multi-source": 0.4})
-    assert organize(sure, doubting, precise=False).workflow == "split"
-    plan = organize(unsure, doubting, precise=False)
-    assert plan.workflow == "linear"
-    assert plan.reasons[0].startswith("question may be multi-source (0.40) → linear")
-    assert organize(unsure, paper_policy(), precise=False).workflow == "split"
-    plain = replace(unsure, type="extractive", type_probabilities={**dict.fromkeys(TYPES, 0.15), "extractive": 0.4})
-    assert organize(plain, doubting, precise=False).reasons[0].startswith("question is extractive")

@@ -9,22 +9,13 @@ import pytest
 
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.question_tools import QuestionTools
-from okralong.pipelines.answering.reading import (
-    Value,
-    _direction,
-    level_of,
-    line_around,
-    probability,
-    read_answer,
-    read_comparison,
-    read_sentence,
-    read_value_of,
-    value_of,
-    whole_words,
-)
+from okralong.pipelines.answering.readers.cell import read_value_of
+from okralong.pipelines.answering.readers.comparison import Comparison, Value, direction_of, value_of
+from okralong.pipelines.answering.readers.span import read_sentence, read_span
+from okralong.pipelines.answering.readers.spans import level_of, line_around, probability, whole_words
 from okralong.pipelines.core.types import Answer, Chunk, Hit, Question, Reading
 from tests.answering.test_choice_kept import KeptLog, fan_out, ports
-from tests.fakes.tools import paper_policy
+from tests.fakes.tools import ask_of, paper_policy
 
 TEXT = "Alder sold bread.\nRevenue was 1,204 crowns in 2023. It rose.\nThe end."
 CHUNK = Chunk("d:0", "d", 150, 0, 1000, 1000 + len(TEXT), 20, TEXT)
@@ -46,7 +37,7 @@ START = TEXT.index("1,204")
 
 async def test_the_most_probable_span_is_the_answer_and_its_line_the_source(tmp_path: Path) -> None:
     readings = {TEXT: Reading(1.0, 0.9, START, START + 5, 0.8), OTHER.text: Reading(2.0, 0.1, 0, 5, 0.9)}
-    answer = await read_answer(tools(tmp_path, readings), "read", "q", HITS)
+    answer = await read_span(tools(tmp_path, readings), "read", "q", HITS)
     assert (answer.status, answer.answer) == ("answered", "1,204")
     (source,) = answer.citations
     assert source.quote == "Revenue was 1,204 crowns in 2023. It rose."
@@ -56,9 +47,9 @@ async def test_the_most_probable_span_is_the_answer_and_its_line_the_source(tmp_
 
 async def test_under_the_threshold_the_question_is_unanswerable(tmp_path: Path) -> None:
     readings = {TEXT: Reading(1.0, 0.3, START, START + 5, 0.8), OTHER.text: Reading(2.0, 0.1, 0, 5, 0.9)}
-    answer = await read_answer(tools(tmp_path, readings), "read", "q", HITS)
+    answer = await read_span(tools(tmp_path, readings), "read", "q", HITS)
     assert (answer.status, answer.citations) == ("unanswerable", ())
-    nothing = await read_answer(tools(tmp_path, {}), "read", "q", [])
+    nothing = await read_span(tools(tmp_path, {}), "read", "q", [])
     assert nothing.status == "unanswerable"
 
 
@@ -136,7 +127,7 @@ async def test_two_things_are_compared_by_what_is_read_of_each(
     texts = [each.text for each in JOINED.values()]
     readings = {text: Reading(1.0, 0.9, text.index(" joined ") + 8, len(text) - 1, 0.9) for text in texts}
     finds = [(asked, [Hit(chunk, 1.0)]) for asked, chunk in JOINED.items()]
-    answer = await read_comparison(tools(tmp_path, readings), "compare", question, finds)
+    answer = await Comparison().read(ask_of(question, tools(tmp_path, readings)), finds)
     assert (answer and answer.answer) == chosen
     if answer is not None:
         assert {each.quote for each in answer.citations} == set(texts)
@@ -167,7 +158,7 @@ def test_values_of_spans() -> None:
     ],
 )
 def test_the_direction_of_a_comparison(words: str, direction: tuple[int, bool]) -> None:
-    assert _direction(words) == direction
+    assert direction_of(words) == direction
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from okralong.pipelines.answering.citations import NOTHING, ask_and_read, ask_for, repair_prompt
 from okralong.pipelines.answering.prompts import read_split, read_step
-from okralong.pipelines.answering.retrieve import split_question
+from okralong.pipelines.answering.workflows.split import split_question
 from okralong.pipelines.core.types import Document, Message, NobodyAsked, Question, Reply, ReplyError
 from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.tools import ScriptedTools, analysis

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.answer_types import AnswerType
-from okralong.pipelines.answering.statement_reading import (
-    cover_shares,
-    line_item_of,
-    read_statement,
-    report_period,
-    stated,
-    stated_in,
-)
+from okralong.pipelines.answering.readers.cover import cover_shares, report_period
+from okralong.pipelines.answering.readers.sentences import line_item_of, stated, stated_in
+from okralong.pipelines.answering.readers.statement import read_statement
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, Question, TypedValue
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.samples.questions import generate
 from okralong.pipelines.statements.rows import item_row, measure_row, row_answer, with_heads
-from tests.fakes.tools import ScriptedTools, analysis
+from tests.fakes.tools import ScriptedTools, analysis, ask_of
 
 TEXT = """Alder's year. Revenue was a word that the board used often in 2023.
 
@@ -491,7 +485,7 @@ async def test_a_part_of_a_company_is_not_the_document_that_its_year_names() -> 
     documents = [Document("Alder_Inc_2023", STATEMENTS), Document("Alder_Inc_2024", STATEMENTS)]
     tools = ScriptedTools(documents, {}, answer_type="money")
     asked = "What were the current assets of North America in 2024?"
-    assert await read_statement(tools, asked, AnswerType.of("money")) is None
-    found = await read_statement(tools, "What were the current assets of Alder Inc. in 2024?", AnswerType.of("money"))
+    assert await read_statement(ask_of(asked, tools)) is None
+    found = await read_statement(ask_of("What were the current assets of Alder Inc. in 2024?", tools))
     assert found is not None
     assert found.citations[0].doc_id == "Alder_Inc_2024"

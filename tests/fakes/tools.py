@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from okralong.pipelines.answering.ask import Ask
+from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import sort_hits
-from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.archive.metadata import DocumentNames
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
@@ -68,6 +70,11 @@ def paper_policy(**overrides: Any) -> Policy:
 def analysis(type_: QuestionType, pattern: Pattern = "same", *, evidence: bool = True) -> Analysis:
     """An analyzer's word, sure of itself."""
     return Analysis(type_, pattern, evidence, {type_: 1.0}, {pattern: 1.0}, float(evidence), "scripted")
+
+
+def ask_of(question: str, tools: Tools) -> Ask:
+    """A question with a plain plan, which nothing has analyzed."""
+    return Ask(question, tools, plain_plan(150, 5, "test"))
 
 
 class ScriptedTools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.retrieve import split_question
+from okralong.pipelines.answering.workflows.split import split_question
 from okralong.pipelines.core.types import CallFailed, Question, QuestionType, ReplyError
 from okralong.pipelines.methods.registry import load_strategy
 from tests.fakes.reports import ALDER, BIRCH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.statement_reading import read_calculation
+from okralong.pipelines.answering.readers.calculation import read_calculation
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Citation, Document, Question, TypedValue
 from okralong.pipelines.methods.registry import FullPolicy, load_strategy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.documents_task import task_by_rules
-from okralong.pipelines.answering.statement_reading import line_item_of, stated
+from okralong.pipelines.answering.readers.sentences import line_item_of, stated
+from okralong.pipelines.answering.workflows.documents_rules import task_by_rules
 from okralong.pipelines.core.types import Document, Passage
 from okralong.pipelines.statements.columns import MOST_COLUMNS, Time, fits, head_above, time_of
 from okralong.pipelines.statements.rows import MOST_ROWS, item_row, measure_row, row_answer, rows_of

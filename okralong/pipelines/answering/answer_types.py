@@ -20,7 +20,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from pydantic import BaseModel
 
 from okralong.pipelines.core.loops import off_loop
-from okralong.pipelines.core.types import Answer, Citation, Passage, Question, QuestionError, TypedValue
+from okralong.pipelines.core.types import Answer, Citation, Passage, QuestionError, TypedValue
 from okralong.pipelines.statements.values import Context, read_value
 
 KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
@@ -189,28 +189,27 @@ def _list_of(one: AnswerType) -> AnswerType:
     return _schema({"type": "array", "items": schema, **definitions})
 
 
-def with_value(question: Question, answer: Answer) -> Answer:
-    """``answer`` with the value of the question's type, where it has none yet: of methods with prompts of their own,
-    and of words that were read off a passage. Where it does not fit, its status is ``invalid_output``, its error says
-    why, with the raw reply, and its text is empty.
+def with_value(question: str, wanted: AnswerType, answer: Answer) -> Answer:
+    """Return ``answer`` with a value of the wanted type, read from its words unless it has one already.
+
+    If the words do not fit the type, the status becomes ``invalid_output``, the text empty, and the error says why.
     """
-    wanted = AnswerType.of(question.answer_type)
     if answer.status != "answered" or wanted == TEXT or answer.value is not None:
         return answer
     try:
         parts = [answer.answer]
         if wanted.many:
             parts = [part.strip() for part in re.split(r"[;\n]", answer.answer) if part.strip()]
-        said = [(each, "", context_of(question.question, each, answer.citations, answer.context)) for each in parts]
+        said = [(each, "", context_of(question, each, answer.citations, answer.context)) for each in parts]
         return replace(answer, value=typed_value(wanted, said))
     except ValueError as error:
         return misfit(wanted, answer, str(error), answer.answer)
 
 
-async def value_read(question: Question, answer: Answer) -> Answer:
-    """``with_value``, outside of the event loop where answer and context are long."""
+async def value_read(question: str, wanted: AnswerType, answer: Answer) -> Answer:
+    """Do the same as ``with_value``, outside the event loop where answer and context are long."""
     chars = len(answer.answer) + sum(len(passage.text) for passage in answer.context)
-    return await off_loop(chars, partial(with_value, question, answer))
+    return await off_loop(chars, partial(with_value, question, wanted, answer))
 
 
 def misfit(wanted: AnswerType, answer: Answer, why: str, raw: str) -> Answer:

@@ -76,12 +76,6 @@ def best_line(text: str, answer: str, question: str) -> Span:
     return spans[scores.index(best)] if best else (0, len(text))
 
 
-def whole_lines(text: str, start: int, end: int) -> Span:
-    """The sentences and lines of ``text`` that a range of it touches, from the first one's start to the last's end."""
-    touched = [match.span() for match in _LINE.finditer(text) if match.end() > start and match.start() < end]
-    return (min(start, touched[0][0]), max(end, touched[-1][1])) if touched else (start, end)
-
-
 def _words(text: str) -> frozenset[str]:
     return frozenset(word.replace(",", "").casefold() for word in _WORD.findall(_normalise(text)[0]))
 

@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AnswerType
-from okralong.pipelines.answering.reading import line_around, whole_words
+from okralong.pipelines.answering.readers.spans import line_around, whole_words
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Citation, Passage, Reading

@@ -97,10 +97,7 @@ def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
 def _workflow(analysis: Analysis | None, policy: Policy) -> tuple[Workflow, str]:
     if analysis is None:
         return "linear", f"no analysis → linear: {_WORKFLOW_WORDS['linear']}"
-    workflow, sure = policy.workflow[analysis.type], analysis.type_probabilities[analysis.type]
-    if sure < policy.doubt.below and workflow != policy.doubt.workflow:
-        workflow = policy.doubt.workflow
-        return workflow, f"question may be {analysis.type} ({sure:.2f}) → {workflow}: {_WORKFLOW_WORDS[workflow]}"
+    workflow = policy.workflow[analysis.type]
     return workflow, f"question is {analysis.type} → {workflow}: {_WORKFLOW_WORDS[workflow]}"
 
 

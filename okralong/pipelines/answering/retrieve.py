@@ -7,43 +7,17 @@ sub-question; the step-wise reasoner retrieves and reasons in turns (section 3.3
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 from typing import Final
 
-from okralong.pipelines.answering.answer_types import value_read
-from okralong.pipelines.answering.citations import ask_for, find_citations, whole_lines
-from okralong.pipelines.answering.context import fit_passages, merge, passage_of, process_context, prompt_fits
-from okralong.pipelines.answering.generate import calculate, generate
 from okralong.pipelines.answering.policy import FusionPolicy
-from okralong.pipelines.answering.prompts import (
-    ParsedStep,
-    read_split,
-    read_step,
-    same_words,
-    split_prompt,
-    step_prompt,
-)
 from okralong.pipelines.answering.rerank import rerank, stretched
 from okralong.pipelines.answering.select_evidence import choose
-from okralong.pipelines.answering.tools import Branch, Retriever, Tools
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import (
-    Answer,
-    Candidates,
-    Chunk,
-    Hit,
-    Passage,
-    Plan,
-    Question,
-    ReplyError,
-    RetrieverScores,
-)
+from okralong.pipelines.answering.tools import Retriever, Tools
+from okralong.pipelines.core.types import Candidates, Chunk, Hit, Plan, RetrieverScores
 
 
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
@@ -129,133 +103,6 @@ def _meant(tools: Retriever, query: str) -> dict[str, float]:
     best = max(shares.values())
     meant = {doc_id: share for doc_id, share in shares.items() if share >= named.near * best}
     return meant if len(meant) <= named.documents else {}
-
-
-async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
-    """At most ``limit`` sub-questions; the question itself where there is no room to ask for any, or none came.
-
-    Steps: ``step``, and ``step/repair`` when the reply holds no question.
-    """
-    messages = split_prompt(question, limit)
-    if not prompt_fits(messages, "split", tools):
-        return [question]
-    try:
-        return await ask_for(tools, "split", step, messages, partial(read_split, limit=limit))
-    except ReplyError:  # NobodyAsked is one
-        return [question]
-
-
-async def split_retrieval(tools: Tools, question: str, plan: Plan) -> list[tuple[str, list[Hit]]]:
-    """The sub-questions, each with its chunks. Steps: ``split/questions``, and ``split/1/retrieve`` onward, one branch
-    for each sub-question.
-    """
-    sub_questions = await split_question(tools, "split/questions", question, plan.max_sub_questions)
-    of_one = replace(plan, count=plan.sub_question_count, max_tokens=plan.sub_question_tokens)
-    branches = [
-        Branch(f"split/{number}", assembled_retrieval, {"step": "retrieve", "query": sub_question, "plan": of_one})
-        for number, sub_question in enumerate(sub_questions, start=1)
-    ]
-    return list(zip(sub_questions, await tools.gather(branches), strict=True))
-
-
-async def line_item_retrieval(tools: Tools, question: str, items: Sequence[str], plan: Plan) -> list[Hit]:
-    """The question's chunks, and those of each of ``items``, queries beside it, in turns. Steps: ``retrieve``, and
-    ``items/1/retrieve`` onward.
-    """
-    if not items:
-        return await assembled_retrieval(tools, "retrieve", question, plan)
-    count = tools.policy.line_items.count
-    own, each = replace(plan, count=max(2, plan.count - count * len(items))), replace(plan, count=count)
-    looked_up = [assembled_retrieval(tools, "retrieve", question, own)]
-    looked_up += [assembled_retrieval(tools, f"items/{n}/retrieve", item, each) for n, item in enumerate(items, 1)]
-    return pool(await asyncio.gather(*looked_up))
-
-
-async def reason_in_steps(tools: Tools, question: str, plan: Plan) -> Answer:
-    """Read, say what is missing, look that up, read again (paper section 3.3): at most ``plan.max_steps`` steps.
-
-    It stops when the reply holds an answer, when there is nothing new to look up, or at the bound; then one last call
-    answers from everything gathered.
-
-    A reply that says neither, also when it is asked for once more, ends the reasoning in the same way.
-
-    What a step shows of earlier look-ups, ``policy.step.carry`` says.
-
-    Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair`` when its reply is of no
-    use), ``step/1/retrieve`` onward, and ``generate``.
-    """
-    finds = [await assembled_retrieval(tools, "retrieve", question, plan)]
-    asked = {same_words(question)}
-    carried: list[Passage] = []
-    for number in range(1, plan.max_steps + 1):
-        hits = pool(finds)
-        fresh = hits
-        if tools.policy.step.carry == "evidence":
-            seen = {hit.chunk.chunk_id for hit in pool(finds[:-1])}
-            fresh = [hit for hit in finds[-1] if hit.chunk.chunk_id not in seen]
-        parsed, shown = await _reason(tools, f"step/{number}/reason", question, fresh, plan, carried)
-        if parsed.answer:
-            citations = find_citations(parsed.evidence, shown)
-            said = calculate(parsed.answer) if tools.calculator else parsed.answer
-            typed = Question("", question, answer_type=tools.answer_type)
-            answer = await value_read(typed, Answer("answered", said, citations, context=tuple(shown)))
-            if answer.status == "answered":
-                return answer
-            break  # no value of the question's type: the last call asks for one
-        # Nothing named stands for "look up the question itself", which was done before the first step.
-        query = parsed.query or question
-        if same_words(query) in asked:
-            break
-        asked.add(same_words(query))
-        found = await assembled_retrieval(tools, f"step/{number}/retrieve", query, plan)
-        known = {hit.chunk.chunk_id for hit in hits}
-        if known.issuperset(hit.chunk.chunk_id for hit in found):
-            # The next step would send the same prompt and pay for the same reply.
-            break
-        if tools.policy.step.carry == "evidence":
-            carried = [*carried, *(_quoted(parsed, shown) or map(passage_of, fresh[:1]))]
-        finds.append(found)
-    hits = pool(finds)
-    return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)
-
-
-async def _reason(
-    tools: Tools, step: str, question: str, hits: list[Hit], plan: Plan, carried: Sequence[Passage]
-) -> tuple[ParsedStep, list[Passage]]:
-    """One step's reply, and the passages that it saw: those of ``hits``, and what is ``carried`` from earlier steps."""
-    passages = await process_context(hits, plan, tools)
-    if carried:
-        passages = merge([*carried, *passages])
-    shown = fit_passages(passages, hits, partial(step_prompt, question), "step", tools)
-    if not shown:
-        return ParsedStep(), []
-    try:
-        return await ask_for(tools, "step", step, step_prompt(question, shown), read_step), shown
-    except ReplyError:  # NobodyAsked is one
-        return ParsedStep(), shown
-
-
-def _quoted(parsed: ParsedStep, shown: Sequence[Passage]) -> list[Passage]:
-    """The sentences and lines that a step's reply quotes, as passages; none where no quotation holds."""
-    kept = []
-    for citation in find_citations(parsed.evidence, shown):
-        holding = [each for each in shown if each.doc_id == citation.doc_id]
-        source = next(e for e in holding if e.start_char <= citation.start_char and citation.end_char <= e.end_char)
-        start, end = whole_lines(
-            source.text, citation.start_char - source.start_char, citation.end_char - source.start_char
-        )
-        text = source.text[start:end]
-        kept.append(
-            replace(
-                source,
-                start_char=source.start_char + start,
-                end_char=source.start_char + end,
-                text=text,
-                n_tokens=count_tokens(text),
-                chunk_ids=(),
-            )
-        )
-    return kept
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:

@@ -1,17 +1,20 @@
-"""Questions over many documents: each document is asked by itself, and the answer is worked out from the table of what
-they say. Ours, not in the paper; how it goes stands in ``answering/over_documents.py``.
+"""Questions over many documents: each document is asked by itself, and their values are worked with.
 
-The method takes the same way where the policy says so (``over_documents.more_than``).
+Not in the paper; see ``answering/workflows/documents.py``. The method does the same for the questions that the policy's
+``over_documents`` selects.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.organizer import plain_plan
-from okralong.pipelines.answering.over_documents import answer_over_documents, as_documents_plan, fits_type, scope_of
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.answering.workflows.documents import as_documents_plan, ask_each_document, fits_type
+from okralong.pipelines.answering.workflows.documents_rules import task_by_rules
+from okralong.pipelines.answering.workflows.scope import scope_of
 from okralong.pipelines.core.types import Answer, Question
 from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.methods.okralong import orchestrate_cell
@@ -23,12 +26,15 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, then those of ``answer_over_documents``. Raises QuestionError where the documents are more than
-    the policy asks for one question.
+    """Answer from the values that the documents give. Steps: ``plan``, then those of ``ask_each_document``.
+
+    Raises:
+        QuestionError: There are more documents than the policy asks for one question.
     """
-    scope = await scope_of(question.question, tools)
+    asked = question.question
+    scope = await scope_of(asked, task_by_rules(asked), tools)
     size = tools.policy.factoid
     begun = plain_plan(size.granularity_absent, size.count, "every document gives a value")
     plan = await tools.record_plan("plan", as_documents_plan(begun, tools, len(scope.doc_ids)))
-    found = await answer_over_documents(question.question, tools, scope, orchestrate_cell)
+    found = await ask_each_document(Ask(asked, tools, plan, scope=scope), orchestrate_cell)
     return fits_type(replace(found, plan=plan), question.answer_type)

@@ -60,8 +60,6 @@ TOKENS_PER_PROMPT: Final = 3
 """What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
 cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from a pilot."""
 
-CARRIED_TOKENS: Final = 60
-"""What a step keeps of one look-up where evidence is carried on: a sentence or two with their frame. Ours."""
 _STRUCTURED: Final = (ANALYZE, "split", "step", "documents")
 """Roles whose replies are read for more than an answer. All others are told that there is no answer."""
 
@@ -219,11 +217,7 @@ async def prompt_growth(
         passages = await process_context(shown, plan, tools)
         answers.append(sized(passages, shown, build_answer, "generate"))
         if not split and number <= plan.max_steps:
-            carried = 0
-            if tools.policy.step.carry == "evidence":
-                shown = hits[(number - 1) * count : number * count] or shown
-                passages, carried = await process_context(shown, plan, tools), CARRIED_TOKENS * (number - 1)
-            reasons.append(sized(passages, shown, partial(step_prompt, question), "step") + carried)
+            reasons.append(sized(passages, shown, partial(step_prompt, question), "step"))
     return tuple(answers), tuple(reasons)
 
 

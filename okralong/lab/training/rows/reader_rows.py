@@ -35,11 +35,13 @@ from okralong.lab.training.rows.reader_replies import (
 )
 from okralong.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
 from okralong.lab.training.rows.tables import LEARNED, ReadingRow
+from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.context import process_context
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, split_prompt, step_prompt
-from okralong.pipelines.answering.retrieve import assembled_retrieval, pool, split_retrieval
+from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
+from okralong.pipelines.answering.workflows.split import retrieve_for_parts
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question
 from okralong.pipelines.methods.registry import FullPolicy
@@ -205,9 +207,8 @@ class Collector:
             hits = pool(finds)
         elif plan.workflow == "split":
             found += self._split(question, plan)
-            hits = pool(
-                [found for _, found in await split_retrieval(tools, question.item.gold.question.question, plan)]
-            )
+            asked = Ask(question.item.gold.question.question, tools, plan)
+            hits = pool([found for _, found in await retrieve_for_parts(asked)])
         else:
             hits = await assembled_retrieval(tools, "retrieve", question.item.gold.question.question, plan)
         return found + await self._answers(question, hits, plan, tools, drawn)

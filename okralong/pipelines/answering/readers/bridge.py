@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import same_words
-from okralong.pipelines.answering.reading import probability, span_answer
+from okralong.pipelines.answering.readers.reader import Reader, cross_encoder_reads
+from okralong.pipelines.answering.readers.spans import probability, span_answer
 from okralong.pipelines.answering.retrieve import assembled_retrieval
-from okralong.pipelines.answering.tools import Tools
-from okralong.pipelines.core.types import Answer, Passage, Plan, Reading
+from okralong.pipelines.core.types import Answer, Passage, Reading
 
 MOST_LOOK_UPS: Final = 4
 """Look-ups of one question at most, the last one included: as many as MuSiQue's questions have; ours."""
@@ -60,36 +61,45 @@ def first_look_up(question: str) -> LookUp | None:
     return None
 
 
-async def read_bridge(tools: Tools, question: str, plan: Plan) -> Answer | None:
-    """The answer of a multi-bridge question by one look-up after the other, with the sources of all of them, and as
-    confidence the product of theirs. None where the words describe nothing that has to be found out, or something is
-    not read with the policy's ``read.threshold``.
+class Bridge(Reader):
+    """Answers questions in several look-ups whose order the question's own words give, in the workflow "step"."""
 
-    Steps: ``bridge/1/retrieve``, ``bridge/1/read`` onward.
-    """
-    look_up = first_look_up(question)
-    if look_up is None:
-        return None
-    read: list[Answer] = []
-    while len(read) < MOST_LOOK_UPS:
-        asked = question if look_up is None else look_up.question
-        hits = await assembled_retrieval(tools, f"bridge/{len(read) + 1}/retrieve", asked, plan)
-        shown = [passage_of(hit) for hit in hits]
-        readings = await tools.read(f"bridge/{len(read) + 1}/read", asked, [each.text for each in shown])
-        found = newly_said(asked, shown, readings)
-        if found is None or (found.confidence or 0.0) < tools.policy.read.threshold:
-            return None
-        read.append(found)
-        if look_up is None:
-            return replace(
-                found,
-                citations=tuple(dict.fromkeys(each for answer in read for each in answer.citations)),
-                context=tuple(dict.fromkeys(passage for answer in read for passage in answer.context)),
-                confidence=math.prod(answer.confidence or 0.0 for answer in read),
-            )
-        question = look_up.then(name_in(found.answer))
+    workflows = ("step",)
+
+    def fits(self, ask: Ask) -> bool:
+        """Return whether the cross-encoder may answer."""
+        return cross_encoder_reads(ask)
+
+    async def read(self, ask: Ask, finds: Finds) -> Answer | None:
+        """Return the answer with the sources of all look-ups; its confidence is the product of theirs.
+
+        None if the words describe nothing that has to be looked up first, or if an answer is not read with the
+        policy's ``read.threshold``. Steps: ``bridge/1/retrieve``, ``bridge/1/read`` onward.
+        """
+        question, tools = ask.question, ask.tools
         look_up = first_look_up(question)
-    return None
+        if look_up is None:
+            return None
+        read: list[Answer] = []
+        while len(read) < MOST_LOOK_UPS:
+            asked = question if look_up is None else look_up.question
+            hits = await assembled_retrieval(tools, f"bridge/{len(read) + 1}/retrieve", asked, ask.plan)
+            shown = [passage_of(hit) for hit in hits]
+            readings = await tools.read(f"bridge/{len(read) + 1}/read", asked, [each.text for each in shown])
+            found = newly_said(asked, shown, readings)
+            if found is None or (found.confidence or 0.0) < tools.policy.read.threshold:
+                return None
+            read.append(found)
+            if look_up is None:
+                return replace(
+                    found,
+                    citations=tuple(dict.fromkeys(each for answer in read for each in answer.citations)),
+                    context=tuple(dict.fromkeys(passage for answer in read for passage in answer.context)),
+                    confidence=math.prod(answer.confidence or 0.0 for answer in read),
+                )
+            question = look_up.then(name_in(found.answer))
+            look_up = first_look_up(question)
+        return None
 
 
 def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer | None:

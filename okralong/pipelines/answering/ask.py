@@ -1,0 +1,44 @@
+"""A question on its way through the method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.answering.workflows.scope import Scope
+from okralong.pipelines.core.types import Analysis, Hit, Plan
+
+Finds = Sequence[tuple[str, Sequence[Hit]]]
+"""The queries of one question, each with its chunks, most important first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question with everything that its workflow and its readers need.
+
+    Attributes:
+        question: The question's words.
+        tools: The tools of this question; another generator may answer it with other tools.
+        plan: The recorded plan.
+        analysis: The analyzer's result, None where there was no chunk to analyze.
+        cell: Whether the answer is one cell of a table over many documents.
+        scope: The documents to ask one by one; None for workflows that search all of them together.
+    """
+
+    question: str
+    tools: Tools
+    plan: Plan
+    analysis: Analysis | None = None
+    cell: bool = False
+    scope: Scope | None = None
+
+    @property
+    def wanted(self) -> AnswerType:
+        """The type of the answer."""
+        return AnswerType.of(self.tools.answer_type)
+
+    def is_one_of(self, types: Sequence[str]) -> bool:
+        """Return whether the analyzer found one of these question types."""
+        return self.analysis is not None and self.analysis.type in types

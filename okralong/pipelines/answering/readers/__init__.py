@@ -1,0 +1,1 @@
+"""Readers, which find an answer in the documents without calling the generator."""

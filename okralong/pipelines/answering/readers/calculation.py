@@ -1,0 +1,44 @@
+"""Calculations that a question states in plain words, over figures that code finds in one document."""
+
+from __future__ import annotations
+
+import asyncio
+
+from okralong.pipelines.answering.ask import Ask, Finds
+from okralong.pipelines.answering.readers.named import LONGEST_QUESTION, named_document
+from okralong.pipelines.answering.readers.reader import Reader
+from okralong.pipelines.answering.readers.statement import stated_in_document
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Answer, Document
+from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
+
+
+class Calculation(Reader):
+    """Computes sums, differences, ratios and changes; makes no look-up and no call."""
+
+    def fits(self, ask: Ask) -> bool:
+        """Return whether the policy has code calculate."""
+        return ask.tools.reads_answers and ask.tools.policy.read.calculations
+
+    async def read(self, ask: Ask, finds: Finds) -> Answer | None:
+        """Return the result, see ``read_calculation``."""
+        return await read_calculation(ask.tools, ask.question)
+
+
+async def read_calculation(tools: Tools, question: str) -> Answer | None:
+    """Return the result, or None if the question states no calculation or an operand is not found."""
+    wanted = calculation_of(question) if len(question) <= LONGEST_QUESTION else None
+    if wanted is None:
+        return None
+    asked = [await named_document(tools, operand) for operand in wanted.operands]
+    ones = [one for one in asked if one is not None]
+    if len(ones) < len(asked) or len({document.doc_id for document, _ in ones}) > 1:
+        return None
+    found = [await asyncio.to_thread(_operand, *one) for one in ones]
+    answers = [answer for answer in found if answer is not None]
+    return worked_out(wanted, answers) if len(answers) == len(found) else None
+
+
+def _operand(document: Document, question: str) -> Answer | None:
+    found = (stated_in_document(document, question, kind) for kind in ("money", "number", "percent"))
+    return next((answer for answer in found if answer is not None), None)

@@ -1,0 +1,163 @@
+"""Typed answers off the retrieved chunks: the row of a statement, else the most probable span that holds a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType, typed_value
+from okralong.pipelines.answering.ask import Ask, Finds
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.prompts import UNANSWERABLE
+from okralong.pipelines.answering.readers.reader import Reader, cross_encoder_reads
+from okralong.pipelines.answering.readers.sentences import stated_in
+from okralong.pipelines.answering.readers.spans import cited, level_of, line_around, probability, whole_words
+from okralong.pipelines.answering.retrieve import pool
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
+from okralong.pipelines.core.types import Answer, Hit
+from okralong.pipelines.statements.amounts import has_cells
+from okralong.pipelines.statements.periods import Span
+from okralong.pipelines.statements.rows import row_answer, with_heads
+from okralong.pipelines.statements.values import Context, spans_of
+
+
+class Cell(Reader):
+    """Answers questions with an answer type."""
+
+    stage = "after"
+    workflows = ("linear", "extend")
+
+    def fits(self, ask: Ask) -> bool:
+        """Return whether the cross-encoder may answer, and by a value."""
+        return cross_encoder_reads(ask) and ask.wanted != TEXT
+
+    async def read(self, ask: Ask, finds: Finds) -> Answer | None:
+        """Return the value, see ``read_cell``."""
+        return await read_cell(ask.tools, ask.question, pool([hits for _, hits in finds]), ask.wanted)
+
+
+async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: AnswerType) -> Answer | None:
+    """Return the answer to a typed question off chunks, with the scale and currency that its document states.
+
+    If the scope is one document, the row whose label is what is asked for comes first; else the most probable span that
+    holds a value (``read_value_of``). Step: ``read``.
+    """
+    amount, gives = wanted.kind in AMOUNTS and not wanted.many, stated_in(question, wanted.kind)
+    if amount and hits and tools.scope_size == 1:
+        document = await tools.full_text(hits[0].chunk.doc_id)
+        passages = [passage_of(hit) for hit in hits]
+        row = await off_loop(len(document.text), partial(row_answer, question, wanted.kind, passages, document))
+        if row is not None:
+            return row
+        if gives is not None:  # the reader "statement" has read all sentences of the document
+            gives = _none_in
+    found = await read_value_of(tools, "read", question, hits, wanted, gives)
+    if found is None or not amount or not found.citations:
+        return found
+    document = await tools.full_text(found.citations[0].doc_id)
+    return await off_loop(len(document.text), partial(with_heads, question, wanted.kind, found, document))
+
+
+def _none_in(sentence: str) -> Span | None:
+    return None
+
+
+NEARLY: Final = 0.25  # project default
+"""Share of the best span's probability from which a span with a value is preferred to one without."""
+
+
+async def read_value_of(
+    tools: Tools,
+    step: str,
+    question: str,
+    hits: Sequence[Hit],
+    wanted: AnswerType,
+    gives: Callable[[str], Span | None] | None = None,
+) -> Answer | None:
+    """Return the most probable span of the chunks that holds a value of the wanted type.
+
+    A span without a value, such as the label of a row, stands for the values in its line. The answer is "unanswerable"
+    if no chunk reaches the policy's ``read.threshold``.
+
+    Args:
+        tools: The tools of the question.
+        step: Step of the reading; not used if nothing is read.
+        question: The question.
+        hits: The chunks to read.
+        wanted: The type of the answer.
+        gives: Returns the amount that a sentence gives for what is asked. Amounts of other sentences are no answer
+            then, and without any the question is unanswerable.
+
+    Returns:
+        None if no span that is nearly as probable as the best one leads to a value, or if no span can hold the type:
+        a boolean is never written out, and a list is more than a span.
+    """
+    if wanted.many or wanted.kind not in (*AMOUNTS, "date", "period", "choices"):
+        return None
+    shown = tuple(passage_of(hit) for hit in hits)
+    if not shown:
+        return Answer("unanswerable", UNANSWERABLE)
+    readings = await tools.read(step, question, [passage.text for passage in shown])
+    if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    ranked = sorted(zip(shown, readings, strict=True), key=lambda pair: -probability(pair[1]))
+    least = NEARLY * probability(ranked[0][1])
+    likely = [(passage, reading) for passage, reading in ranked if probability(reading) >= least]
+    for place in (_in_span, _in_line):
+        for passage, reading in likely:
+            span = whole_words(passage.text, reading.start, reading.end)
+            for first, last in place(wanted, passage.text, *span):
+                level = level_of(wanted.kind, passage.text, (first, last), question)
+                begin, stop = line_around(passage.text, first, last)
+                if gives is not None and not has_cells(passage.text[begin:stop]):
+                    stated = gives(passage.text[begin:stop])
+                    level = None if stated is None else (begin + stated[0], begin + stated[1])
+                if level is None:
+                    continue
+                first, last = level
+                if wanted.kind == "date":
+                    first, last = _date_of_event(question, passage.text, begin, stop) or (first, last)
+                context = Context(passage.text, first, last, question, verbatim=True)
+                said = passage.text[first:last].strip()
+                try:
+                    value = typed_value(wanted, [(said, "", context)])
+                except ValueError:
+                    continue
+                source = cited(passage, *line_around(passage.text, first, last))
+                return Answer("answered", said, (source,), context=shown, value=value)
+    return None if gives is None else Answer("unanswerable", UNANSWERABLE, context=shown)
+
+
+def _in_span(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
+    """Return the value of the type that a span touches; a choice is the span's own words."""
+    if wanted.kind == "choices":
+        return [(start, end)]
+    return [span for span in spans_of(wanted.kind, text) if span[0] < end and span[1] > start][:1]
+
+
+def _in_line(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
+    """Return the first value behind a span in its line or sentence, else the nearest one before it."""
+    first, last = line_around(text, start, end)
+    if wanted.kind == "choices":
+        return [(first, last)]
+    there = [span for span in spans_of(wanted.kind, text) if first <= span[0] and span[1] <= last]
+    return [span for span in there if span[0] >= end][:1] or there[-1:]
+
+
+_EVENT: Final = re.compile(
+    r"\b(?:when|year|date|day|month)\b.*\b(?:was|were|is|been)\b.*?\b(?P<what>\w+ed)\s*\?\s*$", re.I
+)
+
+
+def _date_of_event(question: str, text: str, first: int, last: int) -> Span | None:
+    """Return the date of the event that is asked for, such as "founded in 1886", in a line with several dates."""
+    asked = _EVENT.search(question)
+    if asked is None:
+        return None
+    dated = re.compile(rf"\b{re.escape(asked['what'])}\s(?:in|on|as\sof)\s(?:the\syear\s)?", re.IGNORECASE)
+    done = dated.search(text, first, last)
+    spans = [span for span in spans_of("date", text) if done and done.end() <= span[0] < last]
+    return spans[0] if done and spans and spans[0][0] == done.end() else None

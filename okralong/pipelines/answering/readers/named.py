@@ -1,0 +1,101 @@
+"""The documents that a question names, and the rows of their statements that it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+
+from okralong.pipelines.answering.ask import Ask
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.types import Document, Passage
+from okralong.pipelines.statements.line_items import items_needed
+from okralong.pipelines.statements.rows import first_row
+
+LONGEST_QUESTION: Final = 2_000  # project default: a question for a line item has a hundred characters
+"""Most characters of a question that code reads."""
+MOST_NAMED: Final = 3  # project default
+"""Most documents whose rows are shown for one question."""
+TITLE_PAGE: Final = 2500  # project default
+"""Characters at the beginning of a document in which its company is named."""
+_ANOTHER: Final = 0.5  # project default
+"""Share of its name by which a question must name another document than the best one."""
+_NAME_WORD: Final = re.compile(r"[A-Z\d][\w&-]*")
+_PERIOD_WORD: Final = re.compile(r"(?:first|second|third|fourth|quarter|[Qq][1-4]|(?:19|20)\d\d)$")
+_NAME: Final = r"(?P<name>[A-Z\d][\w.&'\u2019/\\-]*,?(?:\s+(?:[A-Z\d(\\&][\w.&'\u2019/()\\-]*,?|of|and|the|for|de))*)"
+_OF_NAME: Final = re.compile(
+    rf"\s+(?:of|for|by|at)\s+(?:the\s+)?{_NAME}(?P<rest>(?:,?\s(?:for|in|during|as\sof|at\sthe\send\sof)\s[^?]*)?\s*\?*\s*)$"
+)
+_ITS: Final = re.compile(rf"\b(?:is|was|are|were)\s+{_NAME}(?:(?<=s)['\u2019]|['\u2019]s)\s+(?P<rest>)")
+
+
+async def named_document(tools: Tools, question: str) -> tuple[Document, str] | None:
+    """Return the document that is asked about, and the question without the document's name.
+
+    That is the only document of the scope, or the one that the question names best; None if there is no such one.
+    """
+    named = _OF_NAME.search(question) or _ITS.search(question)
+    if tools.scope_size == 1:
+        document = await tools.full_text((await tools.documents())[0][0])
+        return document, _unnamed(question, named) if named and _is_called(document, named["name"]) else question
+    if named is None:
+        return None
+    best = _best_named(tools, question[named.start() :])
+    if len(best) != 1:
+        return None
+    document = await tools.full_text(best[0])
+    return (document, _unnamed(question, named)) if _is_called(document, named["name"]) else None
+
+
+async def line_item_rows(ask: Ask) -> list[Passage]:
+    """Return the rows, each with the lines around it, of the line items that the question needs.
+
+    The rows come from the only document of the scope, or from the documents that the question names. Empty if the
+    question needs no line item, or names no document or more than ``MOST_NAMED``.
+    """
+    items = items_needed(ask.question)
+    doc_ids = await _named_documents(ask.tools, ask.question) if items else []
+    found: list[Passage] = []
+    for doc_id in doc_ids:
+        document = await ask.tools.full_text(doc_id)
+        rows = [await asyncio.to_thread(first_row, item, document) for item in items]
+        found += [row for row in rows if row is not None]
+    return found
+
+
+async def _named_documents(tools: Tools, question: str) -> list[str]:
+    """Return the documents that a question's names and times fit best.
+
+    A question about two companies names two: documents that fit its other names are added. Empty for more than
+    ``MOST_NAMED``.
+    """
+    if tools.scope_size == 1:
+        return [(await tools.documents())[0][0]]
+    words = re.findall(r"\w[\w&-]*", question)
+    names = [word for word in words if _NAME_WORD.match(word) or _PERIOD_WORD.match(word)]
+    found = _best_named(tools, " ".join(names))
+    known = set(re.findall(r"[a-z\d]+", " ".join(found).casefold()))
+    others = [word for word in names if word.casefold() not in known and not _PERIOD_WORD.match(word)]
+    found += [doc_id for doc_id in _best_named(tools, " ".join(others), _ANOTHER) if doc_id not in found]
+    return found if len(found) <= MOST_NAMED else []
+
+
+def _best_named(tools: Tools, words: str, least: float = 0.0) -> list[str]:
+    """Return the documents whose names share most with the words, and those near them; the best must exceed ``least``."""
+    near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
+    shares = tools.named(words)
+    most = max(shares.values(), default=0.0)
+    return [doc_id for doc_id, share in shares.items() if share >= near * most] if most > least else []
+
+
+def _is_called(document: Document, name: str) -> bool:
+    """Return whether a name is made of the document's own names, or stands on its title page."""
+    names = set(re.findall(r"[a-z]+", f"{document.doc_id} {document.title}".casefold()))
+    words = re.findall(r"[a-z]+", name.casefold())
+    cover = " ".join(document.text[:TITLE_PAGE].casefold().split())
+    return bool(words) and (names.issuperset(words) or " ".join(name.casefold().split()).rstrip(".,") in cover)
+
+
+def _unnamed(question: str, named: re.Match[str]) -> str:
+    ahead = "" if named.re is _OF_NAME else f"{question[named.start() : named.start('name')]}the "
+    return f"{question[: named.start()]}{ahead}{named['rest']}{question[named.end() :]}"

@@ -1,0 +1,57 @@
+"""The interface of readers, and how the method tries one after the other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from okralong.pipelines.answering.answer_types import value_read
+from okralong.pipelines.answering.ask import Ask, Finds
+from okralong.pipelines.core.types import Answer, Workflow
+
+Stage = Literal["before", "after"]
+"""Whether a reader is tried before the workflow retrieves, or after it on the retrieved chunks."""
+
+
+class Reader(ABC):
+    """Finds the answer to some questions without calling the generator.
+
+    A new reader is a subclass in a file of its own and an entry in ``READERS`` of ``methods/okralong.py``.
+    """
+
+    stage: ClassVar[Stage] = "before"
+    workflows: ClassVar[Sequence[Workflow]] = ("linear", "extend", "split", "step")
+
+    @abstractmethod
+    def fits(self, ask: Ask) -> bool:
+        """Return whether run and policy let this reader try the question."""
+
+    @abstractmethod
+    async def read(self, ask: Ask, finds: Finds) -> Answer | None:
+        """Return the answer, or None to leave the question to the next reader.
+
+        Args:
+            ask: The question.
+            finds: What the workflow retrieved; empty in the stage "before".
+        """
+
+
+async def first_reading(readers: Sequence[Reader], stage: Stage, ask: Ask, finds: Finds = ()) -> Answer | None:
+    """Return the answer of the first reader of a stage that finds one of the wanted type, or None."""
+    for reader in readers:
+        if reader.stage != stage or ask.plan.workflow not in reader.workflows or not reader.fits(ask):
+            continue
+        found = await reader.read(ask, finds)
+        if found is None:
+            continue
+        found = await value_read(ask.question, ask.wanted, found)
+        if found.status != "invalid_output":
+            return replace(found, replied_by=found.replied_by or (ask.tools.cross_encoder,))
+    return None
+
+
+def cross_encoder_reads(ask: Ask) -> bool:
+    """Return whether the cross-encoder may answer questions of this type."""
+    return ask.tools.reads_answers and ask.is_one_of(ask.tools.policy.read.types)

@@ -1,0 +1,307 @@
+"""Amounts of line items in sentences: "net sales were $5 million", "$5 million of cash generated from operations".
+
+Only line items with a known name (``configs/line_items.yaml``) are read, and only where the words around the name do
+not make it another item, such as "deferred revenue" or "net income of affiliates".
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from okralong.pipelines.answering.answer_types import AMOUNTS
+from okralong.pipelines.answering.readers.spans import (
+    ASKS_CHANGE,
+    LONGEST_LINE,
+    level_of,
+    lists_in,
+    same_time,
+    times_in,
+)
+from okralong.pipelines.core.types import Answer, Document, TypedValue
+from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
+from okralong.pipelines.statements.columns import ABOVE
+from okralong.pipelines.statements.line_items import Item, line_items, mentions
+from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
+from okralong.pipelines.statements.rows import ROUNDED, cited_answer
+from okralong.pipelines.statements.values import Context, read_value
+
+_OTHER: Final = re.compile(
+    r"\b(?:growth|margin|ratio|per|share of|percent\w*|segment|division|region|business unit|subsidiar\w*|forecast"
+    r"|guidance|outlook|expected|average|difference|comprehensive|adjusted|non-gaap|pro forma|backlog)\b|%",
+    re.IGNORECASE,
+)
+"""In a question: what makes it ask for more, or for something else, than a line item."""
+_HOW_MUCH: Final = re.compile(
+    r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b))",
+    re.I,
+)
+"""What stands for "the net cash provided by" in a question."""
+_AMOUNT_OF: Final = re.compile(
+    r"\b(?:amount|balance|value)\s+of\s+(?:the\s+)?|\s+(?:amount|balance)(?=\s*(?:\?|$))", re.I
+)
+"""What a question may say of any line item: "the amount of accounts payable", "the accounts payable amount"."""
+_TIME_WORDS: Final = (
+    r"(?:the|its|our|this|that|whole|full|entire|current|same|latest|last|recent|most|reporting|reported|fiscal|financial"
+    r"|calendar|first|second|third|fourth|three|six|nine|twelve|thirteen|one|two|both|quarter(?:s|ly)?|years?|annual"
+    r"|year-to-date|months?|weeks?|days?|periods?|half|ended|ending|and|of|to|in|for|during|on|as|at|end|close"
+    r"|january|february|march|april|may|june|july|august|september|october|november|december|respectively"
+    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
+)
+_TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*){{1,24}}"
+"""No two of the words begin alike and end at the same place, or a long list of them takes exponential time."""
+_ASKED_OF: Final = re.compile(
+    rf"(?:\s*\([^)]*\))*\s*(?:$|[?;:.!]|(?:of|by|for)\s(?:the\s)?(?:company|firm|group|registrant|corporation)\b"
+    rf"|attributable\b|,?\s?{_TIME}(?:$|[?;:.!(]))",
+    re.IGNORECASE,
+)
+"""What may stand behind a line item in a question that asks for all of it."""
+
+
+def line_item_of(question: str) -> Item | None:
+    """The line item that a question asks for, of the whole company and at one time; None where it asks for more, for
+    something else, or for several.
+    """
+    if _OTHER.search(question) or ASKS_CHANGE.search(question):
+        return None
+    plain = _AMOUNT_OF.sub("", _HOW_MUCH.sub(r"\1 ", question)).strip()
+    asked = [item for item in line_items() if any(_ASKED_OF.match(plain, end) for _, end in mentions(item, plain))]
+    return asked[0] if len(asked) == 1 else None
+
+
+def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
+    """Which amount a sentence gives for the line item that ``question`` asks for, None for none, as characters of it;
+    None in its place where the question asks for no line item.
+    """
+    item = line_item_of(question) if kind in AMOUNTS and kind != "percent" else None
+    if item is None:
+        return None
+
+    def amount_in(sentence: str) -> Span | None:
+        found = (_amount_of(kind, sentence, start, end, question) for start, end in mentions(item, sentence))
+        return next((each for each in found if each is not None), None)
+
+    return amount_in
+
+
+_AMOUNT_NEXT: Final = rf"(?=(?:[A-Z]{{3}}\s?)?[(\u2212-]?\s?(?:{BEFORE})?\s?[(\u2212-]?\s?\d)"
+_STATES: Final = re.compile(
+    rf"""
+    (?:\s?\([^)\n]{{1,40}}\))?
+    (?:,?\s(?:attributable|applicable|available)\sto\s[^.,;$\d\n]{{3,70}}?)?
+    (?P<when>,?\s{_TIME})??
+    ,?\s?(?:
+      \s?\b(?:was|were|is|of|totaled|totalled|amounted\sto|came\sto|came\sin\sat|reached|stood\sat)\s
+        (?:(?:approximately|about|around|nearly|over|a\srecord|record)\s)?{_AMOUNT_NEXT}
+      | \s?\b(?P<moved>(?:has\s|have\s)?(?:increased|decreased|declined|grew|rose|fell|dropped|improved)
+        |(?:was|were)\s(?:up|down))\b
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""How a sentence goes on behind its line item, up to the amount."""
+_NOT_ALL: Final = re.compile(
+    r"\s(?:related|relating|associated|resulting|(?P<from>from)|on|recorded|recognized|due|excluding|per)\b",
+    re.IGNORECASE,
+)
+"""Behind an amount: it is a part of the item."""
+_STOP: Final = re.compile(r"[.!?](?=\s|[A-Z\u2022]|$)(?<!\.[A-Z]\.)|(?<=[a-z)])\.(?=(?:19|20)\d\d\s)|[\n\u2022]")
+_REACH: Final = 160
+"""Characters behind "increased" in which the amount that was reached may stand; ours."""
+_QUARTER: Final = re.compile(r"\bquarter|\bthree months|\b1[23] weeks|\bQ[1-4]\b", re.IGNORECASE)
+_YEARLY: Final = re.compile(r"\b(?:annual|year|twelve months|5[23] weeks)\b", re.IGNORECASE)
+_IN_HEADS: Final = re.compile(
+    rf"\b(?:dollars?|amounts?|tables?|[$€£])\s(?:are\s)?in\s(?P<scale>{WORD_SCALE})s\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """A sentence at ``start:end`` with the amount that it gives for a line item (characters of it). ``time`` is the
+    latest that it names, ``period`` the amount's own ("" where it names none); ``asked`` and ``length`` say whether it
+    is of the time, and of a span of time, that the question names, ``whole`` that it says that it is of the company.
+    """
+
+    start: int
+    end: int
+    amount: Span
+    value: TypedValue
+    time: str
+    period: str
+    asked: bool
+    length: bool
+    whole: bool
+
+
+def stated(question: str, kind: str, item: Item, document: Document) -> Answer | None:
+    """The amount that a sentence gives for a line item: of the time that the question names, else of the latest that
+    any sentence gives it for, of the first such sentence. None where none does, the question names another time, or
+    several amounts are given for the same time, as of the segments of a bank.
+    """
+    found = list(_sentences(question, kind, item, document.text))
+    if times_in(question):
+        found = [each for each in found if each.asked]
+    if not found:
+        return None
+    best = max(found, key=lambda each: (each.time, each.length, -each.start))
+    same = [each for each in found if each.period == best.period and each.time == best.time]
+    whole = [each for each in same if each.whole] or same
+    if any(not _alike(each.value, whole[0].value) for each in whole):
+        return None
+    best = whole[0]
+    value = best.value if best.value.period == best.period else replace(best.value, period=best.period)
+    return cited_answer(document, document.text[slice(*best.amount)], value, best.start, best.end)
+
+
+def _alike(one: TypedValue, other: TypedValue) -> bool:
+    """Whether two values may be one, rounded: "$8.9 billion" and "$8,929 million"."""
+    if one.number is None or other.number is None:
+        return one.value == other.value
+    return abs(one.number - other.number) <= ROUNDED * max(abs(one.number), abs(other.number))
+
+
+def _sentences(question: str, kind: str, item: Item, text: str) -> Iterator[_Stated]:
+    asked = [time for _, time in times_in(question)]
+    by_quarter, by_year = _QUARTER.search(question), _YEARLY.search(question)
+    for start, end in mentions(item, text):
+        first, last = sentence_around(text, start, end)
+        sentence = text[first:last]
+        place = None if has_cells(sentence) else _amount_of(kind, sentence, start - first, end - first, question)
+        if place is None:
+            continue
+        said, period = sentence[slice(*place)], _time_of(kind, sentence, place)
+        try:
+            value = read_value(kind, said, Context(sentence, *place, question, verbatim=True))
+        except ValueError:
+            continue
+        named = [time for _, time in times_in(sentence)]
+        latest = max((time if len(time) > 4 else f"{time}-12" for time in named), default="")
+        fits = _QUARTER.search(sentence) if by_quarter else by_year and _YEARLY.search(sentence)
+        meant = any(same_time(time, each) for time in named for each in asked)
+        yield _Stated(
+            first,
+            last,
+            (first + place[0], first + place[1]),
+            _scaled(value, said, text, first, last),
+            latest,
+            period,
+            meant,
+            bool(fits),
+            _WHOLE.search(sentence[: start - first]) is not None,
+        )
+
+
+_WHOLE: Final = re.compile(
+    r"\b(?:total|consolidated|our|we|firmwide|firm|company\S*|\S+ reported|group)\s+(?:\w+\s+){0,2}$", re.I
+)
+"""Before a line item: it is the whole company's."""
+_AND_MORE: Final = re.compile(r"cash\s(?:\w+\s){1,3}operati\w+(?:\sactivities)?\sand\b", re.IGNORECASE)
+"""Of "$5 million of cash generated from operations and $3 million of proceeds": only cash is listed so."""
+_BEHIND: Final = re.compile(r"\s(?:of|in)\s(?:our\s|total\s|net\s)?$", re.IGNORECASE)
+
+
+def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) -> Span | None:
+    """The amount that a sentence gives for the line item at these characters of it: "net sales were $5 million", "$5
+    million of cash generated from operations".
+    """
+    there = _money(kind, sentence)
+    said = _STATES.match(sentence, end)
+    if said is not None:
+        reach = said.end() + (_REACH if said["moved"] else 4)
+        after = [each for each in there if said.end() - 4 <= each.start <= reach]
+    elif end == len(sentence) or _AND_MORE.match(sentence, start):
+        after = [each for each in there if _BEHIND.fullmatch(sentence, each.end, start)]
+    else:
+        return None
+    if not after:
+        return None
+    level = level_of(kind, sentence, (after[0].start, after[0].end), question)
+    part = None if level is None else _NOT_ALL.match(sentence, level[1])
+    reached = part is not None and part["from"] and said is not None and said["moved"]  # "rose to $9 million from"
+    return level if part is None or reached else None
+
+
+def _time_of(kind: str, sentence: str, place: Span) -> str:
+    """The time of an amount of a sentence, as it names it; "" where it names none. Of amounts in a list the time at the
+    same place in a list, else the last one before the amount, or behind it where it is compared with nothing before.
+    """
+    times = [(span, each) for span, each in periods(sentence) if each and not _YEARS.fullmatch(each)]
+    for span, each in [*dates(sentence), *((match.span(), match[0]) for match in YEAR.finditer(sentence))]:
+        if not any(span[0] < taken[1] and taken[0] < span[1] for taken, _ in times):
+            times.append((span, each))
+    times.sort()
+    run = next(
+        (each for each in lists_in(sentence, [(a.start, a.end) for a in _money(kind, sentence)]) if place in each),
+        [place],
+    )
+    if len(run) > 1:
+        for listed in lists_in(sentence, [span for span, _ in times]):
+            if len(listed) == len(run):
+                return dict(times)[listed[run.index(place)]]
+        return ""
+    before = [each for span, each in times if span[1] <= place[0]]
+    behind = [(span, each) for span, each in times if span[0] >= place[1]]
+    if behind and _RIGHT_BEHIND.fullmatch(sentence[place[1] : behind[0][0][0]]):
+        return behind[0][1]
+    if before:
+        return before[-1]
+    if behind and not _COMPARED.search(sentence[place[1] : behind[0][0][0]]):
+        return behind[0][1]
+    return ""
+
+
+_YEARS: Final = re.compile(r"\d{4} to \d{4}")
+_RIGHT_BEHIND: Final = re.compile(r"\s(?:for|in|during)\s(?:the\s)?", re.IGNORECASE)
+_COMPARED: Final = re.compile(r"\b(?:compared|versus|vs|from|over|than|against)\b", re.IGNORECASE)
+
+
+def sentence_around(text: str, start: int, end: int) -> Span:
+    """The sentence that holds the characters, at most ``LONGEST_LINE`` on each side of them."""
+    least = max(0, start - LONGEST_LINE)
+    first = max((stop.end() for stop in _STOP.finditer(text, least, start)), default=least)
+    most = min(len(text), end + LONGEST_LINE)
+    ended = _STOP.search(text, end, most)
+    return first, ended.start() if ended else most
+
+
+def _money(kind: str, sentence: str) -> list[Amount]:
+    """The amounts of a sentence; of money those that say so."""
+    found = [each for each in amounts(sentence) if not each.year and each.unit != "%"]
+    return [each for each in found if each.currency or each.scale] if kind == "money" else found
+
+
+def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> TypedValue:
+    """A bare "$38,314" of a report that writes all amounts in the scale of its statements, which it says above them."""
+    if value.scale or value.number is None or "," not in said:
+        return value
+    heads, scaled = _scales_of(text)
+    near = bisect_left(scaled, max(0, start - ABOVE))
+    if not heads or (near < len(scaled) and scaled[near] < end + ABOVE):
+        return value
+    scale = ([each for at, each in heads if at < start] or [heads[0][1]])[-1]
+    number = Decimal(value.value) * SCALES[scale]
+    return replace(value, value=f"{number:f}", number=float(number), scale=scale)
+
+
+@lru_cache(maxsize=8)
+def _scales_of(text: str) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
+    """Of a whole document where it says in which scale its amounts are, and which; and where amounts of money stand
+    that name their own. Kept for the last few documents: each sentence asks for it.
+    """
+    heads = tuple((each.start(), each["scale"].lower()) for each in _IN_HEADS.finditer(text))
+    pieces = range(0, len(text), ABOVE) if heads else ()
+    scaled = {
+        at + each.start
+        for at in pieces
+        for each in amounts(text[at : at + ABOVE + _LONGEST_AMOUNT])
+        if each.scale and each.currency
+    }
+    return heads, tuple(sorted(scaled))
+
+
+_LONGEST_AMOUNT: Final = 200

@@ -1,0 +1,92 @@
+"""Answers in words: the most probable span or sentence of the retrieved chunks, by the cross-encoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from okralong.pipelines.answering.answer_types import TEXT
+from okralong.pipelines.answering.ask import Ask, Finds
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.prompts import UNANSWERABLE
+from okralong.pipelines.answering.readers.reader import Reader, cross_encoder_reads
+from okralong.pipelines.answering.readers.spans import LONGEST_LINE, cited, span_answer
+from okralong.pipelines.answering.retrieve import pool
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.sentences import sentence_ends
+from okralong.pipelines.core.types import Answer, Hit
+
+SURER: Final = 0.1  # project default
+"""By how much two sentences together must be more probable to hold the answer than the best one alone."""
+SHORTEST_SENTENCE: Final = 20  # project default
+"""Fewest characters of a sentence that may be an answer."""
+MOST_SENTENCES: Final = 150  # project default
+"""Most sentences that are read for one question, those of the best chunks first."""
+_PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
+
+
+class Span(Reader):
+    """Answers questions without an answer type; always has an answer, at worst "unanswerable"."""
+
+    stage = "after"
+    workflows = ("linear", "extend")
+
+    def fits(self, ask: Ask) -> bool:
+        """Return whether the cross-encoder may answer, and in words."""
+        return cross_encoder_reads(ask) and ask.wanted == TEXT
+
+    async def read(self, ask: Ask, finds: Finds) -> Answer:
+        """Return the best sentence for an abstractive question, for others the best span. Step: ``read``."""
+        by = read_sentence if ask.is_one_of(["abstractive"]) else read_span
+        return await by(ask.tools, "read", ask.question, pool([hits for _, hits in finds]))
+
+
+async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
+    """Return the most probable span of the chunks, citing its line or sentence.
+
+    The answer is "unanswerable" if no chunk reaches the policy's ``read.threshold``.
+    """
+    shown = tuple(passage_of(hit) for hit in hits)
+    if not shown:
+        return Answer("unanswerable", UNANSWERABLE)
+    readings = await tools.read(step, question, [passage.text for passage in shown])
+    found = span_answer(shown, readings)
+    # Any passage may show that there is an answer; only one that names a place shows where.
+    if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not found.answer:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    return found
+
+
+async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
+    """Return the sentence of the chunks that most probably answers, for example, a "why" question.
+
+    Each sentence is read alone, and together with the one before it in its paragraph, which may say what "it" means;
+    the pair is preferred where it is more probable by ``SURER``. The answer is "unanswerable" if no sentence reaches
+    the policy's ``read.threshold``.
+    """
+    shown = tuple(passage_of(hit) for hit in hits)
+    alone = [(passage, *place) for passage in shown for place in _sentences(passage.text)][:MOST_SENTENCES]
+    if not alone:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    two = [
+        (passage, start, stop)
+        for (passage, start, end), (other, begin, stop) in pairwise(alone)
+        if passage is other and not _PARAGRAPH_END.search(passage.text[end:begin])
+    ]
+    places = alone + two
+    readings = await tools.read(step, question, [passage.text[start:end] for passage, start, end in places])
+    sure = [(each.answerable or 0.0) - SURER * (n >= len(alone)) for n, each in enumerate(readings)]
+    best = max(range(len(places)), key=lambda n: (sure[n], readings[n].relevance))
+    if (readings[best].answerable or 0.0) < tools.policy.read.threshold:
+        return Answer("unanswerable", UNANSWERABLE, context=shown)
+    source = cited(*places[best])
+    return Answer("answered", " ".join(source.quote.split()), (source,), context=shown)
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    # A line may end within a sentence, a paragraph does not.
+    ends = sorted({*sentence_ends(text), *(match.end() for match in _PARAGRAPH_END.finditer(text)), len(text)})
+    places = [(start, start + len(text[start:end].rstrip())) for start, end in pairwise([0, *ends])]
+    return [(start, min(end, start + LONGEST_LINE)) for start, end in places if end - start >= SHORTEST_SENTENCE]

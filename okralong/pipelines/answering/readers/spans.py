@@ -1,0 +1,158 @@
+"""Spans of text that the cross-encoder points at: whole words, their line, and the amount that a sentence means."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from okralong.pipelines.answering.answer_types import AMOUNTS
+from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
+from okralong.pipelines.statements.amounts import amounts, has_cells
+from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
+from okralong.pipelines.statements.values import spans_of
+
+LONGEST_LINE: Final = 400  # project default
+"""Most characters around an answer that are quoted as its source."""
+
+
+def probability(reading: Reading) -> float:
+    """Return how probably the answer stands in the passage, at the place that the reading names."""
+    return (reading.answerable or 0.0) * math.sqrt(reading.span or 0.0)
+
+
+def span_answer(shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer:
+    """Return the most probable span of the passages, citing its line or sentence; the text may be empty."""
+    passage, reading = max(zip(shown, readings, strict=True), key=lambda pair: probability(pair[1]))
+    first, last = whole_words(passage.text, reading.start, reading.end)
+    start, end = line_around(passage.text, first, last)
+    text = passage.text[first:last].strip()
+    return Answer("answered", text, (cited(passage, start, end),), context=tuple(shown))
+
+
+def cited(passage: Passage, start: int, end: int) -> Citation:
+    """Return a citation of these characters of the passage's text."""
+    at = passage.start_char
+    return Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
+
+
+_CELLS: Final = re.compile(r"[ \t]{2,}|\t|\s*\|\s*")
+"""Between the columns of a table row."""
+_WORD: Final = re.compile(r"\((?:[$€£¥]\s?)?\d[\d.,]*\)|(?:[$€£¥]\s?)?-?\d+(?:[.,]\d+)*\s?%?|\w+(?:[.'\u2019/&-]\w+)*")
+"""An amount with its sign of currency, its brackets or percent sign, or a word."""
+
+
+def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    """The characters of a span without the words and numbers that it cuts in two: a model's tokens are parts of both,
+    and "462" of "462,118" is another number. Of a table row that it takes several columns of, the first.
+    """
+    span = text[start:end]
+    lead = len(span) - len(span.lstrip(" \t|"))
+    if (gap := _CELLS.search(span, lead)) is not None and gap.start() > lead:
+        start, end = start + lead, start + gap.start()
+    around = max(0, start - LONGEST_LINE)
+    for word in _WORD.finditer(text, around, min(len(text), end + LONGEST_LINE)):
+        if word.start() >= end:
+            break
+        if word.end() > start and word[0].strip():
+            start, end = min(start, word.start()), max(end, word.start() + len(word[0].rstrip()))
+    return start, end
+
+
+def line_around(text: str, start: int, end: int) -> tuple[int, int]:
+    """The line that holds the characters, or of a long line the sentence; at most ``LONGEST_LINE`` around them."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    last = len(text) if last < 0 else last
+    if last - first > LONGEST_LINE:
+        first = max(first, text.rfind(". ", first, start) + 2 if ". " in text[first:start] else first)
+        stop = text.find(". ", end, last)
+        last = stop + 1 if stop >= 0 else last
+        first, last = max(first, start - LONGEST_LINE), min(last, end + LONGEST_LINE)
+    while first < start and text[first].isspace():
+        first += 1
+    return first, last
+
+
+ASKS_CHANGE: Final = re.compile(
+    r"\b(?:increas|decreas|declin|chang|grow|grew|rise|rose|fell|fall|drop|differ|gain|higher|lower|more|less)\w*",
+    re.IGNORECASE,
+)
+_CHANGED: Final = re.compile(
+    r"\b(?:increas|decreas|declin|grew|grow|rose|ris|fell|fall|dropp?|improv|reduc)\w*\s+(?:(?:by|of)\s+)?"
+    r"(?:approximately\s+|about\s+)?$",
+    re.IGNORECASE,
+)
+"""What stands right before an amount by which something changed."""
+_CHANGE: Final = re.compile(r"\s+(?:increas|decreas|declin|growth|ris|drop|improv|reduc)\w*\b", re.IGNORECASE)
+"""What stands right behind such an amount."""
+_TO: Final = re.compile(r"\bto\s+(?:approximately\s+|about\s+)?$", re.IGNORECASE)
+_COMPARED: Final = re.compile(r"\b(?:compared\s+(?:to|with)|versus|vs\.?)\s[^.;]*$", re.IGNORECASE)
+_JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
+"""Between the members of a list."""
+
+
+def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
+    """The amount that a sentence gives for what is asked, where ``span`` is one of its amounts; None where it gives
+    none. A span alone is no answer to "how much": "increased $1.3 billion to $2.2 billion" has the change first,
+    "$4.8 billion and $19.0 billion for Q1 2023 and Q1 2024" a list over times, "$1.0 billion, compared to $0.4
+    billion" the year before. Of a list the amount of the time that the question names, else of the latest one, which
+    is the report's own. Rows of tables, and questions for a change, keep their span.
+    """
+    first, last = line_around(text, *span)
+    there = [each for each in spans_of(kind, text) if kind in AMOUNTS and first <= each[0] and each[1] <= last]
+    if kind == "money":  # "page 67", "Note 15": in a sentence that has amounts of money a bare number is none
+        said = {(each.start, each.end) for each in amounts(text) if each.currency or each.scale}
+        there = [each for each in there if each in said] if span in said else there
+    if span not in there or has_cells(text[first:last]) or ASKS_CHANGE.search(question):
+        return span
+    at = there.index(span)
+    asked = [time for _, time in times_in(question)]
+
+    def is_change(each: Span) -> bool:
+        return bool(_CHANGED.search(text[first : each[0]]) or _CHANGE.match(text[each[1] : last]))
+
+    if is_change(span):
+        reached = [each for each in there[at + 1 :] if _TO.search(text[first : each[0]])]
+        kept = reached[:1] or [each for each in there[:at] if not is_change(each)][:1]
+        if not kept:
+            return None
+        at = there.index(kept[0])
+    elif at and _COMPARED.search(text[there[at - 1][1] : span[0]]):
+        behind = text[span[1] : there[at + 1][0] if at + 1 < len(there) else last]
+        at -= not any(same_time(time, each) for _, time in times_in(behind) for each in asked)
+    run = next(each for each in lists_in(text, there) if there[at] in each)
+    times = times_in(text[first:last])
+    for each in lists_in(text[first:last], [place for place, _ in times]) if len(run) > 1 else ():
+        when = [dict(times)[place] for place in each]
+        if len(when) == len(run) and len(set(when)) == len(when):
+            meant = [n for n, time in enumerate(when) if any(same_time(time, each) for each in asked)]
+            return run[meant[0] if len(meant) == 1 else when.index(max(when))]
+    return there[at]
+
+
+def lists_in(text: str, spans: Sequence[Span]) -> list[list[Span]]:
+    """Spans in their order, those together that only a comma or "and" parts."""
+    found: list[list[Span]] = []
+    for each in spans:
+        if found and _JOINED.fullmatch(text[found[-1][-1][1] : each[0]]):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def same_time(one: str, other: str) -> bool:
+    """Whether two of ``times_in`` may be meant as one: a day or quarter is in its year."""
+    return one.startswith(other) or other.startswith(one)
+
+
+def times_in(text: str) -> list[tuple[Span, str]]:
+    """Days, quarters and years of a text, in a form that sorts by time ("2023-03", "2023")."""
+    found = [(place, day[:7]) for place, day in dates(text)]
+    for place, written in periods(text):
+        if quarter := re.fullmatch(r"Q([1-4]) (?:FY)?(\d{4})", written):
+            found.append((place, f"{quarter[2]}-{3 * int(quarter[1]):02}"))
+    taken = [place for place, _ in found]
+    years = [(each.span(), each[0]) for each in YEAR.finditer(text)]
+    return sorted(found + [one for one in years if not any(a <= one[0][0] < b for a, b in taken)])

@@ -1,0 +1,61 @@
+"""Typed answers off the whole text of one document: the row or the sentence that states what is asked for.
+
+A row's label or a sentence's subject says in a word or two what a cross-encoder has to guess from a page of figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT
+from okralong.pipelines.answering.ask import Ask, Finds
+from okralong.pipelines.answering.readers.cover import asks_period, asks_shares, cover_shares, report_period
+from okralong.pipelines.answering.readers.named import LONGEST_QUESTION, named_document
+from okralong.pipelines.answering.readers.reader import Reader
+from okralong.pipelines.answering.readers.sentences import line_item_of, stated
+from okralong.pipelines.core.types import Answer, Document
+from okralong.pipelines.statements.rows import item_row, measure_row
+
+
+class Statement(Reader):
+    """Answers questions for one amount, or for the period of a report; makes no look-up and no call."""
+
+    def fits(self, ask: Ask) -> bool:
+        """Return whether the run answers without the generator, and the question has an answer type."""
+        return ask.tools.reads_answers and ask.wanted != TEXT
+
+    async def read(self, ask: Ask, finds: Finds) -> Answer | None:
+        """Return what the document states, see ``read_statement``."""
+        return await read_statement(ask)
+
+
+async def read_statement(ask: Ask) -> Answer | None:
+    """Return the amount or the period that the only (or the named) document states, or None."""
+    wanted, question = ask.wanted, ask.question
+    amount = wanted.kind in AMOUNTS and wanted.kind != "percent"
+    own_period = wanted.kind == "period" and asks_period(question)
+    if wanted.many or not (amount or own_period) or len(question) > LONGEST_QUESTION:
+        return None
+    one = await named_document(ask.tools, question)
+    if one is None:
+        return None
+    document, plain = one
+    if own_period:
+        return await asyncio.to_thread(report_period, document)
+    return await asyncio.to_thread(stated_in_document, document, plain, wanted.kind)  # takes a second if it is large
+
+
+def stated_in_document(document: Document, question: str, kind: str) -> Answer | None:
+    """Return the amount of a kind that a document states, or None.
+
+    Args:
+        document: The document to search.
+        question: The question without the document's name.
+        kind: One of ``AMOUNTS``.
+    """
+    if kind == "number" and asks_shares(question) and (shares := cover_shares(document)) is not None:
+        return shares
+    item = line_item_of(question)
+    if item is None:
+        return measure_row(question, kind, document)
+    return item_row(question, kind, item, document) or stated(question, kind, item, document)

@@ -1,0 +1,1 @@
+"""Workflows, the ways of retrieving evidence between which the organizer chooses."""

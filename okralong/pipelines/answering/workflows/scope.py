@@ -1,0 +1,57 @@
+"""The documents that a question over many documents is asked of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.answering.workflows.documents_rules import options_of, years_of
+from okralong.pipelines.answering.workflows.documents_task import DocumentsTask
+from okralong.pipelines.core.types import QuestionError
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The documents to ask.
+
+    Attributes:
+        labels: By doc_id, the name that the document has in the answer: that of one of the things between which the
+            question chooses, else its doc_id.
+        task: What the rules read off the question, None if they do not know its form.
+    """
+
+    labels: Mapping[str, str]
+    task: DocumentsTask | None
+
+    @property
+    def doc_ids(self) -> list[str]:
+        """The documents in the order of their cells."""
+        return sorted(self.labels)
+
+
+async def scope_of(question: str, task: DocumentsTask | None, tools: Tools) -> Scope:
+    """Return the documents that the question chooses between ("..., Alder or Birch?"), else all of its scope.
+
+    Raises:
+        QuestionError: There are more documents than the policy asks for one question.
+    """
+    years = years_of(question)
+    options = options_of(question) or (task.options if task is not None else ())
+    found: dict[str, str] = {}
+    for option in options:
+        shares = tools.named(" ".join([option, *years]))
+        best = [doc_id for doc_id, share in shares.items() if share == max(shares.values())]
+        if len(best) == 1:
+            found.setdefault(best[0], option)
+    if options and len(found) == len(options):
+        return Scope(found, task)
+    most = tools.policy.over_documents.most
+    if tools.scope_size > most:
+        raise QuestionError(
+            f"The question would be asked of {tools.scope_size:,} documents, each by itself, which is at least as many "
+            f"calls; the policy allows {most:,} (over_documents.most). A question that names no documents is asked of "
+            "the whole archive: name those that are meant in doc_ids, or by a filter in where, or raise "
+            "over_documents.most. Nothing was asked."
+        )
+    return Scope({doc_id: doc_id for doc_id, _ in await tools.documents()}, task)

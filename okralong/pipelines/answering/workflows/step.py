@@ -1,0 +1,64 @@
+"""The workflow "step": the step-wise reasoner retrieves and reasons in turns (paper section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from okralong.pipelines.answering.answer_types import value_read
+from okralong.pipelines.answering.ask import Ask
+from okralong.pipelines.answering.citations import ask_for, find_citations
+from okralong.pipelines.answering.context import fit_passages, process_context
+from okralong.pipelines.answering.generate import calculate, generate
+from okralong.pipelines.answering.prompts import ParsedStep, read_step, same_words, step_prompt
+from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
+from okralong.pipelines.core.types import Answer, Hit, Passage, ReplyError
+
+
+async def reason_in_steps(ask: Ask) -> Answer:
+    """Read the passages, look up what a step says is missing, and read again, at most ``plan.max_steps`` times.
+
+    The reasoning ends when a step answers, when there is nothing new to look up, when a reply is of no use even after
+    a repair, or at the bound. Without an answer by then, one last call answers from everything retrieved.
+
+    Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair``),
+    ``step/1/retrieve`` onward, and ``generate``.
+    """
+    tools, plan, question = ask.tools, ask.plan, ask.question
+    finds = [await assembled_retrieval(tools, "retrieve", question, plan)]
+    asked = {same_words(question)}
+    for number in range(1, plan.max_steps + 1):
+        hits = pool(finds)
+        parsed, shown = await _reason(ask, f"step/{number}/reason", hits)
+        if parsed.answer:
+            citations = find_citations(parsed.evidence, shown)
+            said = calculate(parsed.answer) if tools.calculator else parsed.answer
+            answer = Answer("answered", said, citations, context=tuple(shown))
+            answer = await value_read(question, ask.wanted, answer)
+            if answer.status == "answered":
+                return answer
+            break  # no value of the wanted type: the last call asks for one
+        # A step that names no query means the question itself, which was looked up before the first step.
+        query = parsed.query or question
+        if same_words(query) in asked:
+            break
+        asked.add(same_words(query))
+        found = await assembled_retrieval(tools, f"step/{number}/retrieve", query, plan)
+        known = {hit.chunk.chunk_id for hit in hits}
+        if known.issuperset(hit.chunk.chunk_id for hit in found):
+            break  # the next step would send the same prompt
+        finds.append(found)
+    hits = pool(finds)
+    return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)
+
+
+async def _reason(ask: Ask, step: str, hits: Sequence[Hit]) -> tuple[ParsedStep, list[Passage]]:
+    """Return the reply of one step, empty if it is of no use, and the passages that its prompt showed."""
+    build = partial(step_prompt, ask.question)
+    shown = fit_passages(await process_context(hits, ask.plan, ask.tools), hits, build, "step", ask.tools)
+    if not shown:
+        return ParsedStep(), []
+    try:
+        return await ask_for(ask.tools, "step", step, build(shown), read_step), shown
+    except ReplyError:  # NobodyAsked is one
+        return ParsedStep(), shown
