@@ -7,6 +7,7 @@ shown text is the same offset in the document; the rules that open every prompt 
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from bisect import bisect_left
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from okralong.pipelines.core.types import QUESTION_MARK, Message, Passage
 
@@ -277,3 +278,26 @@ def take_references(answer: str) -> tuple[str, tuple[Evidence, ...]]:
         bare = answer.strip()
     numbers = [number for match in REFERENCES.finditer(answer) for number in re.findall(r"\d+", match.group(1))]
     return bare, tuple(islice(dict.fromkeys(Evidence(int(number), "") for number in numbers), MOST_CLAIMS))
+
+
+def same_words(query: str) -> str:
+    """Return a form in which queries that differ only in case, spacing or punctuation are equal."""
+    return " ".join(re.findall(r"\w+", query.casefold()))
+
+
+JSON_BEGUN: Final = re.compile(r"\{\s*\"|\A\{")
+"""The beginning of a JSON object."""
+
+
+def first_json(text: str, openings: str) -> Any:
+    """Return the JSON that begins at the first of ``openings``, or None if there is none or it is cut short.
+
+    Whole JSON within an object that is cut short is not a reply, so it is not looked for.
+    """
+    place = min((at for each in openings if (at := text.find(each)) >= 0), default=-1)
+    if place < 0:
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(text, place)[0]
+    except (ValueError, RecursionError):
+        return None

@@ -81,7 +81,7 @@ async def _named_documents(tools: Tools, question: str) -> list[str]:
 
 
 def _best_named(tools: Tools, words: str, least: float = 0.0) -> list[str]:
-    """Return the documents whose names share most with the words, and those near them; the best must exceed ``least``."""
+    """Return the documents that the words name best, and those near them; the best share must exceed ``least``."""
     near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
     shares = tools.named(words)
     most = max(shares.values(), default=0.0)
