@@ -8,7 +8,8 @@ import pytest
 
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, analyzer_keys, load_analyzer
-from okralong.pipelines.answering.analyzers.rules import KeywordRules, covered_share, literal_tokens, names
+from okralong.pipelines.answering.analyzers.rules import KeywordRules, covered_share
+from okralong.pipelines.answering.analyzers.words import literal_tokens, names
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import Analysis, ConfigError
 

@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, analyzer_prompt
-from okralong.pipelines.answering.analyzers.rules import literal_tokens
+from okralong.pipelines.answering.analyzers.words import literal_tokens
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompt_text import Evidence, neutralise
 from okralong.pipelines.answering.prompts import answer_prompt, split_prompt, step_prompt

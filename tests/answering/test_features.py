@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
-from okralong.pipelines.answering.analyzers.rules import COUNT, features
+from okralong.pipelines.answering.analyzers.features import COUNT, features
 from okralong.pipelines.core.types import RetrieverScores
 
 SCORES = st.lists(st.floats(0, 60, width=32), max_size=20).map(lambda found: tuple(sorted(found, reverse=True)))

@@ -16,9 +16,9 @@ from okralong.lab.training.learners.lora import CausalLearner, Row, save_adapter
 from okralong.lab.training.recipe import UNKNOWN, Example, Recipe
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
+from okralong.pipelines.answering.analyzers.features import Features, features
 from okralong.pipelines.answering.analyzers.heads import ADAPTER, Heads, HeadsShape, TunableEncoder, save_heads
 from okralong.pipelines.answering.analyzers.label_scorer import prompt_ids, reply_fields
-from okralong.pipelines.answering.analyzers.rules import Features, features
 from okralong.pipelines.models.weights import ResolvedModel, resolve_embedding_model
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from okralong.pipelines.answering.analyzers.analysis import (
     make_analysis,
     read_temperatures,
 )
-from okralong.pipelines.answering.analyzers.rules import COUNT, PASSAGES, features
+from okralong.pipelines.answering.analyzers.features import COUNT, PASSAGES, features
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.models.weights import resolve_embedding_model, settle
 

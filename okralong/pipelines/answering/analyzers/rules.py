@@ -1,25 +1,22 @@
-"""The analyzer of readable rules, which needs no model, and the numbers that the trained heads read.
+"""The analyzer of readable rules, which needs no model.
 
 Keywords give the type, literal tokens the pattern, and word overlap the evidence. A label that a rule chose gets a
-probability of about 0.7, never 1, and one chosen because no rule matched gets less. Keywords and numbers are ours, not
-the paper's. A keyword's weight: 3 alone decides against a lesser one, 1 only leans.
+probability of about 0.7, never 1, and a label chosen because no rule matched gets less. The keywords are not from the
+paper.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import Final, TypeVar
-
-import numpy as np
-import numpy.typing as npt
-import Stemmer
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
+from okralong.pipelines.answering.analyzers.words import content_stems, literal_tokens, names
 from okralong.pipelines.core.types import Analysis, QuestionType
 
 Keyword = tuple[re.Pattern[str], float]
+"""A pattern and its weight: 3 alone decides against a lesser one, 1 only leans."""
 
 
 def _keywords(*pairs: tuple[str, float]) -> tuple[Keyword, ...]:
@@ -118,176 +115,6 @@ COMPARATIVE: Final = re.compile(
     re.IGNORECASE,
 )
 """With two names or more in a question, a comparative makes it one of several sources."""
-
-# Words of questions and passages: content words, stems, and what looks like a name.
-
-_WORD = re.compile(r"[A-Za-z][A-Za-z'\u2019&-]*|\d[\d.,]*\d|\d")
-_QUOTED = re.compile(r"[\"\u201c]([^\"\u201c\u201d]{2,})[\"\u201d]")
-_NAME = re.compile(r"\b[A-Z][\w&'\u2019.-]*(?:\s+(?:of|the|and|&|de|van)\s+(?=[A-Z])|\s+(?=[A-Z]))?")
-
-_UNTOLD = """a about according after all also am an and any are as at be been being between both but by can could did do
-does doing done during each either for from given had has have having he her his how if in into is it its itself like
-many may me might more most much must neither no nor not of off on one or other our over per please same shall she
-should so some such tell than that the their them then there these they this those through to total under until up
-upon us was we were what when where whether which while who whom whose why will with within would year years you
-your"""
-
-STOP_WORDS = frozenset(_UNTOLD.split())
-"""Words that say nothing about where the evidence is; ours."""
-
-
-@lru_cache(maxsize=1)
-def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english")
-
-
-def words(text: str) -> list[str]:
-    """Words and numbers of ``text`` in lower case, a possessive 's cut off."""
-    return [re.sub(r"['\u2019]s?$", "", word) for word in (match.group().lower() for match in _WORD.finditer(text))]
-
-
-def content_stems(text: str) -> list[str]:
-    """Stems of the words that carry content, each once, in the order of their first use."""
-    kept = dict.fromkeys(word for word in words(text) if word not in STOP_WORDS and len(word) > 1)
-    return list(dict.fromkeys(_stemmer().stemWords(list(kept))))
-
-
-def names(question: str) -> list[str]:
-    """Runs of capitalised words, each once; a lone capitalised word that only opens the sentence does not count."""
-    found: list[str] = []
-    start, run = 0, ""
-    for match in _NAME.finditer(question):
-        if run and match.start() == start:
-            run += match.group()
-        else:
-            _keep_name(found, run, start - len(run))
-            run = match.group()
-        start = match.end()
-    _keep_name(found, run, start - len(run))
-    return list(dict.fromkeys(found))
-
-
-def _keep_name(found: list[str], run: str, at: int) -> None:
-    name = re.sub(r"['\u2019]s?$", "", run.strip(" .,"))
-    first, _, rest = name.partition(" ")
-    if at == 0 and first.lower() in STOP_WORDS | {"describe", "explain", "summarise", "summarize", "list", "compare"}:
-        name = rest
-    if name and name.lower() not in STOP_WORDS:
-        found.append(name)
-
-
-def literal_tokens(question: str) -> list[str]:
-    """What a question can be looked up by word for word: numbers, quoted strings, names, ticker-like tokens."""
-    quoted = _QUOTED.findall(question)
-    numbers = re.findall(r"\d[\d.,]*\d|\d", question)
-    tickers = re.findall(r"\b(?:[A-Z]{2}[A-Z\d]*|[A-Za-z]+\d\w*)\b", question)
-    return list(dict.fromkeys([*quoted, *numbers, *names(question), *tickers]))
-
-
-# Features: what can be told of a question and its primary passages without a model, as numbers near 1.
-#
-# Three kinds: how the two retrievers scored their first chunks and how far they agree, how much of the question stands
-# in the passages, and what the question's own words look like. All are ours.
-
-T = TypeVar("T")
-
-Features = npt.NDArray[np.float32]
-
-PASSAGES: Final = 3
-"""Passages that are looked at one by one: as many as primary retrieval finds (paper appendix B.3)."""
-
-RANKS: Final = (1, 2, 4, 9, 19)
-"""Ranks, from 0, whose scores are held against the first's."""
-
-DEPTHS: Final = (1, 3, 5, 10, 20)
-"""How far down the two retrievers' lists are held against each other; ours."""
-
-_OPENINGS: Final = ("who", "whose", "when", "where", "what", "which", "why", "how many", "how much", "how", "in what")
-_ASKS_YES_NO: Final = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.I)
-_YEAR: Final = re.compile(r"\b(19|20)\d\d\b")
-_NUMBER: Final = re.compile(r"\d[\d,.]*")
-
-
-def features(asked: AnalysisInput) -> Features:
-    """The numbers of one question, float32, shape (``COUNT``,). Passages and scores may be missing: they count as 0."""
-    return np.array(
-        [
-            *_exact_scores(asked.scores.exact),
-            *_semantic_scores(asked.scores.semantic),
-            *_agreement(asked.scores.semantic_ranks),
-            *_covered(asked.question, asked.passages),
-            *_wording(asked.question),
-        ],
-        dtype=np.float32,
-    )
-
-
-def _exact_scores(scores: Sequence[float]) -> list[float]:
-    """BM25's first score, squashed, and how far it stands out: BM25 has no upper bound, so the rest is relative."""
-    first = scores[0] if scores else 0.0
-    gaps = [scores[rank] / first if len(scores) > rank and first > 0 else 0.0 for rank in RANKS]
-    return [float(first > 0), np.log1p(max(first, 0.0)) / 3, *gaps]
-
-
-def _semantic_scores(scores: Sequence[float]) -> list[float]:
-    """The first cosine, and by how much the others fall behind it."""
-    first = scores[0] if scores else 0.0
-    gaps = [first - scores[rank] if len(scores) > rank else 0.0 for rank in RANKS]
-    return [float(bool(scores)), first, *(4 * gap for gap in gaps)]
-
-
-def _agreement(semantic_ranks: Sequence[int]) -> list[float]:
-    """Shares of the exact retriever's first chunks that stand among as many first ones of the semantic retriever."""
-    return [_share(semantic_ranks[:depth], range(depth).__contains__) for depth in DEPTHS]
-
-
-def _covered(question: str, passages: Sequence[str]) -> list[float]:
-    """Shares of the question's content words, names and numbers that the passages hold, together and one by one."""
-    stems = [set(content_stems(passage)) for passage in passages]
-    wanted, literals = content_stems(question), [token.casefold() for token in literal_tokens(question)]
-    texts = [passage.casefold() for passage in passages]
-    single = [_share(wanted, held.__contains__) for held in stems[:PASSAGES]]
-    together = set().union(*stems)
-    everywhere = _share(wanted, lambda stem: all(stem in held for held in stems)) if stems else 0.0
-    named = [name.casefold() for name in names(question)]
-    return [
-        *(single + [0.0] * PASSAGES)[:PASSAGES],
-        _share(wanted, lambda stem: stem in together),
-        everywhere,
-        _share(literals, lambda token: any(token in text for text in texts)),
-        _share(named, lambda name: any(name in text for text in texts)),
-        max((_share(named, text.__contains__) for text in texts), default=0.0),
-        min(len("".join(passages)) / 2000, 2.0),
-        min(sum(len(_NUMBER.findall(text)) for text in texts) / 60, 2.0),
-    ]
-
-
-def _wording(question: str) -> list[float]:
-    low = question.casefold().strip()
-    strongest = [
-        max((weight for pattern, weight in keywords if pattern.search(question)), default=0.0) / 3
-        for keywords in KEYWORDS.values()
-    ]
-    return [
-        min(len(low.split()) / 20, 3.0),
-        min(len(names(question)) / 3, 2.0),
-        min(len(_NUMBER.findall(question)) / 3, 2.0),
-        min(len(_YEAR.findall(question)) / 2, 2.0),
-        float(bool(COMPARATIVE.search(question))),
-        float(" or " in low),
-        float(" and " in low),
-        float(bool(_ASKS_YES_NO.match(low))),
-        *(float(low.startswith(opening)) for opening in _OPENINGS),
-        *strongest,
-    ]
-
-
-def _share(wanted: Sequence[T], held: Callable[[T], bool]) -> float:
-    return sum(map(held, wanted)) / len(wanted) if wanted else 0.0
-
-
-COUNT: Final = len(features(AnalysisInput("", ())))
-"""How many numbers there are."""
 
 EXTRACTIVE_WEIGHT: Final = 1.5
 """What a question with no keyword at all weighs as extractive; one weak keyword does not outweigh it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -47,12 +47,17 @@ class LookUp:
 
 
 def first_look_up(question: str) -> LookUp | None:
-    """What ``question`` needs to know first; None where its words describe nothing that has to be found out."""
+    """Return what ``question`` needs to know first, None if its words describe nothing that has to be looked up."""
     text = _by_parents(" ".join(question.split()).rstrip("? ")) + "?"
     if len(text) > LONGEST:
         return None
-    found = [*_relations(text), *_possessives(text), *_clauses(text)]
-    # Descriptions nest to the right: the last one has no other in it.
+    found = [
+        description
+        for pattern, describe in DESCRIPTIONS
+        for match in pattern.finditer(text)
+        if (description := describe(match)) is not None
+    ]
+    # Descriptions nest to the right: the last one contains no other.
     for start, stop, sub_question, head in sorted(found, key=lambda each: each[:2], reverse=True):
         before, after = text[:start], text[stop:]
         more = not (_ASKS_ONLY.fullmatch(before) and after == "?")
@@ -123,9 +128,8 @@ def name_in(answer: str) -> str:
 _ANOTHER_FACT: Final = re.compile(r",? (?:and|who|which) (?=[a-z])")
 
 
-# How a question describes something: ``(start, stop)`` of the description in the question, the question that asks for
-# it, and which of its words stay before the answer.
-_Found = tuple[int, int, str, str]
+_Description = tuple[int, int, str, str]
+"""Start and end in the question, the question that asks for it, and which of its words stay before the answer."""
 
 _PERSONS: Final = (
     "director|composer|performer|singer|author|writer|screenwriter|founder|co-founder|creator|inventor|designer|"
@@ -203,28 +207,30 @@ def _end_of_name(text: str, start: int) -> int | None:
     return end - (text[end - 1] in ",;" or end == len(text))
 
 
-def _relations(text: str) -> Iterator[_Found]:
-    """ "the director of the film X"."""
-    for match in _OF.finditer(text):
-        end = _end_of_name(text, match.end())
-        if end is not None:
-            asked = "Who" if _PERSON.fullmatch(match["relation"]) else "What"
-            name = text[match.end() : end].rstrip("?")
-            yield match.start(), end, f"{asked} is the {match['relation']} of {name}?", ""
+def _relation(match: re.Match[str]) -> _Description | None:
+    """Describe "the director of the film X"."""
+    end = _end_of_name(match.string, match.end())
+    if end is None:
+        return None
+    name = match.string[match.end() : end].rstrip("?")
+    return match.start(), end, f"{_who(match)} is the {match['relation']} of {name}?", ""
 
 
-def _possessives(text: str) -> Iterator[_Found]:
-    """ "X's wife"."""
-    for match in _POSSESSIVE.finditer(text):
-        start = match.start()
-        for word in reversed(list(re.finditer(r"\S+", text[:start]))):
-            if not _named(word[0]) and not _LINKS.fullmatch(word[0]):
-                break
-            if _named(word[0]) and word.start() > 0:
-                start = word.start()
-        if start < match.start():
-            asked = "Who" if _PERSON.fullmatch(match["relation"]) else "What"
-            yield start, match.end(), f"{asked} is {text[start : match.end()]}?", ""
+def _possessive(match: re.Match[str]) -> _Description | None:
+    """Describe "X's wife"."""
+    text, start = match.string, match.start()
+    for word in reversed(list(re.finditer(r"\S+", text[:start]))):
+        if not _named(word[0]) and not _LINKS.fullmatch(word[0]):
+            break
+        if _named(word[0]) and word.start() > 0:
+            start = word.start()
+    if start == match.start():
+        return None
+    return start, match.end(), f"{_who(match)} is {text[start : match.end()]}?", ""
+
+
+def _who(match: re.Match[str]) -> str:
+    return "Who" if _PERSON.fullmatch(match["relation"]) else "What"
 
 
 _CLAUSE: Final = re.compile(
@@ -244,30 +250,37 @@ _OPENS: Final = re.compile(r"(?i:(?:when|where|why|how) (?:was|were|is|are|did|d
 """Behind these a verb follows the description: "When was the pianist who recorded X born?"."""
 
 
-def _clauses(text: str) -> Iterator[_Found]:
-    """ "the segment that X leads", "the works at which X is made", "the segment led by X"."""
-    for match in _CLAUSE.finditer(text):
-        noun, clause, stop = match["noun"].strip(), match["clause"], match.end()
-        if _OPENS.search(text[: match.start()]):
-            name = _end_of_name(text, match.start("clause"))
-            if name is None or name >= stop:
-                continue
-            verb = None if match["marker"] == "who" else _STATE.match(text, name)
-            stop = name if verb is None else verb.end()
-            clause = text[match.start("clause") : stop]
-        order = _AUXILIARY.fullmatch(clause)
-        if _ASKS.search(clause) or " " not in clause or _NOT_ALONE.search(clause if order is None else order["rest"]):
-            continue
-        if match["by"]:
-            asked = f"Which {noun} is {match['by']} by {clause}"
-        elif match["marker"] == "who":
-            asked = f"Who {clause}"
-        elif match["marker"] == "where" or match["preposition"]:
-            preposition = (match["preposition"] or "in").capitalize()
-            said = clause if order is None else f"{order['verb']} {order['subject']} {order['rest']}"
-            asked = f"{preposition} which {noun} {said}"
-        else:
-            asked = f"Which {noun} {clause}"
-        head = noun.partition(" of ")[0]
-        alone = match["marker"] == "who" or _PLACES.fullmatch(head) is not None
-        yield match.start(), stop, f"{asked}?", "" if alone else f"the {head} "
+def _clause(match: re.Match[str]) -> _Description | None:
+    """Describe "the segment that X leads", "the works at which X is made", "the segment led by X"."""
+    text, noun, clause, stop = match.string, match["noun"].strip(), match["clause"], match.end()
+    if _OPENS.search(text[: match.start()]):
+        name = _end_of_name(text, match.start("clause"))
+        if name is None or name >= stop:
+            return None
+        verb = None if match["marker"] == "who" else _STATE.match(text, name)
+        stop = name if verb is None else verb.end()
+        clause = text[match.start("clause") : stop]
+    order = _AUXILIARY.fullmatch(clause)
+    if _ASKS.search(clause) or " " not in clause or _NOT_ALONE.search(clause if order is None else order["rest"]):
+        return None
+    if match["by"]:
+        asked = f"Which {noun} is {match['by']} by {clause}"
+    elif match["marker"] == "who":
+        asked = f"Who {clause}"
+    elif match["marker"] == "where" or match["preposition"]:
+        preposition = (match["preposition"] or "in").capitalize()
+        said = clause if order is None else f"{order['verb']} {order['subject']} {order['rest']}"
+        asked = f"{preposition} which {noun} {said}"
+    else:
+        asked = f"Which {noun} {clause}"
+    head = noun.partition(" of ")[0]
+    alone = match["marker"] == "who" or _PLACES.fullmatch(head) is not None
+    return match.start(), stop, f"{asked}?", "" if alone else f"the {head} "
+
+
+DESCRIPTIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Description | None]], ...]] = (
+    (_OF, _relation),
+    (_POSSESSIVE, _possessive),
+    (_CLAUSE, _clause),
+)
+"""How questions describe what has to be looked up first: patterns, and what makes a look-up of a match."""
