@@ -44,8 +44,8 @@ from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore
 from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.workflows.documents_rules import task_by_rules
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.workflows.documents_rules import task_by_rules
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Passage

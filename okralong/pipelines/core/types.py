@@ -378,7 +378,7 @@ class Answer:
     """The result of a strategy.
 
     ``context`` holds the passages of the last prompt in the order shown. ``confidence`` is the probability that the
-    answer is right (see ``answering/reading.py``). ``value`` is set for questions with an ``answer_type``. If the
+    answer is right (see ``answering/confidence.py``). ``value`` is set for questions with an ``answer_type``. If the
     answer replaced one with low confidence, ``escalated`` is "precise" or the stronger generator's name, and
     ``first_confidence`` the confidence of the replaced answer. ``replied_by`` names the models that gave the answer, as
     their replies do; () means the model of the question's last reply in the ledger.

@@ -53,7 +53,7 @@ from okralong.pipelines.methods.needs import Needs
 async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool = False) -> Answer:
     """Analyze the question, plan, follow the plan, and escalate an answer of low confidence.
 
-    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow; where the policy escalates, ``check``
+    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow; if the policy escalates, ``check``
     and those below ``escalated``.
 
     Args:
