@@ -42,11 +42,12 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "policy/default.yaml": "okralong.pipelines.answering:Policy",
         "submit/answer.yaml": "okralong.jobs:Submission",
         "prices.yaml": "okralong.pipelines.llm:PriceTable",
-        "estimate.yaml": "okralong.pipelines.answering:Priors",
+        "estimate.yaml": "okralong.pipelines.run:Priors",
     },
     "config_lab.md": {
         "sweeps/sample.yaml": "okralong.lab.sweeps:Sweep",
         "tune.yaml": "okralong.lab.sweeps:Tune",
+        "outline.yaml": "okralong.lab.sweeps:Sizes",
         "evidence/test.yaml": "okralong.lab.evidence:Sweep",
         "datasets.yaml": "okralong.lab.datasets:Catalog",
         "training/rows.yaml": "okralong.lab.training.rows:RowsConfig",

@@ -29,7 +29,6 @@ from benchmarks.estimate.here import Desk, Read
 from benchmarks.estimate.manner import Manner
 from okralong.lab.datasets.encoder import cached_encoder, index_encoder
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
@@ -41,9 +40,11 @@ from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.reporting.tables import markdown_table
-from okralong.pipelines.run.dry_run import METHOD, PRECISE, AskedQuestion, asked_in, side_by_side
+from okralong.pipelines.run.dry_run import METHOD, PRECISE, side_by_side
 from okralong.pipelines.run.estimate import Figures, Range, Setting, StrategyEstimate, draw_pilot, estimate
+from okralong.pipelines.run.observed import AskedQuestion, asked_in
 from okralong.pipelines.run.prepare import Scoped
+from okralong.pipelines.run.priors import Priors
 from okralong.pipelines.samples.questions import generate
 from tests.fakes.openai_server import FakeOpenAI
 

@@ -11,6 +11,7 @@ from typing import Any
 from okralong.lab.evidence.bench import reader_of
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.grammars import grammar
+from okralong.pipelines.answering.offline import OfflineGenerator
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.archive.archive import Archive
@@ -26,7 +27,7 @@ from okralong.pipelines.llm.ledger import RunLedger
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.methods.registry import load_strategy
-from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
+from okralong.pipelines.run.dry_run import Outlook, dry_run
 from okralong.pipelines.run.prepare import Scoped
 from okralong.pipelines.run.rows import answer_row
 
@@ -76,7 +77,7 @@ class Desk:
         async def analyze(asked: AnalysisInput) -> Analysis:
             return self.analyzer.analyze([asked])[0]
 
-        client = DryRunClient(token_counter(self.llm.tokenizer))
+        client = OfflineGenerator()
         reader = reader_of(self.policy) if self.read is None else None
         return Ports(
             archive=self.archive,
@@ -87,7 +88,7 @@ class Desk:
             admit=client.admit,
             policy=self.policy,
             window=self.llm.window,
-            count=client.count,
+            count=token_counter(self.llm.tokenizer),
             completion_limit=self.llm.completion_limit,
             read=self.read if reader is None else reader.port,
         )

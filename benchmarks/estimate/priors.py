@@ -38,10 +38,11 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Message, OkraError
 from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.llm.request import prompt_tokens
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.reporting.tables import markdown_table
-from okralong.pipelines.run.dry_run import prompt_growth, prompt_tokens
+from okralong.pipelines.run.dry_run import prompt_growth
 
 SETS = (("hotpotqa", "dev"), ("2wikimultihopqa", "dev"), ("musique", "train"))
 POOL_TOKENS = 20_000

@@ -17,11 +17,11 @@ from okralong.actors.cluster import NAMESPACE
 from okralong.actors.own_process import Loop, OwnModels, OwnRetrieval
 from okralong.actors.planner import ports_of, with_stronger
 from okralong.actors.retrieval import REVIVED, RetrievalClient, RetrievalNames, hold, started_retrieval, wait_for
+from okralong.pipelines.answering.offline import OfflineGenerator
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.run.dry_run import DryRunClient, Outlook, dry_run
+from okralong.pipelines.run.dry_run import Outlook, dry_run
 from okralong.pipelines.run.prepare import Prepared
 
 
@@ -40,7 +40,7 @@ class Forecaster:
 
     def __init__(self, setup: ForecasterSetup, found: RetrievalClient | None = None) -> None:
         self._strategies = setup.strategies
-        client = DryRunClient(token_counter(setup.llm.tokenizer))
+        client = OfflineGenerator()
         found = RetrievalClient(setup.retrieval) if found is None else found
         ports = ports_of(found, setup.policy, setup.llm, client.complete, client.admit)
         self._ports = with_stronger(ports, setup.llm, client.complete)

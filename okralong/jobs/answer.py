@@ -70,7 +70,7 @@ from okralong.pipelines.reporting.export import flat_answers, flat_row
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import MatrixRows
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
-from okralong.pipelines.run.questions import Questions
+from okralong.pipelines.run.question_sources import Questions
 from okralong.pipelines.run.rows import answer_row, artifacts_taken
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from okralong.jobs.run_folder import RunResult
     from okralong.pipelines.indexing.job import IndexResult
     from okralong.pipelines.reporting.diff import RunDiff
-    from okralong.pipelines.run.questions import Questions
+    from okralong.pipelines.run.question_sources import Questions
 
 
 def index(

@@ -19,7 +19,6 @@ from okralong.jobs.answer import answer_prepared, reading_vectors, say_unusable
 from okralong.jobs.generator import as_served
 from okralong.jobs.run_folder import BEGUN, RunResult, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimatePanel, say_line, widen_plain
-from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import Folder
@@ -27,7 +26,7 @@ from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
 from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.run.config import RunConfig
-from okralong.pipelines.run.dry_run import AskedQuestion, Outlook, asked_in, side_by_side
+from okralong.pipelines.run.dry_run import Outlook, side_by_side
 from okralong.pipelines.run.estimate import (
     SHARE,
     Again,
@@ -38,8 +37,10 @@ from okralong.pipelines.run.estimate import (
     draw_pilot,
     estimate,
 )
+from okralong.pipelines.run.observed import AskedQuestion, asked_in
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare
-from okralong.pipelines.run.questions import Questions
+from okralong.pipelines.run.priors import Priors
+from okralong.pipelines.run.question_sources import Questions
 
 PRIORS = "estimate.yaml"
 

@@ -11,8 +11,14 @@ import pytest
 
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
-from okralong.pipelines.llm.request import LlmRequest, PromptMeter, content_named, content_sent, content_shown
-from okralong.pipelines.run.dry_run import prompt_tokens
+from okralong.pipelines.llm.request import (
+    LlmRequest,
+    PromptMeter,
+    content_named,
+    content_sent,
+    content_shown,
+    prompt_tokens,
+)
 
 ONE = TokenVectors(struct.pack("<4f", 1.0, 2.0, 3.0, 4.0), 2)
 OTHER = TokenVectors(struct.pack("<2f", 1.0, 2.0), 1)

@@ -42,12 +42,11 @@ from okralong.lab.sweeps.config import (
     tables_by_cell,
 )
 from okralong.lab.sweeps.judge import MARKS, ToJudge, ToMark, judge, mark
+from okralong.lab.sweeps.outline import CostEstimate, Outline, total
 from okralong.lab.sweeps.results import write_results
 from okralong.lab.sweeps.run import (
-    CostEstimate,
     GoldQuestion,
     Material,
-    Outline,
     SharedBudget,
     build,
     indexing_row,
@@ -56,7 +55,6 @@ from okralong.lab.sweeps.run import (
     score_rows,
     spent_before,
     spent_usd,
-    total,
     write_cell_files,
     write_gold_labels,
 )
@@ -195,7 +193,7 @@ def show(expanded: Expanded, console: Console) -> None:
         say_line(console, f"- nothing is known of {', '.join(guessed)}; its figures are a wide guess")
     say_line(
         console,
-        "- an outline without an index, from the sizes of policies and documents (configs/estimate.yaml); no "
+        "- an outline without an index, from the sizes of policies and documents (configs/outline.yaml); no "
         "reply is counted as shared",
     )
     cap = "no cap" if sweep.budget_usd is None else f"the cap is ${sweep.budget_usd:g}"

@@ -25,6 +25,7 @@ from okralong.lab.evidence.writers import WRITTEN, GoldWriter, Writer
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.offline import MemoryLog, OfflineCall, OfflineGenerator
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, answer_prompt
@@ -273,13 +274,14 @@ class BenchTools(QuestionTools):
         # The bench measures what is shown: no answer is judged, and none is asked for again.
         policy = policy.model_copy(update={"escalate": None})
 
+        offline = OfflineGenerator(self._reply)
         ports = Ports(
             archive=retrievals.archive,
             shards=retrievals.shards,
             embed=embed,
             analyze=analyze,
-            complete=self._complete,
-            admit=_admit,
+            complete=offline.complete,
+            admit=offline.admit,
             policy=policy,
             window=writer.window,
             count=writer.count,
@@ -293,7 +295,7 @@ class BenchTools(QuestionTools):
         self.prompt_tokens = 0
         self._writer = writer
         self._gold_queries = gold_queries
-        self._steps = _Steps()
+        self._steps = MemoryLog()
         super().__init__(ports, Question("", ""), doc_ids, self._steps, self._branch)
 
     @property
@@ -310,44 +312,15 @@ class BenchTools(QuestionTools):
         tools = QuestionTools(self.ports, question, doc_ids, self.log, self.fan_out, path)
         return await branch.operator(tools, **branch.arguments), {}
 
-    async def _complete(
-        self,
-        query_id: str,
-        path: str,
-        role: str,
-        messages: Sequence[Message],
-        *,
-        logprobs: bool = False,
-        answer_type: str = "",
-        longer: bool = False,
-    ) -> Reply:
-        """The writer replies, once: first replies are measured. Raises NobodyAsked for a second one."""
-        if path.endswith(f"/{REPAIR}"):
+    async def _reply(self, call: OfflineCall) -> Reply:
+        """Return the writer's reply; only first replies are measured. Raises NobodyAsked for a second one."""
+        if call.path.endswith(f"/{REPAIR}"):
             raise NobodyAsked("The bench asks for nothing twice.")
-        self.calls += role in WRITTEN
-        example = DEMONSTRATIONS.get(role, ()) if self._writer.demonstrate else ()
-        self.prompt_tokens += prompt_size(messages) - prompt_size(example)
-        text = await self._writer.write(self._gold_queries, path, role, messages)
+        self.calls += call.role in WRITTEN
+        example = DEMONSTRATIONS.get(call.role, ()) if self._writer.demonstrate else ()
+        self.prompt_tokens += prompt_size(call.messages) - prompt_size(example)
+        text = await self._writer.write(self._gold_queries, call.path, call.role, call.messages)
         return Reply(text, self._writer.name, Usage(), "stop", 0.0)
-
-
-@dataclass
-class _Steps:
-    """A journal in memory, for one question."""
-
-    kept: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def recorded(self, path: str, kind: str) -> str | None:
-        """See ``StepLog``."""
-        return self.kept.get((path, kind))
-
-    async def record(self, path: str, kind: str, body: str) -> None:
-        """See ``StepLog``."""
-        self.kept[path, kind] = body
-
-
-async def _admit(query_id: str, plan: Plan) -> None:
-    """Every plan may go ahead."""
 
 
 def given(analysis: Analysis) -> Analyze:

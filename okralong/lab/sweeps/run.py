@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 from threading import Lock
@@ -35,32 +34,26 @@ from okralong.lab.sweeps.config import (
     CellName,
     CellPlan,
     CompressedBy,
-    JudgeConfig,
     Sweep,
     SweepFolder,
     SweepSet,
 )
-from okralong.lab.sweeps.judge import MARKS, MOST_CONTEXT, ToJudge, ToMark, judge_prompt, marks_prompt
+from okralong.lab.sweeps.judge import MARKS
 from okralong.lab.sweeps.metrics import citation_precision
 from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
-from okralong.pipelines.answering.cost_model import Priors, Use, use_again, use_of_question
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import MANIFEST, Folder
-from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Analysis, InputError, Message, MetricError, NobodyAsked, Passage
+from okralong.pipelines.core.types import Analysis, InputError, MetricError, NobodyAsked, Passage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.llm.bill import ARTIFACT, COLUMNS, bill
 from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.llm.prices import MILLION, Price, PriceTable
 from okralong.pipelines.llm.records import USED
 from okralong.pipelines.llm.replay import calls_begun
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.sources import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
-from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.questions import question_row, read_questions
 from okralong.pipelines.run.rows import artifacts_taken
 from okralong.pipelines.sara.artifact import NONE
@@ -437,132 +430,3 @@ def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, 
 
 
 # What a sweep may cost, before anything is indexed: from the sizes of policies and documents, and assumed replies.
-
-FREE: Final = Price(input=0.0, cached_input=0.0, output=0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class CostEstimate:
-    """Calls, tokens and dollars that are expected of a cell, with a range of dollars. ``described`` is False for a
-    method of which nothing but a wide guess is known."""
-
-    questions: int = 0
-    calls: float = 0.0
-    prompt_tokens: float = 0.0
-    completion_tokens: float = 0.0
-    usd: float = 0.0
-    low_usd: float = 0.0
-    high_usd: float = 0.0
-    described: bool = True
-
-    def __add__(self, other: CostEstimate) -> CostEstimate:
-        return CostEstimate(
-            self.questions + other.questions,
-            self.calls + other.calls,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.usd + other.usd,
-            self.low_usd + other.low_usd,
-            self.high_usd + other.high_usd,
-            self.described and other.described,
-        )
-
-
-def total(cells: Sequence[CostEstimate]) -> CostEstimate:
-    """The sum of cells."""
-    return sum(cells, start=CostEstimate())
-
-
-@dataclass
-class Outline:
-    """Estimates cells over sets that were read. ``_sizes`` keeps the tokens of documents that were counted."""
-
-    priors: Priors = field(default_factory=lambda: load_config(Priors, "estimate.yaml"))
-    _sizes: dict[int, dict[str, int]] = field(default_factory=dict)
-
-    def of(self, plan: CellPlan, pooled: Pooled) -> CostEstimate:
-        """The cost of a cell. Raises ConfigError for a model without a price, as its run would."""
-        llm, strategy = plan.config.llm, plan.config.strategy
-        local = llm.base_url == EMBEDDED and llm.price is None
-        price = FREE if local else _prices(plan.config.prices).price(llm.model, llm.price)
-        free = llm.window - llm.completion_limit("generate")
-        sizes = self._documents(pooled)
-        kinds = Counter(
-            (question.item.gold.question.type, min(sum(sizes[doc_id] for doc_id in question.doc_ids), free))
-            for question in pooled.questions
-        )
-        priors = self.priors.thinking(llm.reasoning_effort, llm.room_for_thought)
-        used, again, described = Use(), Use(), True
-        for (kind, tokens), count in kinds.items():
-            use, known = use_of_question(strategy, plan.policy, kind, tokens, priors)
-            used, described = used + use * count, described and known
-            again += use_again(strategy, plan.policy, kind, tokens, priors) * count
-        if (tree := self.priors.sizes.trees.get(strategy)) is not None:
-            asked = {doc_id for question in pooled.questions for doc_id in question.doc_ids}
-            used += tree.use * sum(sizes[doc_id] for doc_id in asked)
-        # Of answers that are not trusted none are asked for again at least, and all at most.
-        second = price
-        if plan.policy.escalate is not None and plan.policy.escalate.to == "stronger" and llm.stronger is not None:
-            second = _prices(plan.config.prices).price(llm.stronger.model, llm.stronger.price)
-        share = self.priors.escalated.mean
-        first_usd, again_usd = _usd(used, price), _usd(again, second)
-        low, high = self.priors.sizes.range
-        used += again * share
-        return CostEstimate(
-            questions=len(pooled.questions),
-            calls=used.calls,
-            prompt_tokens=used.prompt_tokens,
-            completion_tokens=used.completion_tokens,
-            usd=first_usd + share * again_usd,
-            low_usd=low * first_usd,
-            high_usd=high * (first_usd + again_usd),
-            described=described,
-        )
-
-    def judging(self, plan: CellPlan, pooled: Pooled, config: RunConfig, judge: JudgeConfig) -> CostEstimate:
-        """What it costs to have the cell's answers judged, all of them, with each seed. An answer is as long as a reply
-        of the cell's generator is expected to be; the context that marks are given by is its prompt, up to the bound.
-        """
-        price = _prices(config.prices).price(config.llm.model, config.llm.price)
-        sizes, priors = self._documents(pooled), self.priors
-        free = plan.config.llm.window - plan.config.llm.completion_limit("generate")
-        used, count = Use(), 0
-        for each in pooled.questions:
-            asked = each.item.gold.question
-            if not asked.answers:
-                continue
-            count += 1
-            whole = min(sum(sizes[doc_id] for doc_id in each.doc_ids), free)
-            taken, _ = use_of_question(plan.config.strategy, plan.policy, asked.type, whole, priors)
-            answer = taken.completion_tokens / max(1.0, taken.calls)
-            used += Use(1, _tokens(judge_prompt(ToJudge("", asked.question, asked.answers, ""))) + answer, VERDICT)
-            if judge.marks:
-                context = min(MOST_CONTEXT, taken.prompt_tokens / max(1.0, taken.calls))
-                bare = marks_prompt(ToMark("", asked.question, asked.answers, "", ("-",)))
-                used += Use(1, _tokens(bare) + answer + context, MARKS_REPLY)
-        used *= judge.seeds
-        usd, (low, high) = _usd(used, price), priors.sizes.range
-        return CostEstimate(count, used.calls, used.prompt_tokens, used.completion_tokens, usd, low * usd, high * usd)
-
-    def _documents(self, pooled: Pooled) -> Mapping[str, int]:
-        if id(pooled) not in self._sizes:
-            self._sizes[id(pooled)] = {each.doc_id: count_tokens(each.text) for each in pooled.documents}
-        return self._sizes[id(pooled)]
-
-
-VERDICT: Final = 8
-MARKS_REPLY: Final = 32
-"""Tokens (o200k) of the judge's replies: a verdict, and four marks; counted on the forms that are asked for."""
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    return sum(count_tokens(each.content) for each in messages)
-
-
-def _usd(use: Use, price: Price) -> float:
-    return (use.prompt_tokens * price.input + use.completion_tokens * price.output) / MILLION
-
-
-@lru_cache(maxsize=4)
-def _prices(source: str) -> PriceTable:
-    return PriceTable.load(source)

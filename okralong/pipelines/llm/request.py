@@ -19,8 +19,15 @@ from typing import Any, Final
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
 
-TOKENS_PER_MESSAGE = 8
-"""Room for a chat template's marks around a message; OpenAI's take 4, ChatML 5. Ours, on the safe side."""
+TOKENS_PER_MESSAGE: Final = 4
+TOKENS_PER_PROMPT: Final = 3
+"""What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
+cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from its replies."""
+MOST_TOKENS_PER_MESSAGE: Final = 8  # project default
+"""What a chat template adds to a message at most: OpenAI's adds 4, ChatML 5."""
+CACHED_FROM: Final = 1024
+CACHED_BY: Final = 128
+"""Endpoints cache a prefix from this many tokens on, in steps of so many (OpenAI's guide to prompt caching)."""
 SHORT = 500
 """Below so many tokens an excess is taken for the template's, which is the same for every prompt. Ours."""
 TEXT: Final = "text"
@@ -158,6 +165,17 @@ def _content(message: Message, said: Callable[[TokenVectors], dict[str, Any]]) -
     return [part for part in parts if part["type"] == VECTORS or part["text"]]
 
 
+def prompt_tokens(messages: Sequence[Message], count: CountTokens) -> int:
+    """Return the tokens that an endpoint is expected to charge for a prompt."""
+    each = (count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE for message in messages)
+    return sum(each) + TOKENS_PER_PROMPT
+
+
+def cacheable(tokens: int) -> int:
+    """Return how many tokens of a prefix are cached."""
+    return 0 if tokens < CACHED_FROM else CACHED_FROM + (tokens - CACHED_FROM) // CACHED_BY * CACHED_BY
+
+
 class PromptMeter:
     """Prompt tokens as the endpoint will count them, or a little more: a reserve that is too small would break the cap.
 
@@ -172,7 +190,7 @@ class PromptMeter:
 
     def plain(self, messages: Sequence[Message]) -> int:
         """Our own count, with room for the template."""
-        return sum(map(self._one, messages)) + TOKENS_PER_MESSAGE
+        return sum(map(self._one, messages)) + MOST_TOKENS_PER_MESSAGE
 
     def of_request(self, request: LlmRequest) -> int:
         """Return ``plain`` for a request, with its schema, which endpoints write into the prompt."""
@@ -180,7 +198,7 @@ class PromptMeter:
         return self.plain(request.messages) + schema
 
     def _one(self, message: Message) -> int:
-        return self._count(message.content) + message.vector_rows + TOKENS_PER_MESSAGE
+        return self._count(message.content) + message.vector_rows + MOST_TOKENS_PER_MESSAGE
 
     def safe(self, plain: int) -> int:
         """What to reserve for a prompt of ``plain`` tokens."""

@@ -23,7 +23,8 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, asked_again, fingerprint
 from okralong.pipelines.run.matrix import MatrixRows, cells
 from okralong.pipelines.run.metadata_filter import MetadataFilter
-from okralong.pipelines.run.questions import BadQuestion, Questions, read_questions, source_name
+from okralong.pipelines.run.question_sources import Questions, source_name
+from okralong.pipelines.run.questions import BadQuestion, read_questions
 from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
 
 

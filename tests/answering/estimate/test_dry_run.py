@@ -16,7 +16,8 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, Question, WordKept
 from okralong.pipelines.methods import llmlingua2, longllmlingua
-from okralong.pipelines.run.dry_run import PRECISE, Outlook, asked_in, dry_run, side_by_side
+from okralong.pipelines.run.dry_run import PRECISE, Outlook, dry_run, side_by_side
+from okralong.pipelines.run.observed import asked_in
 from tests.answering.estimate.conftest import Made
 from tests.fakes.openai_server import FakeOpenAI
 

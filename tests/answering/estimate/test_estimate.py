@@ -8,13 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from okralong.pipelines.answering.cost_model import Forecast, Priors, Prompt
+from okralong.pipelines.answering.cost_model import Forecast, Prompt
 from okralong.pipelines.core.codec import encode
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.prices import LongRates, Price
-from okralong.pipelines.run.dry_run import AskedQuestion, ObservedCall, Outlook
+from okralong.pipelines.run.dry_run import Outlook
 from okralong.pipelines.run.estimate import Again, Setting, StrategyEstimate, estimate
+from okralong.pipelines.run.observed import AskedQuestion, ObservedCall
+from okralong.pipelines.run.priors import Priors
 
 PRICE = Price(input=2.5, cached_input=1.25, output=10.0, batch_discount=0.5)
 SETTING = Setting(load_config(Priors, "estimate.yaml"), lambda role: 256, PRICE, draws=300)

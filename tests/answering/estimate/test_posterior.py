@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.cost_model import Priors
 from okralong.pipelines.core.config import load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError, Usage
-from okralong.pipelines.run.dry_run import AskedQuestion, ObservedCall
-from okralong.pipelines.run.estimate import Posterior
+from okralong.pipelines.run.observed import AskedQuestion, ObservedCall
+from okralong.pipelines.run.priors import Priors
+from okralong.pipelines.run.simulation import Posterior
 
 PRIORS = load_config(Priors, "estimate.yaml")
 BEFORE = Posterior.before(PRIORS)

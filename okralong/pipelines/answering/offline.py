@@ -1,0 +1,66 @@
+"""A generator without an endpoint, for everything that runs a strategy and pays for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from okralong.pipelines.answering.prompts import UNANSWERABLE
+from okralong.pipelines.core.types import Message, NobodyAsked, Plan, Reply, Usage
+from okralong.pipelines.llm.config import ANALYZE
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineCall:
+    """A call that a strategy makes."""
+
+    query_id: str
+    path: str
+    role: str
+    messages: Sequence[Message]
+
+
+async def shortest_reply(call: OfflineCall) -> Reply:
+    """Reply "unanswerable".
+
+    Raises NobodyAsked for roles whose reply is parsed: the keyword rules then analyze, and nothing further is looked up.
+    """
+    if call.role in (ANALYZE, "split", "step", "documents"):
+        raise NobodyAsked("Nobody was asked: this is an estimate.")
+    return Reply(f"Answer: {UNANSWERABLE}", "none", Usage(), "stop", 0.0)
+
+
+class OfflineGenerator:
+    """Replies in this process, in place of ``LlmClient`` and the budget.
+
+    ``calls`` holds the calls that were made, in order.
+    """
+
+    def __init__(self, reply: Callable[[OfflineCall], Awaitable[Reply]] = shortest_reply) -> None:
+        self.calls: list[OfflineCall] = []
+        self._reply = reply
+
+    async def complete(self, query_id: str, path: str, role: str, messages: Sequence[Message], **_: Any) -> Reply:
+        """Return the reply to a call (see ``LlmClient.complete``)."""
+        call = OfflineCall(query_id, path, role, messages)
+        self.calls.append(call)
+        return await self._reply(call)
+
+    async def admit(self, query_id: str, plan: Plan) -> None:
+        """Admit every plan: nothing is paid."""
+
+
+class MemoryLog:
+    """A journal in memory (see ``StepLog``); ``kept`` has the bodies by step path and kind."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def recorded(self, path: str, kind: str) -> str | None:
+        """Return the body recorded under a step path, or None."""
+        return self.kept.get((path, kind))
+
+    async def record(self, path: str, kind: str, body: str) -> None:
+        """Keep a body."""
+        self.kept[path, kind] = body

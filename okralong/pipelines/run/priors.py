@@ -1,0 +1,103 @@
+"""What an estimate assumes about a generator whose replies nobody has seen (``configs/estimate.yaml``)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Self
+
+from pydantic import Field, model_validator
+
+from okralong.pipelines.core.config import Settings
+
+ROLES: Final = ("generate", "split", "step", "full_text", "analyze")
+"""The roles of a generator that have priors; roles that only baselines use have none."""
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class ReplyPrior(Settings):
+    """Completion tokens of a role's reply: the ``mean`` over all questions, or the mean ``by_type`` of question."""
+
+    mean: Positive
+    by_type: dict[str, Positive] = Field(default_factory=dict)
+
+
+class SharePrior(Settings):
+    """A beta distribution of a share with this ``mean``, ``worth`` as much as that many observed questions."""
+
+    mean: Annotated[float, Field(gt=0, lt=1)]
+    worth: Positive
+
+
+class Priors(Settings):
+    """Assumptions about replies that have not been seen.
+
+    - ``replies``: their length, with an entry for each role.
+    - ``spread``: the coefficient of variation of one reply's length.
+    - ``wordiness``: the standard deviation of the logarithm of a factor on all replies of a generator.
+    - ``role_wordiness``: the same for a further factor of each role.
+    - ``counting``: the same for the tokens that the endpoint counts in a prompt.
+    - ``sub_questions``: weights of numbers of sub-questions, worth ``sub_questions_worth`` questions.
+    - ``answers``: the share of reasoning steps that answer.
+    - ``gives_up``: the share of the other steps that look up nothing new.
+    - ``new_in_split``, ``new_in_step``: the share of a further look-up's chunks that no earlier one found.
+    - ``unanswerable``: the share of questions answered "unanswerable" before the full text is read.
+    - ``escalated``: the share of answers that are not trusted where the policy escalates.
+    - ``repaired``: the share of typed answers that are asked for once more.
+    - ``pilot_against``: how many of a pilot's questions of one workflow weigh as much as all of these priors.
+    - ``thought``: the mean tokens of thought before a reply, by ``reasoning_effort``. ``thought_spread`` and
+      ``thought_wordiness`` replace ``spread`` and ``wordiness`` for a generator that thinks.
+    """
+
+    replies: dict[str, ReplyPrior]
+    spread: Positive
+    wordiness: Positive
+    role_wordiness: Positive
+    counting: Positive
+    sub_questions: dict[int, Positive]
+    sub_questions_worth: Positive
+    answers: SharePrior
+    gives_up: SharePrior
+    new_in_split: SharePrior
+    new_in_step: SharePrior
+    unanswerable: SharePrior
+    escalated: SharePrior
+    repaired: Share
+    pilot_against: Positive
+    thought: dict[str, Positive]
+    thought_spread: Positive
+    thought_wordiness: Positive
+
+    @model_validator(mode="after")
+    def _every_role(self) -> Self:
+        if missing := set(ROLES) - set(self.replies):
+            raise ValueError(f"replies has no entry for {', '.join(sorted(missing))}")
+        if not self.sub_questions or min(self.sub_questions) < 1:
+            raise ValueError("sub_questions gives weights to numbers from 1 on")
+        return self
+
+    def thinking(self, effort: str | None, room: int) -> Priors:
+        """Return the priors of a generator that may think before each reply.
+
+        Args:
+            effort: Its ``reasoning_effort``; None, its own default, counts as medium.
+            room: The most tokens of thought; 0 for a generator that does not think.
+        """
+        thought = min(self.thought.get(effort or "medium", 0.0), room)
+        if not thought:
+            return self
+        replies = {
+            role: ReplyPrior(
+                mean=each.mean + thought, by_type={kind: mean + thought for kind, mean in each.by_type.items()}
+            )
+            for role, each in self.replies.items()
+        }
+        spreads = {"spread": self.thought_spread, "wordiness": self.thought_wordiness}
+        return self.model_copy(update={"replies": replies, **spreads})
+
+    def reply(self, role: str, kind: str) -> float:
+        """Return the mean tokens of a reply of ``role`` to a question of type ``kind``.
+
+        Roles without a prior reply as "generate" does.
+        """
+        known = self.replies.get(role, self.replies["generate"])
+        return known.by_type.get(kind, known.mean)

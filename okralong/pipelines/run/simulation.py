@@ -1,0 +1,398 @@
+"""Possible runs: what replies that nobody has seen make of the forecasts of questions.
+
+All calls of a run share some unknowns: a generator that is wordy in one reply is wordy in all. So each draw first fixes
+these (``GeneratorParameters``, of a ``Posterior``) and only then samples each question (``Simulation``). Questions that
+a pilot has asked teach what those of their workflow use (``Bootstrap``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from okralong.pipelines.answering.cost_model import ANSWERS, Forecast, LookUps
+from okralong.pipelines.core.types import Usage
+from okralong.pipelines.run.observed import AskedQuestion
+from okralong.pipelines.run.priors import ROLES, Priors, SharePrior
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+MEAN_OF: Final = 200  # project default
+"""Samples whose mean is the expectation of one question; its error averages out over a workflow."""
+
+
+def columns(usages: Sequence[Usage]) -> Floats:
+    """Return prompt, cached and completion tokens, shape (3, usages)."""
+    rows = [(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) for usage in usages]
+    return np.array(rows, dtype=np.float64).reshape(-1, 3).T
+
+
+@dataclass(frozen=True)
+class Used:
+    """Calls and tokens by question, each of shape (questions,).
+
+    Tokens of the call after "unanswerable" are in the ``full_text_`` fields alone; ``calls`` counts all calls.
+    """
+
+    calls: Floats
+    prompt: Floats
+    completion: Floats
+    full_text_prompt: Floats
+    full_text_completion: Floats
+
+
+class Simulation:
+    """Samples all questions of one strategy under one policy."""
+
+    def __init__(
+        self, forecasts: Sequence[Forecast], types: Sequence[str], priors: Priors, limit: Callable[[str], int]
+    ) -> None:
+        """``types`` are those of the questions, in order; ``limit`` returns the longest reply of a role in tokens."""
+        self._size = len(forecasts)
+        self._types = list(types)
+        self._priors = priors
+        self._limit = limit
+        self._means: dict[str, Floats] = {}
+        self._certain: dict[str, tuple[Indices, Floats]] = {}
+        calls = [(prompt.role, at, prompt.tokens) for at, each in enumerate(forecasts) for prompt in each.certain]
+        for role in dict.fromkeys(role for role, _, _ in calls):
+            own = [(at, tokens) for said, at, tokens in calls if said == role]
+            self._certain[role] = np.array([at for at, _ in own], dtype=np.intp), _floats([size for _, size in own])
+        self._split, self._step = _those_that(forecasts, "split"), _those_that(forecasts, "step")
+        self._split_answers = _floats([forecasts[at].answer for at in self._split])
+        self._step_answers = _floats([forecasts[at].answer for at in self._step])
+        self._step_reasons = _floats([forecasts[at].reason for at in self._step])
+        self._numbers = np.array(list(priors.sub_questions))
+        self._full_text = _floats([each.full_text for each in forecasts])
+        self._typed = np.array([each.typed for each in forecasts], dtype=bool)
+
+    def expected(self, posterior: Posterior, random: np.random.Generator) -> tuple[Floats, Floats]:
+        """Return the expected prompt and completion tokens of each question, without the full text."""
+        prompt, completion = np.zeros(self._size), np.zeros(self._size)
+        for _ in range(MEAN_OF):
+            used = self.sample(posterior.draw(random), random)
+            prompt += used.prompt / MEAN_OF
+            completion += used.completion / MEAN_OF
+        return prompt, completion
+
+    def sample(self, parameters: GeneratorParameters, random: np.random.Generator) -> Used:
+        """Return what each question uses in one possible run."""
+        calls, prompt, completion = np.zeros((3, self._size))
+
+        def call(role: str, at: Indices, tokens: Floats) -> None:
+            replies = self._replies(role, at, parameters, random)
+            again = np.zeros(at.size)
+            if role in ANSWERS:
+                again, tokens, replies = self._repaired(at, tokens, replies, random)
+            calls[:] += np.bincount(at, 1 + again, self._size)
+            prompt[:] += np.bincount(at, tokens, self._size)
+            completion[:] += np.bincount(at, replies, self._size)
+
+        for role, (at, tokens) in self._certain.items():
+            call(role, at, tokens)
+        if self._split.size:
+            asked = random.choice(self._numbers, self._split.size, p=parameters.sub_questions)
+            look_ups = 1 + (np.minimum(asked, self._split_answers.shape[1]) - 1) * parameters.new_in_split
+            call("generate", self._split, _grown(self._split_answers, look_ups))
+        if self._step.size:
+            self._sample_steps(call, parameters, random)
+        full_text_prompt, full_text_completion = np.zeros(self._size), np.zeros(self._size)
+        escalated = np.flatnonzero((random.random(self._size) < parameters.unanswerable) & (self._full_text > 0))
+        replies = self._replies("full_text", escalated, parameters, random)
+        again, shown, replies = self._repaired(escalated, self._full_text[escalated], replies, random)
+        calls[escalated] += 1 + again
+        full_text_prompt[escalated] = shown
+        full_text_completion[escalated] = replies
+        counting = parameters.counting
+        return Used(calls, prompt * counting, completion, full_text_prompt * counting, full_text_completion)
+
+    def _sample_steps(
+        self,
+        call: Callable[[str, Indices, Floats], None],
+        parameters: GeneratorParameters,
+        random: np.random.Generator,
+    ) -> None:
+        going = np.arange(self._step.size)
+        steps = self._step_reasons.shape[1]
+
+        def ask(role: str, growth: Floats, those: Indices, finds: int) -> None:
+            look_ups = np.full(those.size, 1 + (finds - 1) * parameters.new_in_step)
+            call(role, self._step[those], _grown(growth[those], look_ups))
+
+        for number in range(1, steps + 1):
+            ask("step", self._step_reasons, going, number)
+            going = going[random.random(going.size) >= parameters.answers]
+            stuck = random.random(going.size) < parameters.gives_up
+            ask("generate", self._step_answers, going[stuck], number)
+            going = going[~stuck]
+        ask("generate", self._step_answers, going, steps + 1)
+
+    def _repaired(
+        self, at: Indices, tokens: Floats, replies: Floats, random: np.random.Generator
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return repeated calls, prompt and reply tokens of answers, repetitions included.
+
+        Some of the typed answers are asked for once more, by a prompt that shows the first reply.
+        """
+        if not self._typed[at].any():
+            return np.zeros(at.size), tokens, replies
+        again = (self._typed[at] & (random.random(at.size) < self._priors.repaired)).astype(np.float64)
+        return again, tokens + again * (tokens + replies), replies * (1 + again)
+
+    def _replies(self, role: str, at: Indices, parameters: GeneratorParameters, random: np.random.Generator) -> Floats:
+        """Return lengths of replies: log-normal about the mean of role and type, cut at the role's limit."""
+        if role not in self._means:
+            self._means[role] = _floats([self._priors.reply(role, kind) for kind in self._types])
+        variance = np.log1p(self._priors.spread**2)
+        factors = np.exp(random.normal(-variance / 2, np.sqrt(variance), at.size))
+        wordiness = parameters.wordiness.get(role, parameters.wordiness["generate"])
+        return np.clip(self._means[role][at] * wordiness * factors, 1.0, self._limit(role))
+
+
+def _those_that(forecasts: Sequence[Forecast], looks: LookUps) -> Indices:
+    return np.array([at for at, forecast in enumerate(forecasts) if forecast.looks == looks], dtype=np.intp)
+
+
+def _floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+def _grown(growth: Floats, look_ups: Floats) -> Floats:
+    """Interpolate the tokens of prompts after ``look_ups`` look-ups (from 1 on, shape (n,)).
+
+    ``growth`` has a column for each whole number of look-ups, shape (n, look-ups).
+    """
+    place = np.minimum(look_ups, growth.shape[1]) - 1
+    below = np.floor(place).astype(np.intp)
+    above = np.minimum(below + 1, growth.shape[1] - 1)
+    row = np.arange(len(growth))
+    grown: Floats = growth[row, below] + (place - below) * (growth[row, above] - growth[row, below])
+    return grown
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The ratio estimator of a pilot: scales the questions not asked as the asked ones of their workflow turned out.
+
+    A draw of the Bayesian bootstrap (Rubin 1981, "The Bayesian bootstrap") weights the pilot's questions, each by a
+    random variate times its expected size; the priors count as ``against`` further questions. Each question not asked
+    takes the ratios of one question drawn by these weights, so the range also covers chance among the rest.
+
+    Attributes:
+        prompt: Expected prompt tokens of each question, shape (questions,).
+        completion: Expected completion tokens of each question, shape (questions,).
+        groups: For each workflow, the places of the questions not asked, and which of the asked ones belong to it.
+        sizes: Expected prompt tokens of the asked questions, shape (asked,).
+        prompt_ratios: Used over expected prompt tokens, shape (asked,).
+        completion_ratios: Used over expected completion tokens, shape (asked,).
+        cached: Share of the prompt that the endpoint had cached, shape (asked,).
+        against: Weight of the priors, in questions.
+    """
+
+    prompt: Floats
+    completion: Floats
+    groups: Sequence[tuple[Indices, Indices]]
+    sizes: Floats
+    prompt_ratios: Floats
+    completion_ratios: Floats
+    cached: Floats
+    against: float
+
+    @classmethod
+    def of(
+        cls,
+        workflows: Sequence[str],
+        expected: tuple[Floats, Floats],
+        known: Sequence[int],
+        actual: Sequence[Usage],
+        against: float,
+    ) -> Self | None:
+        """Build from the questions at the places ``known`` and what they used; None if no prompt was expected."""
+        prompt, completion = expected
+        kept = [place for place, at in enumerate(known) if prompt[at] > 0]
+        if not kept:
+            return None
+        at = np.array([known[place] for place in kept], dtype=np.intp)
+        used = columns([actual[place] for place in kept])
+        names = np.array(workflows)
+        asked = np.zeros(len(names), dtype=bool)
+        asked[at] = True
+        return cls(
+            prompt=prompt,
+            completion=completion,
+            groups=[
+                (np.flatnonzero((names == name) & ~asked), np.flatnonzero(names[at] == name))
+                for name in np.unique(names[at])
+            ],
+            sizes=prompt[at],
+            prompt_ratios=used[0] / prompt[at],
+            completion_ratios=used[2] / completion[at],
+            cached=used[1] / np.maximum(used[0], 1.0),
+            against=against,
+        )
+
+    def resample(self, prompt: Floats, completion: Floats, random: np.random.Generator) -> Floats:
+        """Scale ``prompt`` and ``completion`` in place, and return the cached tokens of each question.
+
+        Questions that draw the priors keep what was sampled, and so do the asked ones.
+        """
+        share = np.zeros_like(prompt)
+        for others, asked in self.groups:
+            sizes = self.sizes[asked]
+            weights = np.append(random.gamma(_gamma_shape(asked.size), size=asked.size) * sizes, 0.0)
+            weights[-1] = random.gamma(self.against) * sizes.mean()
+            drawn = random.choice(weights.size, others.size, p=weights / weights.sum())
+            taking, taken = others[drawn < asked.size], asked[drawn[drawn < asked.size]]
+            prompt[taking] = self.prompt[taking] * self.prompt_ratios[taken]
+            completion[taking] = self.completion[taking] * self.completion_ratios[taken]
+            share[others] = np.average(self.cached[asked], weights=sizes)
+            share[taking] = self.cached[taken]
+        return share * prompt
+
+
+def _gamma_shape(asked: int) -> float:
+    """Return the shape of the gamma variates for a number of asked questions.
+
+    With Rubin's shape of 1 the mean has the variance s2 / (n + 1), s2 being that of the asked ones; with this one it is
+    s2 / (n - 1), which is right on average. Below three questions, which show no variance, it is a project default.
+    """
+    return max(asked - 2, 0.5) / asked
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorParameters:
+    """One draw of what all calls of a run share.
+
+    ``wordiness`` has by role a factor on the prior's mean reply, ``counting`` is a factor on our count of a prompt,
+    ``sub_questions`` has the probabilities of the numbers in the priors, in order. The others are shares as in
+    ``Priors``.
+    """
+
+    wordiness: Mapping[str, float]
+    counting: float
+    sub_questions: Floats
+    answers: float
+    gives_up: float
+    new_in_split: float
+    new_in_step: float
+    unanswerable: float
+
+    @classmethod
+    def average(cls, priors: Priors) -> Self:
+        """Return the means of the priors."""
+        weights = np.array(list(priors.sub_questions.values()))
+        return cls(
+            wordiness=dict.fromkeys(ROLES, 1.0),
+            counting=1.0,
+            sub_questions=weights / weights.sum(),
+            answers=priors.answers.mean,
+            gives_up=priors.gives_up.mean,
+            new_in_split=priors.new_in_split.mean,
+            new_in_step=priors.new_in_step.mean,
+            unanswerable=priors.unanswerable.mean,
+        )
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known about a generator, before and after some of its replies.
+
+    Attributes:
+        log_words: Mean logarithms of the factors on each role's replies, in the order of ``ROLES``.
+        log_words_covariance: Their covariance.
+        log_counting: Mean and standard deviation of the logarithm of the factor on our counts of prompts.
+        unanswerable: Parameters of a beta distribution.
+        escalated: Parameters of a beta distribution.
+    """
+
+    priors: Priors
+    log_words: Floats
+    log_words_covariance: Floats
+    log_counting: tuple[float, float]
+    unanswerable: tuple[float, float]
+    escalated: tuple[float, float]
+
+    @classmethod
+    def before(cls, priors: Priors) -> Self:
+        """Return what the priors say."""
+        size = len(ROLES)
+        shared = np.full((size, size), priors.wordiness**2)
+        own = np.eye(size) * priors.role_wordiness**2
+        # Less half the variance: the factor itself, not its logarithm, is 1 on average.
+        mean = -np.diag(shared + own) / 2
+        shares = _beta(priors.unanswerable), _beta(priors.escalated)
+        return cls(priors, mean, shared + own, (0.0, priors.counting), *shares)
+
+    def after(self, asked: Sequence[AskedQuestion], types: Mapping[str, str], *, again: bool = False) -> Self:
+        """Return the posterior after some questions, by their calls for a first answer or by those made ``again``.
+
+        A role's mean reply over the prior's is one observation of its factor, more certain with more replies; the
+        factors of other roles follow as far as they are correlated. ``types`` has the question types by query_id.
+        """
+        replies: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for question in asked:
+            for call in question.calls:
+                if call.again is not again:
+                    continue
+                expected = self.priors.reply(call.role, types.get(question.query_id, ""))
+                replies[call.role].append((call.usage.completion_tokens, expected))
+        seen = [at for at, role in enumerate(ROLES) if replies[role]]
+        learned = self
+        if seen:
+            sums = np.array([np.sum(replies[ROLES[at]], axis=0) for at in seen])
+            observed = np.log(np.maximum(sums[:, 0], 1.0) / sums[:, 1])
+            noise = np.diag([self._variance(replies[ROLES[at]]) / len(replies[ROLES[at]]) for at in seen])
+            # Mean and covariance of the normal distribution of all factors, given noisy observations of some.
+            across = self.log_words_covariance[:, seen]
+            gain = across @ np.linalg.inv(across[seen, :] + noise)
+            mean = self.log_words + gain @ (observed - self.log_words[seen])
+            covariance = self.log_words_covariance - gain @ across.T
+            learned = replace(self, log_words=mean, log_words_covariance=covariance)
+        calls = [call for each in asked for call in each.calls if call.counted and call.again is again]
+        counted = [(call.usage.prompt_tokens, call.counted) for call in calls]
+        if counted:
+            charged, ours = np.sum(counted, axis=0)
+            more = float(np.log(charged / ours))
+            # It may count more per word or per message, which is unknown, and prompts differ in length.
+            learned = replace(learned, log_counting=(more, abs(more) / 2))
+        return learned
+
+    def with_unanswerable(self, yes: int, no: int) -> Self:
+        """Return the posterior after ``yes`` first answers that said "unanswerable", and ``no`` that did not."""
+        return replace(self, unanswerable=(self.unanswerable[0] + yes, self.unanswerable[1] + no))
+
+    def with_escalated(self, yes: int, no: int) -> Self:
+        """Return the posterior after ``yes`` answers that were not trusted, and ``no`` that were."""
+        return replace(self, escalated=(self.escalated[0] + yes, self.escalated[1] + no))
+
+    def draw(self, random: np.random.Generator) -> GeneratorParameters:
+        """Draw one possible generator."""
+        priors = self.priors
+        words = np.exp(random.multivariate_normal(self.log_words, self.log_words_covariance, method="eigh"))
+        weights = np.array(list(priors.sub_questions.values()))
+        return GeneratorParameters(
+            wordiness=dict(zip(ROLES, words.tolist(), strict=True)),
+            counting=float(np.exp(random.normal(*self.log_counting))),
+            sub_questions=random.dirichlet(weights / weights.sum() * priors.sub_questions_worth),
+            answers=random.beta(*_beta(priors.answers)),
+            gives_up=random.beta(*_beta(priors.gives_up)),
+            new_in_split=random.beta(*_beta(priors.new_in_split)),
+            new_in_step=random.beta(*_beta(priors.new_in_step)),
+            unanswerable=random.beta(*self.unanswerable),
+        )
+
+    def _variance(self, replies: Sequence[tuple[float, float]]) -> float:
+        """Return the variance of used over expected reply tokens: the prior's at first, then more and more observed."""
+        ratios = np.array([tokens / expected for tokens, expected in replies])
+        seen = np.sum((ratios / ratios.mean() - 1) ** 2) if ratios.sum() else 0.0
+        against = self.priors.pilot_against
+        return float((against * self.priors.spread**2 + seen) / (against + max(len(replies) - 1, 0)))
+
+
+def _beta(share: SharePrior) -> tuple[float, float]:
+    return share.mean * share.worth, (1 - share.mean) * share.worth
