@@ -1,0 +1,255 @@
+"""Sources of questions: files of the usual kinds, standard input, lists, data frames and Arrow tables.
+
+``read_rows`` yields ``(place, values)`` for each row that is not blank.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from okralong.pipelines.core.filesystems import located, open_file
+from okralong.pipelines.core.table_files import csv_rows, decoded_table, read_workbook
+from okralong.pipelines.core.types import DocumentError, InputError, Question
+from okralong.pipelines.run.matrix import column_rows
+
+
+class ArrowTable(Protocol):
+    """A pyarrow Table, or a data frame (pandas, polars, ...) that converts to one."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Export the table as an Arrow C stream."""
+
+
+Questions: TypeAlias = str | Path | Iterable[str | Mapping[str, Any] | Question] | ArrowTable
+"""A path or URI, "-" for standard input, texts or rows, a data frame, or a table."""
+STDIN: Final = "-"
+COLUMNS: Final = (
+    *("query_id", "question", "doc_ids", "for_each", "where"),
+    *("answer_type", "choices", "answers", "evidence", "type"),
+)
+DELIMITERS: Final = (",", ";", "\t", "|")
+SHEET: Final = "questions"
+
+
+def source_name(source: Questions) -> str:
+    """Return the name of the source in messages."""
+    if isinstance(source, (str, Path)):
+        return "standard input" if source == STDIN else str(source)
+    return "the questions given"
+
+
+def column_name(key: Any) -> Any:
+    """Return a column's name without surrounding blanks, and in lower case if that is a known column."""
+    if not isinstance(key, str):
+        return key
+    plain = key.strip()
+    return plain.lower() if plain.lower() in COLUMNS else plain
+
+
+def cell_text(value: Any) -> str:
+    """Return a cell as text, "" for an empty one; whole numbers lose the ".0" that pandas and Excel add."""
+    value = plain_value(value)
+    if value is None:
+        return ""
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    if isinstance(value, datetime) and value.time() == datetime.min.time() and value.tzinfo is None:
+        return value.date().isoformat()
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value of a built-in type; None for any missing value of a data frame."""
+    if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if not isinstance(value, (str, bytes)) and hasattr(value, "tolist"):  # NumPy's arrays and scalars
+        return plain_value(value.tolist())
+    return value
+
+
+Rows: TypeAlias = Iterator[tuple[str, Any]]
+
+
+def read_rows(source: Questions, name: str) -> Rows:
+    """Yield the rows of a source. Raises InputError if it cannot be read; ``name`` is what messages call it."""
+    if isinstance(source, (str, Path)):
+        if source == STDIN:
+            content = sys.stdin.buffer.read()
+            yield from _READERS[_kind_of(content)](name, content)
+            return
+        kind = PurePosixPath(str(source)).suffix.lower()
+        content = read_content(source)
+        if kind not in _READERS:
+            raise InputError(
+                f"{name} is no jsonl, csv, tsv, xlsx, parquet or yaml file (by its suffix {kind!r}). Convert it, or "
+                "rename it."
+            )
+        yield from _READERS[kind](name, content)
+        return
+    for number, values in enumerate(_given(source), start=1):
+        yield f"{name}, row {number}", {"question": values} if isinstance(values, str) else values
+
+
+def _given(source: Any) -> Iterable[Any]:
+    if hasattr(source, "iterrows"):  # pandas: Arrow refuses columns of mixed types, which spreadsheets have
+        return list(source.to_dict("records"))
+    if hasattr(source, "__arrow_c_stream__"):
+        return list(pa.table(source).to_pylist())
+    if isinstance(source, (Mapping, bytes)) or not isinstance(source, Iterable):
+        raise InputError(
+            f"Questions cannot be read from a {type(source).__name__}. Give a path, a list of texts or of rows, a data "
+            "frame or an Arrow table."
+        )
+    return source
+
+
+def read_content(source: str | Path) -> bytes:
+    """Return the bytes of a file. Raises InputError if it does not exist."""
+    filesystem, inside = located(source)
+    if not filesystem.get_file_info(inside).is_file:
+        text = str(source)
+        hint = " To ask a question itself from Python, give a list of questions." if " " in text.strip() else ""
+        raise InputError(f"The questions file {text} does not exist. Check the path given to --questions.{hint}")
+    with open_file(filesystem, inside) as opened:
+        return bytes(opened.read())
+
+
+def _kind_of(content: bytes) -> str:
+    """Return the kind of file by its first bytes."""
+    if content.startswith(b"PAR1"):
+        return ".parquet"
+    if content.startswith(b"PK\x03\x04"):
+        return ".xlsx"
+    return ".jsonl" if content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") else ".csv"
+
+
+def _jsonl(name: str, content: bytes) -> Rows:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text: {error}. Save it as UTF-8.") from error
+    number = 0
+    for line in text.split("\n"):
+        if line.strip():
+            number += 1
+            values: Any
+            try:
+                values = json.loads(line)
+            except json.JSONDecodeError as error:
+                values = error
+            except (ValueError, RecursionError) as error:  # a number of a million digits, lists within lists
+                values = json.JSONDecodeError(str(error), "", 0)
+            yield f"{name}, row {number}", values
+
+
+def _csv(name: str, content: bytes) -> Rows:
+    try:
+        text = decoded_table(content, name)
+    except DocumentError as error:
+        raise InputError(str(error)) from error
+    first = text.partition("\n")[0].strip()
+    told = first.lower().startswith("sep=") and len(first) == 5  # how Excel is told the delimiter
+    delimiter = first[-1] if told else max(DELIMITERS, key=lambda each: _likely(text, each))
+    lines = enumerate(csv_rows(text, delimiter), start=1)
+    try:
+        yield from _table(name, itertools.islice(lines, 1 if told else 0, None))
+    except csv.Error as error:
+        raise InputError(f"{name} is not readable CSV: {error}. Save it again.") from error
+
+
+def _likely(text: str, delimiter: str) -> tuple[bool, int]:
+    """Rate a delimiter by the header: whether it yields a column named question, and how many columns."""
+    try:
+        header = next((row for row in csv_rows(text, delimiter) if row), [])
+    except csv.Error:
+        header = []
+    return any(column_name(cell) == "question" for cell in header), len(header)
+
+
+def _xlsx(name: str, content: bytes) -> Rows:
+    try:
+        sheets = read_workbook(content, name).sheets
+        sheet = next((each for each in sheets if each.name.strip().lower() == SHEET), sheets[0] if sheets else None)
+        rows = list(sheet.values()) if sheet else []
+    except DocumentError as error:
+        raise InputError(str(error)) from error
+    except Exception as error:  # the library raises anything for XML that is no sheet
+        raise InputError(f"{name} is not a readable Excel workbook: {error}. Save it again.") from error
+    yield from _table(name, enumerate(rows, start=1))
+
+
+def _table(name: str, lines: Iterable[tuple[int, Sequence[Any]]]) -> Rows:
+    """Yield the rows below a header, without blank lines; cells beyond the header are kept under the key None."""
+    header: list[str] | None = None
+    number = 0
+    for line, cells in lines:
+        last = max((at for at, cell in enumerate(cells, start=1) if cell_text(cell).strip()), default=0)
+        if not last:
+            continue
+        if header is None:
+            header = _header(name, cells[:last])
+            continue
+        number += 1
+        values: dict[str | None, Any] = dict.fromkeys(header)
+        values.update(zip(header, cells, strict=False))
+        if last > len(header):
+            values[None] = list(cells[len(header) :])
+        yield f"{name}, row {number} (line {line})", values
+
+
+def _header(name: str, cells: Sequence[Any]) -> list[str]:
+    header = [cell_text(cell).strip() for cell in cells]
+    if "" in header:
+        raise InputError(
+            f"{name}: column {header.index('') + 1} has no name in the header. Name it, or delete the column (pandas "
+            "writes one unless told index=False)."
+        )
+    seen: set[str] = set()
+    for column in map(column_name, header):
+        if column in seen:
+            raise InputError(f"{name} has two columns named {column}. Give each a name of its own.")
+        seen.add(column)
+    return header
+
+
+def _parquet(name: str, content: bytes) -> Rows:
+    try:
+        rows = pq.read_table(pa.BufferReader(content)).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{name} is not a readable Parquet file: {error}. Write it again.") from error
+    for number, values in enumerate(rows, start=1):
+        yield f"{name}, row {number}", values
+
+
+def _yaml(name: str, content: bytes) -> Rows:
+    """Yield the columns of a matrix as rows."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text: {error}. Save it as UTF-8.") from error
+    yield from column_rows(name, text)
+
+
+_READERS: Final[Mapping[str, Callable[[str, bytes], Rows]]] = {
+    ".jsonl": _jsonl,
+    ".ndjson": _jsonl,
+    ".csv": _csv,
+    ".tsv": _csv,
+    ".xlsx": _xlsx,
+    ".parquet": _parquet,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+}
