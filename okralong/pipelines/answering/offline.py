@@ -24,7 +24,7 @@ class OfflineCall:
 async def shortest_reply(call: OfflineCall) -> Reply:
     """Reply "unanswerable".
 
-    Raises NobodyAsked for roles whose reply is parsed: the keyword rules then analyze, and nothing further is looked up.
+    Raises NobodyAsked for roles whose reply is parsed: keyword rules then analyze, and nothing further is looked up.
     """
     if call.role in (ANALYZE, "split", "step", "documents"):
         raise NobodyAsked("Nobody was asked: this is an estimate.")
