@@ -129,7 +129,7 @@ class ResultReader:
             return _missed(call, self._api_error(status, body, request_id), latency_s)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
             why = scrub(str(error), self.key)[:200]
-            said = f"{self.endpoint.base_url} answered with something that is no chat completion ({why})"
+            said = f"{self.endpoint.base_url} answered with something that is not a chat completion ({why})"
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
 
     def _answered(

@@ -13,7 +13,7 @@ from okralong.pipelines.llm.prices import Price
 
 
 def usage_of(row: Mapping[str, Any]) -> Usage:
-    """The tokens of a ledger row, which may be of a version that knew fewer kinds."""
+    """Return the tokens of a ledger row, of any schema version."""
     return Usage(
         row["prompt_tokens"],
         row["cached_tokens"],
@@ -24,7 +24,7 @@ def usage_of(row: Mapping[str, Any]) -> Usage:
 
 
 ARTIFACT: Final = "artifact/"
-"""Opens the query_id of calls that made something for many questions, such as a document's summaries."""
+"""Prefix of the query_id of calls that serve many questions, such as those for a document's summaries."""
 UNIT_PRICES: Final = [
     "input_usd_per_million",
     "cached_usd_per_million",
@@ -43,18 +43,21 @@ COLUMNS: Final = [
     "tags",
     "mode",
 ]
-"""Of the ledger: what ``bill`` needs of a row."""
+"""The ledger columns that ``bill`` needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """US dollars of a run, without attempts of which nobody knows whether they were billed.
+    """US dollars of a run, without attempts that may have been billed.
 
-    ``billed_usd`` is what the endpoint charged; ``alone_usd`` what it would have charged had no other run shared its
-    replies, of which there are ``shared``. ``batch_usd`` was billed for the ``batch_calls`` that batches answered, and
-    the rest of ``calls`` in real time. ``artifacts_usd`` was billed for the ``artifact_calls`` that belong to no
-    question; it is in the other sums, and in no answer's cost. ``by_tag`` is the billed part of each tag; a call may
-    have several.
+    Attributes:
+        billed_usd: What the endpoint charged.
+        alone_usd: What it would have charged without replies shared by other runs.
+        shared: The number of shared replies.
+        by_tag: The billed part of each tag; a call may have several.
+        calls: Billed calls, in real time and in batches.
+        batch_usd: The part of ``billed_usd`` that batches cost, for ``batch_calls``.
+        artifacts_usd: The part for ``artifact_calls``, which belong to no question; it is in no answer's cost.
     """
 
     billed_usd: float
@@ -69,7 +72,7 @@ class Bill:
 
 
 def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
-    """The bill of ledger rows, each with ``COLUMNS``."""
+    """Add up ledger rows, each with ``COLUMNS``."""
     paid: list[float] = []
     spared: list[float] = []
     batched: list[float] = []
@@ -101,8 +104,9 @@ def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
 
 
 def alone_usd(row: Mapping[str, Any]) -> float:
-    """What a call that brought a reply had cost if no other run had shared it: what was billed, else what its tokens
-    cost at the row's own unit prices.
+    """Return what a call with a reply would have cost if its reply had not been shared by another run.
+
+    A shared reply counts at the unit prices of its row.
     """
     if row["status"] != "cached":
         return float(row["cost_usd"])

@@ -9,11 +9,11 @@ from typing import Final
 from okralong.pipelines.llm.records import CallKey
 
 PICO = 1_000_000_000_000
-"""Of a dollar. A token costs a whole number of picodollars, so that sums are exact and the cap is a cap."""
+"""Picodollars in a dollar. A token costs a whole number of them, so sums are exact and the cap is strict."""
 
 
 def picodollars(usd: float) -> int:
-    """Dollars as a whole number of picodollars."""
+    """Return dollars as a whole number of picodollars."""
     return round(usd * PICO)
 
 
@@ -43,28 +43,28 @@ class _Open:
 
 
 class Budget:
-    """The hard cap: what is spent, what may have been spent, and what is reserved never pass ``cap_usd`` together.
+    """The hard cap: spent, possibly spent and reserved dollars together never exceed ``cap_usd`` (None: no cap).
 
-    A question is *admitted* with a reserve for its plan. Each call then *reserves* its worst case, first from its own
-    question's reserve and then from what is free. Settling a call gives the rest back. A call of which nobody knows
-    whether it was billed stays held in full. ``cap_usd`` None means no cap; the sums are kept all the same. Pure: no
-    clock, no files, no waiting.
+    A question is *admitted* with a reserve for its plan. Each call then *reserves* its worst case, first from its
+    question's reserve and then from what is free. Settling a call releases the rest. A call that may or may not have
+    been billed stays held in full.
 
-    A reserve is our own count of tokens, and the endpoint may count more. So beside a call in flight another one goes
-    only where all of them together would stay under the cap at several times their reserves: ``WORST`` times until
-    ``ENOUGH_SEEN`` calls have cost something, then twice the largest share of its reserve that one has cost, and once
-    at least. Near the cap few are in flight therefore, at the end one, and the cap is passed by what one call costs
-    beyond its reserve at most, as long as no call costs more than that many times its own. Calls that wait for a batch
-    are left out of it: a batch in parts would take a day for each.
+    *Miscounted tokens.* A reserve rests on our own count of tokens, and the endpoint may count more. So a call joins
+    others in flight only if all of them would stay under the cap at a multiple of their reserves: ``WORST`` until
+    ``ENOUGH_SEEN`` calls have cost something, then twice the largest share of its reserve that a call has cost, but at
+    least 1. Near the cap few calls are therefore in flight, in the end one. While no call costs more than that multiple,
+    the cap is exceeded at most by what one call costs beyond its reserve.
 
-    For these there is a bound of their number instead, which grows with the replies that have kept their limits
-    (``FIRST_LINES``, ``LINES_PER_REPLY``), unless the cap bears the longest replies of all of them.
+    *Batches.* Calls that wait for a batch are exempt, since a batch in parts could take a day for each. Their number is
+    bounded instead: by ``FIRST_LINES``, and ``LINES_PER_REPLY`` for each reply that kept its limit, unless the cap
+    bears the longest replies of all of them.
 
-    An endpoint may also ignore the limit of a reply. Where all calls in flight would stay under the cap even then, any
-    number goes. Else one goes beside so many others as replies have kept their limits, and after one that has not,
-    none before all of those in flight are over; from then on each call has to fit with the share of its reserve that
-    the longest reply has cost. So the cap is passed at most by what the replies in flight at the first that ignored
-    its limit cost beyond their reserves, and by what a later one costs beyond the longest until then.
+    *Ignored limits.* An endpoint may ignore the limit of a reply. If all calls in flight would stay under the cap even
+    then, any number may go. Otherwise a call may join as many others as replies have kept their limits. After a reply
+    that ignored its limit, calls wait until all those in flight are over, and from then on each must fit the cap with
+    the share of its reserve that the longest reply has cost. So the cap is exceeded at most by what the replies in
+    flight at the first ignored limit cost beyond their reserves, and by what a later reply costs beyond the longest one
+    so far.
     """
 
     def __init__(self, cap_usd: float | None) -> None:
@@ -88,17 +88,17 @@ class Budget:
 
     @property
     def cap_usd(self) -> float | None:
-        """The cap."""
+        """The cap in dollars."""
         return None if self._cap is None else self._cap / PICO
 
     @property
     def settled_usd(self) -> float:
-        """Dollars that the endpoint charged, as its replies' usage says."""
+        """Dollars that the endpoint charged, by the usage in its replies."""
         return self._settled / PICO
 
     @property
     def unknown_usd(self) -> float:
-        """Dollars held for calls of which nobody knows whether they were billed."""
+        """Dollars held for calls that may have been billed."""
         return self._unknown_total / PICO
 
     @property
@@ -108,7 +108,7 @@ class Budget:
 
     @property
     def open_questions(self) -> set[str]:
-        """Questions that are admitted and not closed."""
+        """Admitted questions that are not closed."""
         return set(self._questions)
 
     @property
@@ -117,26 +117,26 @@ class Budget:
         return len(self._calls)
 
     def restore(self, settled_usd: float, unknown_usd: dict[CallKey, float]) -> None:
-        """Start from what an earlier process spent and left unknown."""
+        """Continue from what an earlier process spent and left unknown."""
         self._settled = picodollars(settled_usd)
         self._unknown = {key: picodollars(usd) for key, usd in unknown_usd.items()}
         self._unknown_total = sum(self._unknown.values())
 
     def hopeless(self, usd: float, query_id: str = "") -> bool:
-        """Whether ``usd`` more would not fit even when all that others have reserved came back."""
+        """Return whether ``usd`` more would not fit even if all other reserves were released."""
         if self._cap is None:
             return False
         own = self._questions.get(query_id, 0)
         return self._settled + self._unknown_total + max(own, self._with_overlength(picodollars(usd))) > self._cap
 
     def lacks(self, usd: float) -> bool:
-        """Return whether there is no room for ``usd`` more now."""
+        """Return whether ``usd`` more does not fit now."""
         return not self._fits(self._with_overlength(picodollars(usd)))
 
     def admit(self, query_id: str, usd: float) -> bool:
-        """Set ``usd`` aside for a question; False when it does not fit now. Again for the same question: at least it.
+        """Reserve ``usd`` for a question; return False if it does not fit now.
 
-        A question that is posed again after its planner died is so not charged twice.
+        Admitting a question again, as after its planner died, only raises its reserve to ``usd``.
         """
         more = picodollars(usd) - self._questions.get(query_id, 0)
         if more > 0 and not self._fits(more):
@@ -148,8 +148,13 @@ class Budget:
         return True
 
     def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
-        """Set the worst case of a call aside; False when it does not fit now. Twice for one key is once. ``waits``: it
-        goes with a batch. ``most_usd`` is what it costs at most where its limit is ignored; 0 leaves that out.
+        """Reserve the worst case of a call; return False if it does not fit now.
+
+        Reserving a key again is a no-op.
+
+        Args:
+            waits: The call waits for a batch.
+            most_usd: Its highest cost if the limit of the reply is ignored; 0 skips that check.
         """
         if key in self._calls:
             return True
@@ -175,16 +180,14 @@ class Budget:
         return True
 
     def _safe_in_batch(self, most: int) -> bool:
-        """Whether a call may wait for a batch beside the others, should the endpoint ignore the limit of its reply."""
+        """Return whether another call may wait for a batch, in case the endpoint ignores reply limits."""
         if self._cap is None or self._lines < max(FIRST_LINES, LINES_PER_REPLY * self._limits_kept):
             return True
         spent = self._settled + self._unknown_total
         return most > 0 and spent + self._most_in_flight + self._most_in_batches + most <= self._cap
 
     def _safe_beside_others(self, amount: int, most: int) -> bool:
-        """Whether a call may go beside those in flight, should the endpoint count more than we do or write more than
-        it was asked for.
-        """
+        """Return whether a call may join those in flight, in case the endpoint counts more or ignores reply limits."""
         if self._cap is None or self._count_in_flight == 0 or not amount:
             return True
         spent = self._settled + self._unknown_total
@@ -196,29 +199,30 @@ class Budget:
         return spent + self._most_in_flight + most <= self._cap
 
     def _with_overlength(self, amount: int) -> int:
-        """What a call costs that is as much longer than its limit as the longest reply was."""
+        """Return the cost of a call that exceeds its limit as much as the longest reply did."""
         return math.ceil(amount * self._overlong_share) if self._overlong_share > 1 else amount
 
     def may_go(self, key: CallKey) -> bool:
-        """Whether a call that is reserved may still be sent: not where a reply has ignored its limit since then."""
+        """Return whether a reserved call may still be sent: no reply has ignored its limit since it was reserved."""
         call = self._calls.get(key)
         return self._cap is None or call is None or call.overlong_seen == self._overlong_seen
 
     def holds(self, key: CallKey) -> bool:
-        """Whether a call is reserved, or held as unknown."""
+        """Return whether a call is reserved, or held as unknown."""
         return key in self._calls or key in self._unknown
 
     def in_doubt(self, key: CallKey) -> bool:
-        """Whether a call is held as unknown."""
+        """Return whether a call is held as unknown."""
         return key in self._unknown
 
     def calls_of(self, query_id: str) -> list[CallKey]:
-        """The calls of a question that are reserved and neither settled nor held as unknown."""
+        """Return the calls of a question that are reserved and neither settled nor held as unknown."""
         return [key for key, call in self._calls.items() if call.query_id == query_id]
 
     def settle(self, key: CallKey, cost_usd: float, *, overlong: bool = False) -> None:
-        """A call is over and cost ``cost_usd`` (0 for one that failed). Also for one held as unknown until now.
-        ``overlong``: the endpoint ignored the limit of its reply.
+        """Charge a finished call, reserved or held as unknown, and release the rest of its reserve.
+
+        ``cost_usd`` is 0 for a failed call; ``overlong`` means that the endpoint ignored the limit of its reply.
         """
         cost = picodollars(cost_usd)
         self._settled += cost
@@ -238,7 +242,7 @@ class Budget:
             self._committed += back
 
     def _learn(self, cost: int, reserve: int, overlong: bool) -> None:
-        """See by a reply what share of its reserve it has cost, and whether it has kept its limit."""
+        """Learn from a reply what share of its reserve it cost, and whether it kept its limit."""
         if not cost or not reserve:
             return
         self._seen += 1
@@ -250,7 +254,7 @@ class Budget:
             self._overlong_share = max(self._overlong_share, share)
 
     def hold_unknown(self, key: CallKey) -> None:
-        """Nobody knows whether the call was billed: hold its whole reserve from now on."""
+        """Hold the whole reserve of a call that may have been billed."""
         call = self._taken(key)
         if call is not None:
             self._committed -= call.held
@@ -258,7 +262,7 @@ class Budget:
             self._unknown_total += call.held
 
     def close(self, query_id: str) -> list[CallKey]:
-        """A question is over: free what it had left. Calls of it still in flight become unknown and are returned."""
+        """Release the rest of a question's reserve; its calls in flight become unknown and are returned."""
         self._committed -= self._questions.pop(query_id, 0)
         left = self.calls_of(query_id)
         for key in left:

@@ -18,26 +18,29 @@ from okralong.pipelines.llm.network import bound_error_page, check_proxy, troubl
 from okralong.pipelines.models.weights import EMBEDDED
 
 NO_KEY = "none"
-"""Sent to servers of one's own, which want some key but do not look at it."""
+"""Sent to self-hosted servers, which want a key and ignore it."""
 CHECK_TIMEOUT_S = 10.0
 _STREAM = re.compile(r"\bstream", re.IGNORECASE)
 LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key")
-"""Fields that are left out where an endpoint refuses them: the reply is as good without."""
+"""Fields that are left out if an endpoint refuses them: the reply is as good without."""
+LIMIT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
+"""Names of the limit of a reply: of most servers, and of OpenAI's reasoning models."""
 
 
 class RequestFields:
-    """Which fields of a request an endpoint takes, as far as it has said, and what it calls the limit of a reply.
+    """The request fields that an endpoint accepts, learned from its refusals.
 
-    Of schemas: one that refuses a schema of ours takes none; of one that refuses a schema that came with a question, it
-    is known of that one alone. Replies are asked for as streams, so that one that ignores its limit can be aborted,
-    until the endpoint refuses that or streams a reply without its usage.
+    An endpoint that refuses one of our own (strict) schemas gets none any more; a refused schema of a user rules out
+    that schema alone. Replies are requested as streams, so that one that ignores its limit can be aborted, until the
+    endpoint refuses streams or streams a reply without its usage.
     """
 
     def __init__(self, limit_field: str = "max_tokens", *, stream: bool = False, schema_optional: bool = True) -> None:
+        """``schema_optional`` False never gives up the JSON schema of a reply."""
         self.limit_field = limit_field
-        self._schema_optional = schema_optional
         self.streams = False
-        """Whether the endpoint has streamed a reply."""
+        """True if the endpoint streamed its last reply."""
+        self._schema_optional = schema_optional
         self._stream = stream
         self._stream_options = True
         self._refused: set[str] = set()
@@ -45,19 +48,19 @@ class RequestFields:
         self._schemas: set[str] = set()
 
     def left_out(self, json_schema: str | None) -> frozenset[str]:
-        """The fields that a request with this schema (None: none) is sent without."""
+        """Return the fields to leave out of a request with this schema."""
         schema = self._no_schema or json_schema in self._schemas
         return frozenset(self._refused | {"response_format"} if schema else self._refused)
 
     @property
     def streaming(self) -> dict[str, Any]:
-        """The fields by which a reply is asked for as a stream, usage at its end; none where it is not."""
+        """The fields that request a stream with usage at its end; empty if replies are not streamed."""
         if not self._stream:
             return {}
         return {"stream": True} | ({"stream_options": {"include_usage": True}} if self._stream_options else {})
 
     def came(self, streamed: bool, usage_told: bool) -> bool:
-        """A reply came; return whether replies are no longer streamed from here on, since its usage was not told."""
+        """Note a reply; return whether streaming ends with it, since it came without usage."""
         self.streams = streamed
         if streamed and not usage_told:
             self.streams = self._stream = False
@@ -65,8 +68,9 @@ class RequestFields:
         return False
 
     def refuse(self, api_error: ApiError, sent: Collection[str], json_schema: str | None) -> str:
-        """What the endpoint refused a request for whose fields were ``sent``, and will not be sent again; "" where it
-        is nothing that can be left out. ``json_schema`` None: the form of the reply is not to be given up.
+        """Return the refused field that later requests will leave out or rename, "" if there is none.
+
+        ``sent`` are the request's fields; without ``json_schema`` its ``response_format`` is not given up.
         """
         if api_error.http_status not in (400, 422):
             return ""
@@ -92,14 +96,12 @@ class RequestFields:
         return ""
 
 
-LIMIT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
-"""What the limit of a reply is called, by most servers and by OpenAI's models that think."""
 EndpointState = Literal["ready", "down", "untrusted", "no_key", "wrong_key", "unknown_model", "unchecked"]
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """``ok`` is False when a run would fail. ``unchecked``: the server lists no models; the first call will tell."""
+    """Whether an endpoint can be used; "unchecked" if the server lists no models, so only the first call will tell."""
 
     ok: bool
     state: EndpointState
@@ -107,9 +109,9 @@ class EndpointStatus:
 
 
 def read_key(config: EndpointConfig) -> str:
-    """The key from the environment; servers other than OpenAI and Azure may go without.
+    """Return the key from the environment, or ``NO_KEY``.
 
-    Raises ConfigError when it is missing and needed.
+    Raises ConfigError if it is missing at OpenAI or Azure, which need one.
     """
     key = os.environ.get(config.api_key_env, "").strip()
     if key or config.base_url == EMBEDDED:
@@ -132,13 +134,18 @@ def open_client(
     uploads: bool = False,
     on_headers: Callable[[Mapping[str, str]], None] | None = None,
 ) -> openai.AsyncOpenAI:
-    """The SDK's client with its own retries off, so that each attempt is seen and paid for knowingly.
+    """Open the SDK's client, without its own retries: each attempt has its own ledger row.
 
-    Requests travel by aiohttp, which takes a third to a half of the processor time of the SDK's own way
-    (benchmarks/results/gateway.md). ``transport`` (an httpx transport) carries them in the network's place. Proxy and
-    certificates are those of the environment; raises ConfigError when it names certificates that cannot be read, or a
-    proxy that is none of HTTP. Where there are large ``uploads``, requests travel by httpx: by aiohttp nothing ends one
-    that the other side stops reading. ``on_headers`` sees the headers of each response.
+    Requests go through aiohttp, which needs a third to a half of the processor time of the SDK's default transport
+    (benchmarks/results/gateway.md). Proxy and certificates are those of the environment.
+
+    Args:
+        transport: An httpx transport that replaces the network.
+        uploads: Send requests through httpx: aiohttp never ends a large upload that the server stops reading.
+        on_headers: Called with the headers of each response.
+
+    Raises:
+        ConfigError: The environment names unreadable certificates, or a proxy that is not an HTTP proxy.
     """
     timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
     context = trust() if transport is None and address.startswith("https:") else None
@@ -169,7 +176,7 @@ def open_client(
 
 
 async def check_endpoint(config: EndpointConfig, address: str | None = None) -> EndpointStatus:
-    """Ask for the list of models, which costs nothing. ``address`` is where an embedded model listens now."""
+    """Check an endpoint by its list of models, which costs nothing. ``address`` is where an embedded model listens."""
     where = address or config.base_url
     try:
         key = read_key(config)

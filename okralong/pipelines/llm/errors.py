@@ -28,29 +28,40 @@ NEVER_SENT = (
     aiohttp.ClientHttpProxyError,
     aiohttp.InvalidURL,
 )
-"""What aiohttp raises before a request has left."""
+"""Raised by aiohttp before a request is sent."""
 NEVER_SENT_BY_HTTPX = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
-"""The same of httpx, which carries requests to models of this process. By name: the package that ``openai`` takes it
-from has changed its name before."""
+"""The same for httpx, which carries requests to models of this process. By name, since the package that ``openai``
+imports it from has been renamed before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 PROXY_ERRORS = frozenset({502, 504})
 """Statuses of a proxy; the model behind it may have answered."""
-FOREVER_S = 86_400.0
-"""The longest time that an endpoint is believed to ask for: a day. # project default"""
-LONGEST_WAIT_S = 300.0
-"""An endpoint that asks for a longer wait is out of use for now, and the run stops. Ours."""
-SHORTEST_KEY = 12
-"""Characters from which on a key is a secret and no placeholder. Ours."""
+FOREVER_S = 86_400.0  # project default
+"""Longer waits that an endpoint asks for are cut to this: a day."""
+LONGEST_WAIT_S = 300.0  # project default
+"""An endpoint that asks for a longer wait is unusable for now, and the run stops."""
+SHORTEST_KEY = 12  # project default
+"""Length from which on a key is a secret rather than a placeholder."""
 REMOVED = "[key removed]"
 _FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
-"""What a flex tier says that is full: a 429 at OpenAI, "resource unavailable"; 498 at others."""
+"""Words of a flex tier that is full: "resource unavailable" with a 429 at OpenAI; others send a 498."""
 _KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiError:
-    """``status`` for the ledger; ``http_status`` 0 without an answer; ``retry_after`` in seconds where it was named."""
+    """A classified error.
+
+    Attributes:
+        status: For the ledger; "unknown" if the request may have been billed.
+        http_status: 0 without a response.
+        message: What is wrong and what to do, without keys.
+        retry: Whether another attempt may succeed.
+        whose: Whether the endpoint or only this question has the problem.
+        retry_after: Seconds to wait, if the endpoint named them.
+        no_capacity: The requested tier has none at the moment: nothing was done, and nothing is billed.
+        timed_out: No reply came in time.
+    """
 
     status: Literal["failed", "unknown"]
     http_status: int
@@ -60,53 +71,46 @@ class ApiError:
     retry_after: float | None = None
     request_id: str = ""
     no_capacity: bool = False
-    """The tier that was asked for has none at the moment: nothing was done, and nothing is billed."""
     timed_out: bool = False
 
     @property
     def limited(self) -> bool:
-        """Whether the endpoint asked for fewer requests: by a 429, or by naming a time to wait."""
+        """True if the endpoint asked for fewer requests, by a 429 or by naming a time to wait."""
         return self.retry and not self.no_capacity and (self.http_status == 429 or self.retry_after is not None)
 
     @property
     def final(self) -> bool:
-        """Whether the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
+        """True if the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
         return self.whose == "endpoint" and not self.retry
 
     @property
     def names_format(self) -> bool:
-        """Whether the request was refused for the form that it asks the reply in. No code of any protocol says so, but
-        who refuses a field of a request names it.
-        """
+        """True if the request was refused for its ``response_format``; no error code says so, but the message does."""
         return self.http_status in (400, 422) and _FORMAT.search(self.message) is not None
 
     def names(self, field_name: str) -> bool:
-        """Whether the message names a field of the request, as names are written there: in quotes or back ticks, after
-        "parameter", or as a part of a path.
-        """
+        """Return whether the message names a field: in quotes or backticks, after "parameter", or as part of a path."""
         named = rf"['\"`.\[ ]{field_name}['\"`\]]|(?:param(?:eter)?|field|argument|supplied):? {field_name}\b"
         return re.search(named, self.message, re.IGNORECASE) is not None
 
     @property
     def unreachable(self) -> bool:
-        """Whether no connection came about."""
+        """True if no connection was established."""
         return self.http_status == 0 and self.status == "failed"
 
     def error(self) -> EndpointError | CallFailed:
-        """The exception for it: EndpointError stops the run, CallFailed fails the question."""
+        """Return the exception to raise: EndpointError stops the run, CallFailed fails the question."""
         return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
 
     def outcome(self, call: Call, latency_s: float = 0.0) -> Outcome:
-        """What the ledger is told of the attempt: it cost nothing, or nobody knows and its reserve stays held."""
+        """Return the outcome of the attempt: it cost nothing, or its cost is unknown and its reserve stays held."""
         lost = replace(unknown(call, self.message, self.http_status, latency_s), provider_request_id=self.request_id)
         return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An answer that is an error, to a request by itself or to one of a batch: HTTP status, and code and type ("" where
-    there is none) of the error in its body.
-    """
+    """An error response to a request, alone or in a batch; ``code`` and ``kind`` are those of its body, "" if absent."""
 
     status: int
     code: str
@@ -116,20 +120,20 @@ class ErrorResponse:
 
 
 def without_key(text: str, key: str) -> str:
-    """``text`` without this very key; all else is left alone, so this is fit for prompts and replies.
+    """Return ``text`` without this exact key and otherwise unchanged, as prompts and replies need it.
 
-    Placeholders such as "none" or "EMPTY", which servers of one's own take, are words and no secrets.
+    Placeholders such as "none" or "EMPTY", which self-hosted servers accept, are words, not secrets.
     """
     return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
 
 
 def scrub(text: str, key: str) -> str:
-    """An error message without the key and without anything that looks like one (servers like to repeat it)."""
+    """Return an error message without the key and anything that looks like one; servers tend to repeat keys."""
     return _KEY.sub(REMOVED, without_key(text, key))
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds to wait by ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date); None when neither helps."""
+    """Return the seconds in ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date), or None."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit
@@ -139,7 +143,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
             return min(seconds, FOREVER_S)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        if now is None:  # by the endpoint's clock where it says: this machine's may be hours off
+        if now is None:  # by the endpoint's clock if possible: this machine's may be hours off
             said = headers.get("date")
             now = email.utils.parsedate_to_datetime(said).timestamp() if said else time.time()
         seconds = date.timestamp() - now
@@ -149,10 +153,10 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 
 def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
-    """The error behind an exception of the ``openai`` package; any other after sending counts as unknown."""
+    """Classify an exception of the ``openai`` package; any other exception after sending counts as unknown."""
     said = _said(error, key)
     if isinstance(error, TimeoutError):
-        message = f"{endpoint} was not done with a request in time; it may have been billed, so its cost stays held."
+        message = f"{endpoint} did not finish a request in time; it may have been billed, so its cost stays held."
         return ApiError("unknown", 0, message, retry=True, timed_out=True)
     if isinstance(error, openai.APIConnectionError):
         cause = _cause(error)
@@ -173,18 +177,20 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
             error.response.headers,
         )
         return by_status(answer, said, endpoint, model, key_env)
-    message = f"{endpoint} answered with something that is no chat completion: {said} Check llm.base_url."
+    message = f"{endpoint} answered with something that is not a chat completion: {said} Check llm.base_url."
     return ApiError("unknown", 200, message, retry=True)
 
 
 def _said(error: Exception, key: str) -> str:
-    """What an error says, shortened; first to what is searched for keys, which may be long pages, then for people."""
+    """Return an error's message without keys, shortened: error pages may be long."""
     return scrub(str(error)[:10_000], key)[:500]
 
 
 def _cause(error: openai.APIConnectionError) -> BaseException:
-    """What the transport raised: aiohttp's own exception where there is one, since what the SDK makes of it does not
-    tell a server that closed the connection after a request from one that was never reached."""
+    """Return what the transport raised, preferably aiohttp's exception.
+
+    The SDK's own exception does not tell a server that closed the connection after a request from an unreachable one.
+    """
     now: BaseException | None = error.__cause__
     while now is not None and not isinstance(now, aiohttp.ClientError):
         now = now.__cause__
@@ -199,13 +205,13 @@ def connection_message(error: openai.APIConnectionError, key: str) -> str:
 
 
 def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
-    """What the limiter should know of a request that brought no reply."""
+    """Return what the limiter needs to know about a request that brought no reply."""
     headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
     return read_headers(headers, taken=False, slow_down=api_error.limited, retry_after=api_error.retry_after)
 
 
 def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_env: str) -> ApiError:
-    """The error behind an answer that is an error; ``said`` is its message without any key."""
+    """Classify an error response; ``said`` is its message without keys."""
     code, status, request_id = error.code, error.status, error.request_id
     if status in (401, 403):
         message = (

@@ -1,9 +1,4 @@
-"""The ledger of a run, and what its folder says about its past: what is finished, what is known of the rest, what was
-spent.
-
-A call whose intent is in the journal and whose outcome is nowhere was in flight when its process ended. Nobody knows
-whether it was billed, so it becomes a ledger row "unknown" that holds its full reserve.
-"""
+"""The ledger of a run: the only writer of its folder. ``replay.py`` restores its state from an earlier process."""
 
 from __future__ import annotations
 
@@ -40,22 +35,20 @@ from okralong.pipelines.llm.snapshots import origin
 
 logger = logging.getLogger(__name__)
 
+COMMIT_DELAY_S = 0.002  # project default
+"""Seconds that a commit waits for further rows; what arrives while it is written goes with the next one. A commit takes
+a fifth of a millisecond of processor time, whether it holds one row or ten."""
 
-COMMIT_DELAY_S = 0.002
-"""How long a commit waits for further rows, in seconds. Ours: what comes while one is written goes with the next, and a
-commit takes a fifth of a millisecond of a processor, whether it holds one row or ten."""
-
-ANSWER_DELAY_S = 0.02
-"""How long an answers row waits for a commit that others need at once, in seconds. Ours: no call waits for it, so it
-is the one of a one-call question's three commits that can go with another's."""
+ANSWER_DELAY_S = 0.02  # project default
+"""Seconds that an answers row waits for a commit that is needed at once. No call waits for it, so of the three commits
+of a one-call question it is the one that can share another's."""
 
 
 class RunLedger:
-    """The one writer of a run folder: the budget, the journal, and the group commit that makes both durable cheaply.
+    """The only writer of a run folder: the budget, the journal, and the group commit that makes both durable.
 
-    A method that writes returns only when what it wrote is durable, or raises ValueError when what it was given fits no
-    table. Requests that arrive within a few milliseconds share one commit. ``actors/llm.py`` puts it behind a Ray
-    handle.
+    A method that writes returns once its rows are durable, or raises ValueError if they do not fit their table.
+    Requests that arrive within a few milliseconds share one commit. On a cluster it runs in an actor.
     """
 
     def __init__(
@@ -67,11 +60,15 @@ class RunLedger:
         reopened: frozenset[str] = frozenset(),
         reserve_bytes: int = reserve_bytes(),
     ) -> None:
-        """Open the run and replay it; the rows that the last process owed are written before anything else.
+        """Open the run, replay it, and write the rows that the last process owed.
 
-        ``reopened`` are the query_ids of questions that have an end and are asked again all the same (see ``replay``);
-        ``reserve_bytes`` are kept for the replies that arrive when the disk is full. Raises BrokenError where there is
-        no room for these.
+        Args:
+            lock_wait_s: Seconds to wait for a killed run's writer to release its lock.
+            reopened: The query_ids of finished questions that are asked again (see ``replay``).
+            reserve_bytes: Disk space reserved for replies that arrive when the disk is full.
+
+        Raises:
+            BrokenError: There is no room for the reserve.
         """
         self._log = RunLog.open(run, lock_wait_s, reserve_bytes)
         try:
@@ -91,23 +88,24 @@ class RunLedger:
         self._room = asyncio.Event()
         self._disk = asyncio.Lock()
         self._next_commit: asyncio.Task[Refused] | None = None
-        self._needed = asyncio.Event()  # the next commit, at once
+        self._needed = asyncio.Event()  # set if the next commit must not wait
         self._absorbing: asyncio.Task[None] | None = None
         self._closed = False
 
     async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
-        """The last reply recorded at that step, or None."""
+        """Return the last reply recorded at that step, or None."""
         question = self._state.questions.get(query_id)
         return question.rows.get((path, sample, "reply")) if question else None
 
     async def lookup(self, query_id: str) -> list[JournalRow]:
-        """The journal rows of an unfinished question (without requests), the last one of each key, in order."""
+        """Return the journal rows of an unfinished question (no requests), the last one of each key, in order."""
         question = self._state.questions.get(query_id)
         return list(question.rows.values()) if question else []
 
     async def spent(self, query_id: str) -> tuple[int, Usage, float]:
-        """Of an unfinished question: the calls that brought a reply, their tokens, and what they had cost in US dollars
-        if no other run had shared its replies.
+        """Return calls with a reply, their tokens, and US dollars of an unfinished question.
+
+        The dollars are what the calls would have cost without replies shared by other runs.
         """
         question = self._state.question(query_id)
         return question.calls, question.usage, question.alone_usd
@@ -121,9 +119,9 @@ class RunLedger:
             self._state.question(row.query_id).rows[row.key] = row
 
     def note(self, rows: Sequence[JournalRow]) -> None:
-        """Append journal rows, which the next commit makes durable; rows that are there already are left out."""
+        """Append journal rows, which the next commit makes durable; rows that are already there are skipped."""
         for row in rows:
-            if self._has_its_end(row.query_id):  # the message came twice
+            if self._is_finished(row.query_id):  # the message came twice
                 continue
             known = self._state.question(row.query_id).rows
             if known.get(row.key) != row:
@@ -131,50 +129,48 @@ class RunLedger:
                 known[row.key] = row
 
     async def admit(self, query_id: str, reserve_usd: float) -> None:
-        """Set a reserve aside, waiting for others to give back what they do not need. Raises OverBudget."""
+        """Reserve for a question, waiting until others release what they do not need. Raises OverBudget."""
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
     async def reserve(
         self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0
     ) -> None:
-        """Set the worst case of an attempt aside, waiting as ``admit`` does. Writes nothing. Raises OverBudget, and
-        BrokenError once the disk has failed. ``waits`` and ``most_usd`` are as for ``Budget.reserve``.
+        """Reserve the worst case of an attempt (see ``Budget.reserve``), waiting as ``admit`` does. Writes nothing.
 
-        The limiter comes after it, so that nobody who waits for money holds a place at the endpoint.
+        It comes before the limiter, so that no call that waits for budget holds a permit. Raises OverBudget, and
+        BrokenError once the disk has failed.
         """
         self._log.check_disk()
-        if not self._budget.holds(key):  # it does when the message was sent twice, also across a restart
+        if not self._budget.holds(key):  # it does if the message came twice, even across a restart
             await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits, most_usd))
 
     def may_go(self, key: CallKey) -> bool:
-        """See ``Budget.may_go``."""
+        """Return whether a reserved call may still be sent (see ``Budget.may_go``)."""
         return self._budget.may_go(key)
 
     async def outdated(self, keys: Sequence[CallKey]) -> set[CallKey]:
-        """Give back what was reserved for those of these unsent attempts that may not go any more (see ``may_go``), and
-        return them: they have to be reserved again.
-        """
+        """Release and return those unsent attempts that may no longer go (see ``may_go``): reserve them again."""
         late = {key for key in keys if not self._budget.may_go(key)}
         for key in late:
             self.unreserve(key)
         return late
 
     async def short(self) -> bool:
-        """Return whether the budget has no room for all questions and calls together that wait."""
+        """Return whether the budget lacks room for everything that waits."""
         return self._budget.lacks(sum(each.usd for each in self._waiting))
 
     def unreserve(self, key: CallKey) -> None:
-        """Give back what ``reserve`` set aside for an attempt that will have no intent. One that has it is left."""
+        """Release the reserve of an attempt without an intent; no-op for one that has it."""
         if key not in self._calls and not self._budget.in_doubt(key):
             self._budget.settle(key, 0.0)
-            self._make_known_that_room_may_be()
+            self._wake_waiting()
 
     async def intend(self, call: Call) -> None:
-        """Make the intent of an attempt durable, before it is sent; reserves it when nobody did.
+        """Make the intent of an attempt durable before it is sent, and reserve its cost if that was not done.
 
-        Raises OverBudget, and OSError or BrokenError when the disk has failed: there is no intent then.
+        Raises OverBudget, and OSError or BrokenError if the disk has failed: there is no intent then.
         """
-        # A call that was reserved before this process was started anew is not held any more.
+        # Reserves of an earlier process are gone.
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
@@ -188,10 +184,10 @@ class RunLedger:
             raise
 
     async def settle(self, outcome: Outcome) -> int:
-        """Make the outcome of an attempt durable, with its reply, before the reply is used. Returns how many replies in
-        a row, over the whole run, were ``unstoppable``.
+        """Make the outcome of an attempt and its reply durable, before the reply is used.
 
-        A second settlement of one attempt corrects an "unknown" and is else ignored.
+        Settling an attempt again corrects an "unknown" and is otherwise ignored. Returns the number of consecutive
+        ``unstoppable`` replies of the whole run.
         """
         call = outcome.call
         question = self._state.question(call.query_id)
@@ -213,21 +209,20 @@ class RunLedger:
             self._log.append_step(step)
         self._calls.pop(call.key, None)
         self._log.append("ledger", ledger_row(outcome))
-        self._make_known_that_room_may_be()
+        self._wake_waiting()
         await self.durable(call.query_id)
         if step is not None:
             question.rows[step.key] = step
         return self._unstoppable
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Write the one answers row of a question and free what it had reserved; calls of it that are still in flight
-        are held as unknown. Returns the row as it was written, None where the question had its end before.
+        """Write the answers row of a question and release its reserve; its calls in flight become unknown.
 
-        Columns of money and tokens that are missing in ``row`` are filled in from the ledger, and ``finished_at``, and
-        ``replied_by`` by the last reply.
+        Missing columns are filled in: money and tokens from the ledger, ``replied_by`` from the last reply, and
+        ``finished_at``. Returns the row as written, or None if the question was finished before.
         """
         query_id = str(row["query_id"])
-        if self._has_its_end(query_id):  # the message came twice: what it has cost is not known any more
+        if self._is_finished(query_id):  # the message came twice: its cost is no longer known
             return None
         question = self._state.question(query_id)
         self._end(query_id)
@@ -251,14 +246,14 @@ class RunLedger:
         return written
 
     async def release(self, query_id: str) -> bool:
-        """Put a question down without an answers row: what it had reserved is free, its calls in flight are unknown.
+        """Abandon a question and release its reserve; its calls in flight become unknown.
 
-        For a question that stops unfinished, or is taken up anew after its planner died. An unknown one is fine.
-        Returns whether there is something left to do: False where its planner died just after the answers row.
+        For a question that stops unfinished, or that is resumed after its planner died; unknown ids are ignored.
+        Returns False if the question is finished: its planner died just after the answers row.
         """
         if self._end(query_id):
             await self.durable(query_id)
-        return not self._has_its_end(query_id)
+        return not self._is_finished(query_id)
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
         """Write a row of ``failures``."""
@@ -268,19 +263,19 @@ class RunLedger:
         await self.durable(item)
 
     def over(self, call: Call) -> bool:
-        """Whether an attempt brought a reply that is known."""
+        """Return whether an attempt's reply is already known."""
         return call.key in self._state.question(call.query_id).settled
 
     async def begun(self) -> set[str]:
-        """The questions without an end of which something is known: they were taken up before."""
+        """Return the unfinished questions that were started before."""
         return set(self._state.questions)
 
     async def answered(self) -> dict[str, str]:
-        """Status by query_id of every question that has an answers row."""
+        """Return the status by query_id of every question with an answers row."""
         return dict(self._state.statuses)
 
     async def totals(self) -> Totals:
-        """Sums over the run so far."""
+        """Return the sums over the run so far."""
         counts: dict[str, int] = {}
         for status in self._state.statuses.values():
             counts[status] = counts.get(status, 0) + 1
@@ -290,7 +285,10 @@ class RunLedger:
         return Totals(counts, self._state.calls, self._state.usage, *money, self._state.failures, snapshots)
 
     async def close(self) -> None:
-        """Write what is left, calls in flight as unknown, merge the small files, let go of the run. Twice is fine."""
+        """Write the remaining rows, calls in flight as unknown, merge the small files and release the lock.
+
+        Closing twice is a no-op.
+        """
         if self._closed:
             return
         for key, call in self._calls.items():
@@ -304,7 +302,7 @@ class RunLedger:
             await asyncio.to_thread(self._log.close)
 
     async def _make_room(self, query_id: str, usd: float, attempt: Callable[[], bool]) -> None:
-        """Try until it fits. Waits only while somebody who does not wait may still give something back."""
+        """Retry ``attempt`` until it fits, as long as a question or call that does not wait may release something."""
         while not attempt():
             waiting = {query_id, *(other.query_id for other in self._waiting)}
             stuck = self._budget.open_questions <= waiting and not self._budget.calls_in_flight
@@ -316,28 +314,29 @@ class RunLedger:
                 await self._room.wait()
             finally:
                 self._waiting.remove(waiter)
-            if waiter.ended:  # nobody would use what it reserves, and nobody would give it back
+            if waiter.ended:  # its reserve would never be used or released
                 raise OverBudget(f"Question {query_id} ended while it waited for room in the budget.")
 
-    def _has_its_end(self, query_id: str) -> bool:
-        """Whether a question is finished for good, and its steps are not kept any more."""
+    def _is_finished(self, query_id: str) -> bool:
+        """Return whether a question is finished for good, so that its steps are no longer kept."""
         return self._state.statuses.get(query_id) in FINAL and query_id not in self._reopened
 
     def _end(self, query_id: str) -> bool:
-        """Close a question in the budget and wake who waits; whether rows were appended for calls in flight."""
+        """Close a question in the budget; return whether rows were appended for its calls in flight."""
         for key in self._budget.calls_of(query_id):
-            if key not in self._calls:
-                self._budget.settle(key, 0.0)  # without an intent it was never sent
+            if key not in self._calls:  # without an intent it was never sent
+                self._budget.settle(key, 0.0)
         late = self._budget.close(query_id)
         for key in late:
             lost = unknown(self._calls.pop(key), "the question ended while this call was in flight")
             self._log.append("ledger", ledger_row(lost))
         for waiter in self._waiting:
             waiter.ended = waiter.ended or waiter.query_id == query_id
-        self._make_known_that_room_may_be()
+        self._wake_waiting()
         return bool(late)
 
-    def _make_known_that_room_may_be(self) -> None:
+    def _wake_waiting(self) -> None:
+        """Wake everything that waits for room in the budget."""
         self._room.set()
         self._room = asyncio.Event()
 
@@ -351,8 +350,10 @@ class RunLedger:
         )
 
     async def durable(self, *query_ids: str, within_s: float = 0.0) -> None:
-        """Return when every row appended before this call is on disk. Raises ValueError when one of these questions'
-        rows fits no table. ``within_s`` is how long the commit may wait for another that is needed at once.
+        """Wait until every row appended before this call is on disk.
+
+        ``within_s`` is how long the commit may wait for one that is needed at once. Raises ValueError if a row of
+        these questions does not fit its table.
         """
         if self._closed:
             raise ArchiveError("This run was closed while a question was still being worked on. Run the command again.")
@@ -383,20 +384,20 @@ class RunLedger:
         return refused
 
     async def _absorb(self) -> None:
-        """Make Parquet of the log so far. Commits go on meanwhile, in its next segment."""
+        """Convert the log so far to Parquet; commits continue in its next segment."""
         async with self._disk:
             if self._closed:
                 return
             sealed = self._log.seal()
         try:
             await asyncio.to_thread(self._log.absorb, sealed)
-        except OSError as error:  # the log still has it, and commits will say so themselves if the disk is full
-            logger.warning("The log could not be made Parquet, and will be later: %s", error)
+        except OSError as error:  # the log still has the rows, and commits report a full disk themselves
+            logger.warning("The log could not be converted to Parquet, which is tried again later: %s", error)
 
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """A call or an admission that waits for room; ``ended`` when its question was closed meanwhile."""
+    """A call or question that waits for room in the budget; ``ended`` if the question was closed meanwhile."""
 
     query_id: str
     usd: float

@@ -1,7 +1,6 @@
-"""Money: what a token costs, the hard cap in dollars, and what a run was billed.
+"""What a token costs: a dated table in a YAML file.
 
-Prices are a dated table in a YAML file. A model without a price is refused, because a cap in dollars means nothing for
-a call whose cost nobody knows.
+A model without a price is refused, since a cap in dollars means nothing for calls of unknown cost.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ MILLION = 1_000_000
 
 
 class Rates(Settings):
-    """US dollars per million tokens: ``input`` of prompts, ``output`` of replies, thought included. ``cached_input`` is
-    for prompt tokens that the endpoint took from its cache, ``cache_write`` for those that it put there (None: as
-    ``input``).
+    """US dollars per million tokens.
+
+    ``input`` is for prompts, ``output`` for replies including thought, ``cached_input`` for prompt tokens that the
+    endpoint read from its cache, and ``cache_write`` for those that it wrote there (null: as ``input``).
     """
 
     input: Dollars
@@ -34,23 +34,22 @@ class Rates(Settings):
 
     @property
     def written(self) -> float:
-        """What a prompt token costs that is written to the cache."""
+        """The rate of prompt tokens that are written to the cache."""
         return self.input if self.cache_write is None else self.cache_write
 
 
 class LongRates(Rates):
-    """The rates of a request whose prompt has more than ``above`` tokens: all of its tokens are charged at them."""
+    """The rates for all tokens of a request whose prompt has more than ``above`` tokens."""
 
     above: Annotated[int, Field(ge=1)]
 
 
 class Price(Rates):
-    """The rates of a model, and what it costs in other ways.
+    """The price of a model.
 
-    ``batch_discount`` is the share by which calls that may wait for their replies (a batch) are cheaper; 0: not at all.
-    ``batch_caches``: cached tokens of a batch have their own rate, with the discount; False: they cost as fresh ones.
-    ``flex_discount`` is the share by which the flex tier is cheaper; 0: there is none. ``longer`` are the rates of
-    longer prompts.
+    ``batch_discount`` is the share by which calls in a batch are cheaper. With ``batch_caches``, cached tokens of a
+    batch have their own rate, discounted; otherwise they cost as much as fresh ones. ``flex_discount`` is the share by
+    which the flex tier is cheaper, 0 if there is none. ``longer`` has the rates of longer prompts.
     """
 
     batch_discount: Share = 0.0
@@ -59,7 +58,7 @@ class Price(Rates):
     longer: list[LongRates] = Field(default_factory=list)
 
     def cost(self, usage: Usage) -> float:
-        """Dollars for one reply. Cached and written tokens are part of the prompt tokens, and each has its own rate."""
+        """Return the dollars for one reply; cached and written tokens are part of the prompt tokens."""
         rates = self.rates(usage.prompt_tokens)
         fresh = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens
         return (
@@ -70,31 +69,31 @@ class Price(Rates):
         ) / MILLION
 
     def most(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Dollars for one reply at most: nothing is cached, and all of the prompt may be written to the cache.
+        """Return the most dollars for one reply: nothing is cached, and all of the prompt may be written to the cache.
 
-        Of several calls together it is the most as well, since longer prompts cost more a token.
+        This also bounds several calls together, since longer prompts cost more per token.
         """
         rates = self.rates(prompt_tokens)
         return (prompt_tokens * max(rates.input, rates.written) + completion_tokens * rates.output) / MILLION
 
     def rates(self, prompt_tokens: int) -> Rates:
-        """The rates of a request with such a prompt."""
+        """Return the rates of a request with such a prompt."""
         above = [each for each in self.longer if prompt_tokens > each.above]
         return max(above, key=lambda each: each.above) if above else self
 
     def charged(self, prompt_tokens: int) -> Price:
-        """The price of a request with such a prompt alone, as its ledger row has it."""
+        """Return the price of a single request with such a prompt, as in its ledger row."""
         rates = self.rates(prompt_tokens)
         return Price(
             input=rates.input, cached_input=rates.cached_input, output=rates.output, cache_write=rates.cache_write
         )
 
     def in_batch(self) -> Price:
-        """The price in a batch; cached tokens on the safe side unless the price says that they are cheaper there."""
+        """Return the price in a batch."""
         return self._at(1 - self.batch_discount, self.batch_caches)
 
     def in_flex(self) -> Price:
-        """The price of a reply that names the flex tier."""
+        """Return the price of a reply that names the flex tier."""
         return self._at(1 - self.flex_discount, caches=True)
 
     def _at(self, share: float, caches: bool) -> Price:
@@ -108,7 +107,7 @@ class Price(Rates):
 
 
 def highest(prices: Sequence[Price]) -> Price:
-    """What a token costs at most, whichever of ``prices`` holds."""
+    """Return the highest of ``prices`` for each kind of token and length of prompt."""
 
     def most(tokens: int) -> dict[str, float]:
         rates = [price.rates(tokens) for price in prices]
@@ -125,7 +124,7 @@ def highest(prices: Sequence[Price]) -> Price:
 
 
 class ListedPrice(Price):
-    """A price with the day from which it holds (``since``) and where it was read (``source``)."""
+    """A price, valid from the day ``since``, as stated at ``source``."""
 
     since: str
     source: str
@@ -135,19 +134,20 @@ _SNAPSHOT: Final = re.compile(r"-20\d\d-\d\d-\d\d\Z")
 
 
 class PriceTable(Settings):
-    """All prices, of ``models`` by name. ``checked`` is the day on which somebody last looked."""
+    """The prices of ``models`` by name, last ``checked`` on that day."""
 
     checked: str
     models: dict[str, ListedPrice]
 
     @classmethod
     def load(cls, source: str = "prices.yaml") -> PriceTable:
-        """The shipped table, or the one in a file of your own."""
+        """Load the shipped table, or a file of your own."""
         return load_config(cls, source)
 
     def price(self, model: str, override: Price | None = None) -> Price:
-        """The price of ``model``; ``override`` (``llm.price`` in the config) wins. A dated snapshot that is not listed
-        has that of its name. Raises ConfigError when unknown.
+        """Return the price of ``model``, or ``override`` (``llm.price`` in the config) if given.
+
+        A dated snapshot that is not listed has the price of its undated name. Raises ConfigError for unknown models.
         """
         if override is not None:
             return override

@@ -1,7 +1,7 @@
-"""One attempt at a call: what is written before it goes out, what is written when it is over, and a run's sums of both.
+"""One attempt at a call: what is written before it is sent and after it ended, and a run's sums of both.
 
-``Call`` is an attempt that is about to be sent and ``Outcome`` how it ended; a ledger row is made of the two. The
-journal holds both as JSON, so that a ledger row that a crash has lost can be written again.
+A ``Call`` is an attempt about to be sent, an ``Outcome`` is how it ended; together they make a ledger row. The journal
+holds both as JSON, so that a ledger row lost in a crash can be written again.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ CallKey = tuple[str, int]
 """``(call_id, attempt)``."""
 
 USED: Final = ("ok", "cached")
-"""Statuses of attempts that brought a reply: one that was paid for, and one that another run has paid for."""
+"""Statuses of attempts that brought a reply, paid for by this run or by another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An attempt that is about to be sent. ``body`` is the request as JSON, for the reader of the journal.
+    """An attempt that is about to be sent.
 
-    ``endpoint`` is the base URL that is asked, "" while none has been chosen; ``model`` and the four prices, US
-    dollars per million tokens, are that one's (of writing to its cache None: as all of the prompt).
-    ``reserved_usd`` is the most that the attempt can cost at an endpoint that keeps the limit of the reply, and
-    ``most_usd`` the most at one that does not.
+    ``body`` is the request as JSON, for readers of the journal. ``endpoint`` is the base URL, "" until one is chosen;
+    ``model`` and the four prices (US dollars per million tokens) are those of that endpoint. ``reserved_usd`` is the
+    most that the attempt costs if the endpoint keeps the limit of the reply, ``most_usd`` the most if it does not.
 
-    ``wave`` is the number, within the run, of the batch that the attempt goes out with, and ``batch_id`` the endpoint's
-    name for it, "" while it has none; 0 and "" in real time.
+    ``wave`` is the number of the attempt's batch within the run, and ``batch_id`` the endpoint's name for it, "" until
+    it has one; in real time they are 0 and "".
     """
 
     call_id: str
@@ -64,12 +63,12 @@ class Call:
 
     @property
     def key(self) -> CallKey:
-        """What a ledger row is known by."""
+        """The key of the attempt's ledger row."""
         return (self.call_id, self.attempt)
 
     @property
     def price(self) -> Price:
-        """The unit prices with which it goes out."""
+        """The unit prices at which the attempt is sent."""
         return Price(
             input=self.input_usd_per_million,
             cached_input=self.cached_usd_per_million,
@@ -78,11 +77,11 @@ class Call:
         )
 
     def addressed(self, endpoint: str, model: str, price: Price) -> Call:
-        """The same as it goes to an endpoint: its base URL, its name for the model, its prices."""
+        """Return the call addressed to an endpoint: its base URL, its name for the model, its prices."""
         return replace(self.charged(price), endpoint=endpoint, model=model)
 
     def charged(self, price: Price) -> Call:
-        """The same with its unit prices."""
+        """Return the call with the unit prices of ``price``."""
         return replace(
             self,
             input_usd_per_million=price.input,
@@ -94,13 +93,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended. ``reply`` is the journal's JSON of a reply that arrived, else empty; ``snapshot``,
-    ``system_fingerprint`` and ``service_tier`` are what that reply names as its model, its server's make, and the tier
-    that answered. ``overlong``: the endpoint ignored the limit of the reply; ``unstoppable``: it did so in one that
-    did not come as a stream, which could have been aborted.
+    """How an attempt ended.
 
-    ``status`` "unknown" means: the request may have been billed and nobody knows; ``cost_usd`` is then the reserve.
-    "cached": nothing was sent, ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
+    With the status "unknown" the request may have been billed, and ``cost_usd`` is the reserve. With "cached" nothing
+    was sent: ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
+
+    ``reply`` is the journal's JSON of a reply, else "". ``snapshot``, ``system_fingerprint`` and ``service_tier`` are
+    the model, server and tier that the reply names. ``overlong`` means that the endpoint ignored the limit of the
+    reply, ``unstoppable`` that it also did not stream it, so that it could not be aborted.
     """
 
     call: Call
@@ -120,7 +120,7 @@ class Outcome:
 
 
 def ledger_row(outcome: Outcome) -> dict[str, Any]:
-    """The row of the ``ledger`` table."""
+    """Return the row of the ``ledger`` table."""
     call = outcome.call
     return {
         "call_id": call.call_id,
@@ -159,15 +159,16 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-NAME_CHARS: Final = 200
-"""Characters of a name or an id from outside (OpenAI's ids have 40). # project default"""
+NAME_CHARS: Final = 200  # project default
+"""Longest name or id from outside; OpenAI's ids have 40 characters."""
 MODELS_NAMED: Final = 4  # project default
-"""Names of models that are kept of one answer."""
+"""The most names of models kept for one answer."""
 
 
 def models_named(models: Iterable[str]) -> str:
-    """Return the names of models as an answers row keeps them: each once, in order, with "; " between them. A name
-    comes from a reply, so it is cut, and a broken surrogate in it, which fits no table, is replaced.
+    """Return the names of models for an answers row: each once, in order, joined by "; ".
+
+    Names come from replies, so long ones are cut, and lone surrogates, which no table can store, are replaced.
     """
     names = list(dict.fromkeys(name[:NAME_CHARS].encode("utf-8", "replace").decode() for name in models if name))
     more = [f"and {len(names) - MODELS_NAMED} more"] if len(names) > MODELS_NAMED else []
@@ -175,22 +176,22 @@ def models_named(models: Iterable[str]) -> str:
 
 
 def unknown(call: Call, error: str, http_status: int = 0, latency_s: float = 0.0) -> Outcome:
-    """The outcome of an attempt that went out and of which nothing certain came back: its reserve stays held."""
+    """Return the outcome of an attempt that was sent and may have been billed: its reserve stays held."""
     return Outcome(call, "unknown", http_status, Usage(), call.reserved_usd, latency_s, error=error)
 
 
 def unsent(call: Call, why: str) -> Outcome:
-    """The outcome of an attempt that never went out: it cost nothing."""
+    """Return the outcome of an attempt that was never sent: it cost nothing."""
     return Outcome(call, "failed", 0, Usage(), 0.0, 0.0, error=f"never sent: {why}")
 
 
 def row_to_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A ledger row as JSON values, kept beside the reply so that the row can be written again after a crash."""
+    """Return a ledger row as JSON values; the journal keeps it so that a lost row can be written again."""
     return {**row, "started_at": row["started_at"].isoformat(), "tags": [list(pair) for pair in row["tags"]]}
 
 
 def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The other way."""
+    """Return the ledger row of its JSON values."""
     return {
         **data,
         "started_at": datetime.fromisoformat(data["started_at"]),
@@ -199,24 +200,24 @@ def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def intent_body(call: Call) -> str:
-    """Body of a ``request`` row: the attempt as an unsettled ledger row, and the request as it goes out."""
+    """Return the body of a ``request`` row: the attempt as an unsettled ledger row, and the request as sent."""
     row = ledger_row(unknown(call, "no outcome was written: the process that made this call ended first"))
     # The request is JSON already, and long.
     return f'{{"call":{json.dumps(row_to_json(row), separators=(",", ":"))},"request":{call.body}}}'
 
 
 def reply_body(outcome: Outcome) -> str:
-    """Body of a ``reply`` row: the reply, and its ledger row, so that both become durable in one file."""
+    """Return the body of a ``reply`` row: the reply and its ledger row, which become durable together."""
     body = {**json.loads(outcome.reply), "call": row_to_json(ledger_row(outcome))}
     return json.dumps(body, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a run, earlier processes included: finished questions by status, calls that brought a reply, and
-    replies by their origin.
+    """Sums over a run, earlier processes included.
 
-    ``calls`` and ``usage`` count replies that were taken from other runs, too; ``settled_usd`` is what was billed.
+    ``questions`` counts finished questions by status. ``calls`` and ``usage`` are those with a reply, replies from
+    other runs included; ``settled_usd`` is what was billed. ``snapshots`` counts replies by origin.
     """
 
     questions: Mapping[str, int]

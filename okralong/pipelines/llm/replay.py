@@ -37,18 +37,18 @@ from okralong.pipelines.llm.records import (
 from okralong.pipelines.llm.snapshots import Snapshot, origin
 
 FINAL = ("answered", "unanswerable", "invalid_output")
-"""Statuses of questions of which nothing is kept but their sums, unless they are reopened."""
+"""Statuses of finished questions: only their sums are kept, unless they are reopened."""
 RETRIED = ("failed", "unanswerable", "invalid_output")
-"""Statuses that may have come of a bad reply, which a reopened question asks for anew."""
+"""Statuses that a bad reply may have caused; a reopened question requests such replies again."""
 _TOKENS = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_write_tokens"]
 _SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd", "reserved_usd", *UNIT_PRICES]
-MOST_TOKENS = 2**40
-"""More tokens than any reply has, and few enough for a table. # project default"""
+MOST_TOKENS = 2**40  # project default
+"""More tokens than any reply has, and few enough for a table."""
 
 
 @dataclass(slots=True)
 class QuestionState:
-    """What is known of an unfinished question: its journal rows (no requests), and what its calls have cost."""
+    """The journal rows (no requests) of an unfinished question, and what its calls cost."""
 
     rows: dict[StepKey, JournalRow] = field(default_factory=dict)
     settled: set[CallKey] = field(default_factory=set)
@@ -59,7 +59,7 @@ class QuestionState:
     replied_by: str = ""
 
     def pay(self, row: Mapping[str, Any]) -> None:
-        """Count a call that brought a reply, by its ledger row; one that was taken from another run costs nothing."""
+        """Count a call that brought a reply, by its ledger row; replies taken from other runs cost nothing."""
         self.settled.add((row["call_id"], row["attempt"]))
         self.calls += 1
         self.usage += usage_of(row)
@@ -70,7 +70,7 @@ class QuestionState:
 
 @dataclass(slots=True)
 class RunState:
-    """The past of a run. ``to_write`` are ledger rows that the last process owed."""
+    """The state of a run at its start; ``to_write`` are ledger rows that the last process owed."""
 
     statuses: dict[str, str] = field(default_factory=dict)
     questions: dict[str, QuestionState] = field(default_factory=dict)
@@ -83,16 +83,16 @@ class RunState:
     to_write: list[dict[str, Any]] = field(default_factory=list)
 
     def question(self, query_id: str) -> QuestionState:
-        """The state of a question, a new one when it is not known."""
+        """Return the state of a question, created if needed."""
         return self.questions.setdefault(query_id, QuestionState())
 
 
 def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
-    """Read a run's tables; sets ``log.next_seq``. Bodies are kept of unfinished questions only.
+    """Read a run's tables and set ``log.next_seq``; row bodies are kept for unfinished questions only.
 
-    ``reopened`` questions are asked again although they have an end, so what is known of them and what they have cost
-    is kept too. The replies that led one to a status of ``RETRIED`` are not: replayed, they would lead there again.
-    They are known by their times, since both tables are written by one process: not later than the answers row.
+    ``reopened`` questions are finished and asked again, so their rows and costs are kept too. Replies that led to a
+    status of ``RETRIED`` are dropped, since they would lead there again; they are those written before the answers row,
+    by the clock of the one process that writes both tables.
     """
     state = RunState()
     ended: dict[str, datetime] = {}
@@ -111,7 +111,7 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
 
 
 def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
-    """Sums of what was paid; returns the table, one row an attempt."""
+    """Add up what was paid; return the table with one row per attempt."""
     wanted = [*_SPENT, *Snapshot._fields]
     parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
@@ -131,7 +131,7 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
 
 
 def _with_possible_costs(ledger: pa.Table) -> pa.Table:
-    """The ledger with its reserve as the cost of a row whose own cost cannot be true.
+    """Replace impossible costs by the row's reserve.
 
     Releases before usage was checked settled a reply of -1,000,000,000 tokens at minus $2,500.
     """
@@ -142,9 +142,7 @@ def _with_possible_costs(ledger: pa.Table) -> pa.Table:
 
 
 def _possible(row: dict[str, Any]) -> dict[str, Any]:
-    """A row that is owed to the ledger, which fits it: of tokens that no reply can have nothing is known, so its
-    reserve is the cost.
-    """
+    """Return an owed ledger row, with its reserve as the cost if its usage is impossible."""
     counts = [row.get(name) or 0 for name in _TOKENS]
     if all(isinstance(each, int) and 0 <= each < MOST_TOKENS for each in counts) and 0 <= row["cost_usd"] < math.inf:
         return row
@@ -155,10 +153,10 @@ def _possible(row: dict[str, Any]) -> dict[str, Any]:
 def _replay_journal(
     log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
 ) -> dict[CallKey, dict[str, Any]]:
-    """What is known of unfinished questions; returns the calls that may owe a ledger row.
+    """Restore unfinished questions; return the calls that may owe a ledger row.
 
-    Calls of a finished question have theirs since its answers row, unless they were written after it: by a process
-    that had it reopened, or by a branch that ran on.
+    Calls of a finished question have one since its answers row, unless they were written later: by a process that had
+    reopened it, or by a branch that was still running.
     """
     ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
     owed: dict[CallKey, dict[str, Any]] = {}
@@ -179,7 +177,7 @@ def _replay_journal(
 
 
 def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
-    """Count the calls that have no ledger row, and put down the rows that are to be written."""
+    """Count the calls without a ledger row, and collect the rows to write."""
     known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
     for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
         owed.pop(key, None)
@@ -198,9 +196,9 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
 
 
 def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
-    """The attempts of which a run's journal knows, each as the ledger row that it has or is owed. Writes nothing.
+    """Return the attempts in a run's journal, each as the ledger row that it has or is owed.
 
-    Reads beside a writer. Raises ArchiveError when the files never hold still.
+    Safe to call while another process writes the run. Raises ArchiveError if its files keep changing.
     """
 
     def calls(journal: FragmentedTable) -> dict[CallKey, Mapping[str, Any]]:

@@ -1,9 +1,4 @@
-"""Endpoints: reaching them, what went wrong with a request, which are worth asking now, and which one a call goes to.
-
-Errors are told apart by status codes, error codes and exception types; their texts are searched for nothing but the
-name of a field (``ApiError.names_format``). Three questions are answered for each: may it have been billed, is it worth
-another try, and whose problem is it.
-"""
+"""The endpoints of a run: which of them are usable now, and which one a call goes to."""
 
 from __future__ import annotations
 
@@ -29,12 +24,12 @@ from okralong.pipelines.llm.request import LlmRequest, prefix_key
 
 logger = logging.getLogger(__name__)
 
-STORM = 3
-"""Failures in a row that open a breaker; a connection that never came about opens it at once. Ours."""
-PREFERENCE_S = 0.1
-"""How long an endpoint is waited for before the next one is asked for a permit as well. Ours."""
-LOOK_AGAIN_S = 1.0
-"""How often a call that waits looks who is worth asking by now. Ours."""
+STORM = 3  # project default
+"""Consecutive failures that open a breaker; a failed connection opens it at once."""
+PREFERENCE_S = 0.1  # project default
+"""Seconds to wait for an endpoint's permit before the next endpoint is asked for one as well."""
+LOOK_AGAIN_S = 1.0  # project default
+"""Interval in seconds at which a waiting call checks again which endpoints are usable."""
 REMEDIES: Final = {
     "reasoning_effort": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
     "service_tier": "Set llm.service_tier to a tier that the endpoint has for this model, or leave it out.",
@@ -43,12 +38,13 @@ REMEDIES: Final = {
 }
 """What to do where an endpoint refuses a field that cannot be left out."""
 _KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
-"""Endpoints whose documentation has ``prompt_cache_key`` (November 2026)."""
+"""Endpoints that document ``prompt_cache_key`` (November 2026)."""
 
 
 class Router:
-    """The routes of a run, in order of preference. With one route it is that one, whatever its breaker says: who stops
-    after an error, and when a call is tried again, is then the client's to say.
+    """The routes of a run, in order of preference.
+
+    A single route is used whatever its breaker says: the client then decides when to retry and when to stop.
     """
 
     def __init__(self, routes: Sequence[Route], clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,19 +54,19 @@ class Router:
 
     @property
     def highest_price(self) -> Price:
-        """What a token costs at most, wherever a call may still go."""
+        """The highest price of a token among the endpoints that a call may still go to."""
         now = self.clock()
         prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
         return prices[0] if len(prices) == 1 else highest(prices)
 
     @property
     def all_out(self) -> bool:
-        """Whether nobody can be asked any more."""
+        """True if no endpoint is left."""
         now = self.clock()
         return all(route.breaker.out(now) for route in self.routes)
 
     def verdict(self) -> str:
-        """What is wrong with each endpoint."""
+        """Return what is wrong with each endpoint."""
         said = [
             f"({number}) {route.endpoint.base_url} ({route.endpoint.model}): {route.breaker.why or 'was not asked.'}"
             for number, route in enumerate(self.routes, 1)
@@ -78,20 +74,20 @@ class Router:
         return f"None of the {len(said)} endpoints can be used. {' '.join(said)}"
 
     def without_keys(self, text: str) -> str:
-        """``text`` without any endpoint's key."""
+        """Return ``text`` without any endpoint's key."""
         for route in self.routes:
             text = without_key(text, route.key)
         return text
 
     def open(self, tried: Sequence[Route] = ()) -> list[Route]:
-        """The routes that are worth asking now and were not ``tried``, in order."""
+        """Return the usable routes that were not ``tried``, in order."""
         now, alone = self.clock(), len(self.routes) == 1
         return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
 
     async def acquire(self, tokens: int, expires_s: float, tried: Sequence[Route] = ()) -> tuple[Route, int]:
-        """A permit of the route that grants one first; of the first in order that does so at once.
+        """Wait for a permit from the route that grants one first, earlier routes preferred.
 
-        Raises EndpointError when all are out of use, QuestionError when no minute of any can hold ``tokens``.
+        Raises EndpointError if no endpoint is left, QuestionError if no minute of any can hold ``tokens``.
         """
         if len(self.routes) == 1:
             return self.routes[0], await self.routes[0].limiter.acquire(tokens, expires_s)
@@ -110,7 +106,7 @@ class Router:
                 timeout_s = PREFERENCE_S if len(new) > 1 else LOOK_AGAIN_S
                 await asyncio.wait(asked.values(), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 for route in [route for route in routes if route in asked and asked[route].done()]:
-                    if route not in self._choice(tried):  # it has failed meanwhile, or another call is its trial
+                    if route not in self._choice(tried):  # it failed meanwhile, or another call tries it out
                         break
                     try:
                         permit = asked[route].result()
@@ -131,7 +127,7 @@ class Router:
             await route.http.close()
 
     def _choice(self, tried: Sequence[Route]) -> list[Route]:
-        """The open routes; when there are none, the one that is worth asking soonest, tried or not."""
+        """Return the usable routes, or the one that is usable soonest, even if it was tried."""
         if routes := self.open(tried):
             return routes
         now = self.clock()
@@ -145,7 +141,7 @@ class Router:
         waiting.add_done_callback(partial(self._release, route))
 
     def _release(self, route: Route, waited: asyncio.Task[int]) -> None:
-        """What was granted all the same, in the moment of the cancellation."""
+        """Give back a permit that was granted in the moment of the cancellation."""
         if waited.cancelled() or waited.exception() is not None:
             return
         back = asyncio.get_running_loop().create_task(best_effort(route.limiter.release(waited.result(), unsent=True)))
@@ -155,7 +151,7 @@ class Router:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Route:
-    """One endpoint as a client reaches it: its connection, its limiter, its price, its key and its breaker."""
+    """One endpoint as a client reaches it."""
 
     endpoint: EndpointConfig
     http: openai.AsyncOpenAI
@@ -165,7 +161,7 @@ class Route:
     breaker: Breaker
     fields: RequestFields
     keyed: bool = False
-    """Whether requests are sent with a ``prompt_cache_key``."""
+    """Send requests with a ``prompt_cache_key``."""
 
     def body(self, request: LlmRequest) -> dict[str, Any]:
         """Return the body of a request, with the fields that the endpoint accepts."""
@@ -203,11 +199,17 @@ def open_routes(
     pauses: tuple[float, float],
     transport: Any = None,
 ) -> list[Route]:
-    """The routes of all endpoints of ``config``, each with its limiter, in order.
+    """Open the routes to all endpoints of ``config``, each with its limiter, in order.
 
-    ``address`` is where the first one listens, if not at its base URL, and ``transport`` what carries its requests
-    there, if not the network; ``pauses`` are the breakers'. An endpoint whose
-    key is missing is out of use from the start; when that is all of them, or a model has no price, raises ConfigError.
+    An endpoint without its key is unusable from the start.
+
+    Args:
+        address: Where the first endpoint listens, if not at its base URL.
+        pauses: First and longest pause of the breakers in seconds.
+        transport: Carries requests to the first endpoint in place of the network.
+
+    Raises:
+        ConfigError: All keys are missing, or a model has no price.
     """
     routes: list[Route] = []
     missing: list[ConfigError] = []
@@ -243,7 +245,7 @@ def open_routes(
 
 
 async def best_effort(work: Awaitable[object]) -> None:
-    """Await what may fail without harm to the question: a lost permit ends by itself, and a lost reserve is held."""
+    """Await ``work`` and log its errors, which do no harm: a lost permit expires, and a lost reserve stays held."""
     try:
         await work
     except Exception as error:
@@ -251,16 +253,16 @@ async def best_effort(work: Awaitable[object]) -> None:
 
 
 class Breaker:
-    """Whether an endpoint is worth asking while there are others: a circuit breaker.
+    """A circuit breaker for one endpoint among several.
 
-    Closed, it is asked. Open, after a failed connection or a storm of errors, it is left alone for a growing pause;
-    then one call tries it, and closes it by a reply. Out, because it refused (key, model, quota), it is not asked
-    again. Every ``now`` is in seconds of one clock that never goes back.
+    While it is closed, calls go to the endpoint. A failed connection or a storm of errors opens it for a growing pause;
+    then a single call tries the endpoint, and a reply closes the breaker. An endpoint that refused (key, model, quota)
+    is out and gets no further calls. ``now`` is in seconds of a monotonic clock.
     """
 
     def __init__(self, first_pause_s: float, longest_pause_s: float) -> None:
         self.why = ""
-        """What was wrong the last time, for people."""
+        """The last error, in words."""
         self._first, self._longest = first_pause_s, longest_pause_s
         self._pause = first_pause_s
         self._failures = 0
@@ -269,36 +271,36 @@ class Breaker:
         self._out_until = -math.inf
 
     def ready(self, now: float) -> bool:
-        """Whether a call may go there."""
+        """Return whether a call may go to the endpoint."""
         return now >= self.back_at
 
     def out(self, now: float) -> bool:
-        """Whether no call may go there, even where there is no other endpoint."""
+        """Return whether no call may go to the endpoint, even if there is no other."""
         return now < self._out_until
 
     @property
     def back_at(self) -> float:
-        """When it is worth asking again; infinite when never."""
+        """When the endpoint is usable again; infinite if never."""
         return max(self._open_until, self._out_until)
 
     def refuse(self, why: str, until: float = math.inf) -> None:
-        """Put it out of use."""
+        """Take the endpoint out of use."""
         self.why = why
         self._out_until = until
 
     def asked(self, now: float) -> None:
-        """A call goes there now. After a pause it is the trial, and nobody follows it before it is over."""
+        """Note that a call goes to the endpoint; after a pause it is the half-open probe, and other calls wait."""
         if self._open_until > -math.inf:
             self._open_until = now + self._pause
 
     def answered(self) -> None:
-        """It did what it was asked, or said what was wrong with the request."""
+        """Note a reply, or an error that is the request's own fault."""
         self._failures = 0
         self._pause = self._first
         self._open_until = -math.inf
 
     def failed(self, now: float, sent_at: float, api_error: ApiError) -> None:
-        """A call that was sent at ``sent_at`` brought an error. Those of one burst make the pause longer once."""
+        """Note an error of a call sent at ``sent_at``; all errors of one burst lengthen the pause once."""
         if api_error.final:
             self.refuse(api_error.message, math.inf if api_error.retry_after is None else now + api_error.retry_after)
             return
@@ -306,7 +308,7 @@ class Breaker:
             self.answered()
             return
         self.why = api_error.message
-        if api_error.http_status == 429 or sent_at < self._opened_at:  # the limiter sees to the first
+        if api_error.http_status == 429 or sent_at < self._opened_at:  # the limiter handles a 429
             return
         self._failures += 1
         if api_error.unreachable or self._failures >= STORM:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 
 class Snapshot(NamedTuple):
-    """Where a paid reply came from: the endpoint and the model that were asked, and what the reply names itself.
+    """The endpoint and the model that were asked for a paid reply, and the snapshot and server that the reply names.
 
-    All four are "" for replies from before this was kept.
+    All four are "" for replies of releases that did not record them.
     """
 
     endpoint: str
@@ -20,23 +20,22 @@ class Snapshot(NamedTuple):
 
 
 def origin(row: Mapping[str, Any]) -> Snapshot:
-    """Where the reply of a ledger row came from."""
-    # Rows from before endpoints were kept name a model, which alone says nothing of the reply.
+    """Return where the reply of a ledger row came from."""
+    # Rows of releases that recorded no endpoint have a model, which alone does not identify the reply's origin.
     known = row.get("endpoint") is not None
     return Snapshot(*(row[name] or "" for name in Snapshot._fields)) if known else Snapshot("", "", "", "")
 
 
 def snapshot_rows(replies: Mapping[Snapshot, int]) -> list[dict[str, Any]]:
-    """For the manifest: each origin with its count of paid replies, in a fixed order."""
+    """Return the manifest's rows: each origin with its count of paid replies, in a fixed order."""
     return [{**origin._asdict(), "replies": count} for origin, count in sorted(replies.items())]
 
 
 def drift(replies: Mapping[Snapshot, int]) -> str | None:
-    """What to tell the user when the replies come from more than one snapshot; None when they do not.
+    """Return a warning if the replies come from more than one snapshot, else None.
 
-    An alias such as ``gpt-4o`` points at another snapshot from one day to the next, and each reply says at which. The
-    name alone decides: ``system_fingerprint`` differs from server to server of one snapshot, so it is kept and counted,
-    and nobody is warned of it.
+    An alias such as ``gpt-4o`` may point to another snapshot from one day to the next; each reply names its own. Only
+    the name counts: ``system_fingerprint`` differs between servers of one snapshot.
     """
     counts: Counter[str] = Counter()
     for origin, count in replies.items():
