@@ -17,18 +17,18 @@ def picodollars(usd: float) -> int:
     return round(usd * PICO)
 
 
-WORST: Final = 4
-"""How many times its reserve a call is taken to cost while nobody knows how the endpoint counts: its tokenizer may need
-more tokens than ours for the same text, and some servers write longer replies than they are asked for. Ours; text of
-other scripts takes two to three times as many tokens with one public tokenizer as with another."""
-ENOUGH_SEEN: Final = 16
-"""Calls after which the costs that were seen say how the endpoint counts; ours."""
-FIRST_LINES: Final = 4
-"""Calls that may wait for a batch while no reply has kept its limit yet, where the cap could not bear the longest
-replies of all of them. # project default"""
-LINES_PER_REPLY: Final = 64
-"""Calls that may wait for a batch for each reply that has kept its limit: a batch may take a day, so the second one may
-be large. # project default"""
+WORST: Final = 4  # project default
+"""Multiple of its reserve that a call is assumed to cost until the endpoint's way of counting is known. Its tokenizer
+may need more tokens than ours for the same text (for some scripts two to three times as many between public
+tokenizers), and some servers exceed the limit of a reply."""
+ENOUGH_SEEN: Final = 16  # project default
+"""Calls after which the observed costs show how the endpoint counts."""
+FIRST_LINES: Final = 4  # project default
+"""Calls that may wait for a batch before any reply has kept its limit, if the cap could not bear the longest replies of
+all of them."""
+LINES_PER_REPLY: Final = 64  # project default
+"""Further calls that may wait for a batch for each reply that kept its limit. A batch may take a day, so the second one
+may be large."""
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ class Budget:
     *Miscounted tokens.* A reserve rests on our own count of tokens, and the endpoint may count more. So a call joins
     others in flight only if all of them would stay under the cap at a multiple of their reserves: ``WORST`` until
     ``ENOUGH_SEEN`` calls have cost something, then twice the largest share of its reserve that a call has cost, but at
-    least 1. Near the cap few calls are therefore in flight, in the end one. While no call costs more than that multiple,
-    the cap is exceeded at most by what one call costs beyond its reserve.
+    least 1. Near the cap few calls are therefore in flight, in the end one. As long as no call costs more than that
+    multiple, the cap is exceeded at most by what one call costs beyond its reserve.
 
     *Batches.* Calls that wait for a batch are exempt, since a batch in parts could take a day for each. Their number is
     bounded instead: by ``FIRST_LINES``, and ``LINES_PER_REPLY`` for each reply that kept its limit, unless the cap

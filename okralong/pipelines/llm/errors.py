@@ -110,7 +110,7 @@ class ApiError:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error response to a request, alone or in a batch; ``code`` and ``kind`` are those of its body, "" if absent."""
+    """An error response to a request, alone or in a batch; ``code`` and ``kind`` of its body are "" if absent."""
 
     status: int
     code: str
