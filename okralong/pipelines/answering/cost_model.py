@@ -130,9 +130,10 @@ def most_of(tools: Tools, calls: Iterable[tuple[str, int]]) -> Usage:
 def forecast_of_plan(
     plan: Plan, whole: int, overhead: int, shown: Callable[[int, int | None], float] | None = None
 ) -> Forecast:
-    """Return the prompts of a plan of the method by the sizes that it names.
+    """Return the prompts of a plan by the sizes that it names.
 
     Args:
+        plan: A plan of the method.
         whole: The most tokens that can be shown.
         overhead: Tokens around the passages of each prompt.
         shown: Returns the context's tokens for a number of chunks and a bound; by default of chunks of the plan's size.

@@ -1,8 +1,7 @@
-"""What an endpoint takes of the protocol, found out by asking it: a few short calls, and its list of batches.
+"""What an endpoint supports of the protocol, for ``okralong doctor --ask``: found out by a few short calls.
 
-Servers that speak OpenAI's protocol differ in what they have of it, and some take a field without doing anything with
-it. A run finds out as it goes: what is refused is left out, and what is missing in a reply is said by name. Here it is
-found out before one, for ``okralong doctor --ask``.
+Servers with OpenAI's protocol differ in what they support, and some accept a field and ignore it. A run learns that on
+the way: it leaves out refused fields, and names what a reply lacks. This module finds out before a run.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from okralong.pipelines.llm.errors import classify
 from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 
-SHORT: Final = 32
-"""Tokens of a reply that is asked for, thought not counted. Ours."""
-ROUNDS: Final = 8
-"""How often one request is sent with a field less. Ours; there are fewer fields that can be left out."""
+SHORT: Final = 32  # project default
+"""Limit of a reply in tokens, without thought."""
+ROUNDS: Final = 8  # project default
+"""How often a request is sent again with one field less; fewer fields than that can be left out."""
 QUESTION: Final = (Message("system", "Answer in one word."), Message("user", "What is the capital of France?"))
 SCHEMA: Final[Mapping[str, Any]] = {
     "name": "answer",
@@ -42,10 +41,21 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What one endpoint was seen to do. ``left_out`` are the fields that it refuses, ``limit_field`` its name for the
-    limit of a reply; ``json_schema`` is "kept", "ignored" or "refused". ``tier`` is what its replies name as theirs.
-    ``batches``: whether it has a list of batches; None: it did not say. ``streams``: whether it streams replies and
-    tells their usage. ``calls`` were answered, for ``usage``.
+    """What one endpoint was seen to support.
+
+    Attributes:
+        left_out: The fields that it refuses.
+        limit_field: Its name for the limit of a reply.
+        logprobs: It returns log-probabilities.
+        json_schema: "kept", "ignored" or "refused".
+        usage_told: Its replies state their usage.
+        cache_told: Its usage states cached tokens.
+        thought: Tokens of thought before one word.
+        tier: The service tier that its replies name.
+        batches: It lists batches; None if unknown.
+        streams: It streams replies with their usage.
+        calls: Calls that were answered.
+        usage: Their tokens.
     """
 
     left_out: tuple[str, ...]
@@ -62,7 +72,7 @@ class Abilities:
     usage: Usage = field(default_factory=Usage)
 
     def said(self) -> str:
-        """In words."""
+        """Return the findings in words."""
         lacks = [
             *(f"no {name}" for name in self.left_out),
             *(() if self.logprobs else ("no log-probabilities",)),
@@ -82,7 +92,7 @@ class Abilities:
 
 
 async def has_batches(endpoint: EndpointConfig) -> bool | None:
-    """Whether the endpoint has a Batch API, by its list of batches, which costs nothing; None where it does not say."""
+    """Return whether the endpoint has a Batch API, by its list of batches, which costs nothing; None if unknown."""
     async with open_client(endpoint, endpoint.base_url, read_key(endpoint)) as client:
         try:
             await client.batches.list(limit=1)
@@ -94,9 +104,9 @@ async def has_batches(endpoint: EndpointConfig) -> bool | None:
 
 
 async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilities:
-    """Ask ``endpoint`` as a run of ``config`` would, three times at least. Costs what three short calls cost.
+    """Make at least three short calls to ``endpoint``, as a run of ``config`` would.
 
-    Raises EndpointError with the endpoint's words when it answers none, and ConfigError for a missing key.
+    Raises EndpointError, quoting the endpoint, if it answers none, and ConfigError for a missing key.
     """
     key = read_key(endpoint)
     fields = RequestFields(config.limit_field(endpoint.model), stream=config.stream == "auto")
@@ -106,7 +116,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
     async with open_client(endpoint, endpoint.base_url, key, config.timeout_s) as client:
 
         async def ask(**more: Any) -> tuple[Received, RawReply] | None:
-            """The reply as it came and as it is read; None where the endpoint refuses what ``more`` asks for."""
+            """Return the reply, raw and parsed, or None if the endpoint refuses the fields in ``more``."""
             nonlocal usage, calls
             request = LlmRequest(
                 model=config.model,
@@ -166,7 +176,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
 
 
 def _keeps(reply: Reply) -> bool:
-    """Whether a reply has the form of ``SCHEMA``, of which its prompt says nothing."""
+    """Return whether a reply follows ``SCHEMA``, which its prompt does not mention."""
     try:
         found = json.loads(reply.text)
     except (ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""Batch mode: requests wait at the scheduler of their run, batch after batch, until they are answered or asked alone.
+"""Batch mode: requests wait at the scheduler of their run until a batch answers them, or go out in real time.
 
-``BatchScheduler.ask`` is the way of one request: cost reserved, put into a batch (``BatchBuilder``), intent durable,
+``BatchScheduler.ask`` is the path of one request: cost reserved, added to a batch (``BatchBuilder``), intent durable,
 file and batch created, watched and collected (``BatchTracker``), outcome durable, caller answered. An attempt is in the
-journal before its batch is created. So whatever dies, the run's folder knows which attempts went out with which batch
-(``ResumeState``), and the endpoint's list, by the metadata of each batch, knows what became of it.
+journal before its batch is created. So whatever dies, the run's folder says which attempts went out with which batch
+(``ResumeState``), and the endpoint's list of batches, by their metadata, says what became of it.
 
-Batches are numbered within their run; the tables call the number ``wave``. One event loop, nothing is locked.
+Batches are numbered within their run; the tables call the number ``wave``. Everything runs on one event loop.
 """
 
 from __future__ import annotations
@@ -32,32 +32,31 @@ from okralong.pipelines.llm.records import Call, CallKey, unsent
 from okralong.pipelines.llm.reply import from_journal
 from okralong.pipelines.llm.router import best_effort
 
-CLOCK_CHECK_S: Final = 60.0
-"""Longest pause, in seconds, between two looks at the deadline. # project default"""
+CLOCK_CHECK_S: Final = 60.0  # project default
+"""Longest interval in seconds between two checks of the deadline."""
 NOTES_KEPT: Final = 1000
-WAVES_WHEN_SHORT: Final = 3
-"""Batches one after another, each smaller than the one before, in which a run asks what its budget leaves room for.
-# project default"""
+WAVES_WHEN_SHORT: Final = 3  # project default
+"""The most consecutive batches, each smaller than the one before, that a run makes when its budget is short."""
 MEGABYTE: Final = 1_000_000
-LINE_OVERHEAD: Final = 150
-"""Bytes of a line around a request's body, rounded up. Ours."""
+LINE_OVERHEAD: Final = 150  # project default
+"""Bytes of a line around a request's body, rounded up."""
 
 
 def _now_s() -> float:
-    """Return seconds of a clock that nobody sets, and that goes on while the machine is suspended."""
+    """Return seconds of a clock that is never set, and that goes on while the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """The attempt by which a call is being answered now, and the future that all who ask for it wait for."""
+    """The current attempt of a call, and the future that all its callers await."""
 
     key: CallKey
     answer: asyncio.Future[BatchAnswer]
 
 
 class BatchScheduler:
-    """The one place of a run where requests wait for a batch. ``actors/llm.py`` puts it behind a Ray handle."""
+    """The one place of a run where requests wait for a batch. On a cluster it runs in an actor."""
 
     def __init__(
         self,
@@ -69,11 +68,19 @@ class BatchScheduler:
         backoff: tuple[float, float] = (1.0, 30.0),
         price: Price | None = None,
     ) -> None:
-        """``run_id`` marks the run's batches; ``load_state`` reads its folder once the ledger has replayed it; from
-        ``until`` on nothing is handed in any more; ``backoff`` is ``BatchEndpoint``'s; ``price`` is the first
-        endpoint's, where it has rates by the length of a prompt.
+        """Prepare the scheduler; the first call resumes what an earlier process left.
 
-        Raises ConfigError when the key is needed and missing.
+        Args:
+            config: The run's generator.
+            ledger: The run's ledger.
+            run_id: Marks the run's batches.
+            load_state: Reads the run's folder, after the ledger has replayed it.
+            until: No batches are created from then on.
+            backoff: As for ``BatchEndpoint``.
+            price: The first endpoint's, if it has rates by length of prompt.
+
+        Raises:
+            ConfigError: A key is needed and missing.
         """
         self._config, self._ledger, self._until, self._load_state = config, ledger, until, load_state
         self._late_at = math.inf if until is None else _now_s() + (until - datetime.now(UTC)).total_seconds()
@@ -86,7 +93,7 @@ class BatchScheduler:
         self._token_limit = float(config.batch.enqueued_tokens or "inf")
         self._hold_until = -1.0
         self._hold_s = config.batch.poll_s
-        self._ended = ""  # why no batch is made any more
+        self._ended = ""  # why no more batches are made
         self._halted: OkraError | None = None
         self._wake = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
@@ -98,16 +105,16 @@ class BatchScheduler:
         self._batch_ended = False
 
     async def ready(self) -> None:
-        """Resume what an earlier process left. Every other method does so first."""
+        """Resume what an earlier process left. Every other method does this first."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start())
         await asyncio.shield(self._starting)
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
-        """The reply of a batch, once it is paid for and durable; or why there is none. It may take a day.
+        """Return a batch's reply once it is paid for and durable, or why there is none. This may take a day.
 
-        Whoever asks for a call that is under way already, in this process or since an earlier one, waits with it.
-        Raises OverBudget, EndpointError or BrokenError.
+        A call that is already under way, since this process or an earlier one, is joined, not sent again. Raises
+        OverBudget, EndpointError or BrokenError.
         """
         await self.ready()
         if self._halted is not None:
@@ -118,7 +125,7 @@ class BatchScheduler:
             before = self._attempts.get(call_id, 0)
             if before and (known := await self._known(item.call)) is not None:
                 return known
-            if call_id in self._waiting:  # somebody else has asked meanwhile
+            if call_id in self._waiting:  # another caller asked meanwhile
                 return await asyncio.shield(self._waiting[call_id].answer)
             if self._is_late():
                 return UseRealtime(self._ended)
@@ -131,11 +138,11 @@ class BatchScheduler:
         return await asyncio.shield(waiting.answer)
 
     async def stop(self, why: str) -> None:
-        """The run stops: whoever waits is told so. The batches go on, and a later start of the run collects them."""
+        """Fail all waiting calls: the run stops. Its batches go on, and the next start of the run collects them."""
         self.halt(EndpointError(why))
 
     async def drain(self) -> None:
-        """The run is over: end the batches that nobody waits for any more, and settle what they did."""
+        """Cancel the batches that are no longer needed at the end of a run, and settle what they did."""
         await self.ready()
         self._end_batches("The run is over.", tell=len(self._tracker) > 0)
         await self._tracker.finish()
@@ -143,11 +150,11 @@ class BatchScheduler:
             raise self._halted
 
     async def notes(self, start: int) -> list[str]:
-        """What there is to tell the user, from the ``start``-th note on."""
+        """Return the notes for the user from the ``start``-th on."""
         return self._notes[start:]
 
     async def aclose(self) -> None:
-        """Look after nothing any more."""
+        """Stop watching and building batches, and close the connections."""
         await self._tracker.aclose()
         if self._working is not None:
             self._working.cancel()
@@ -155,7 +162,7 @@ class BatchScheduler:
         await self._remote.aclose()
 
     async def _start(self) -> None:
-        await self._ledger.totals()  # it has replayed the folder when it answers
+        await self._ledger.totals()  # once it answers, it has replayed the folder
         state = await asyncio.to_thread(self._load_state)
         self._attempts, self._batches = dict(state.attempts), state.batches
         for call in sorted((call for calls in state.open.values() for call in calls), key=lambda each: each.attempt):
@@ -164,19 +171,19 @@ class BatchScheduler:
         self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def _known(self, call: Call) -> Answered | None:
-        """The reply to an earlier attempt, whose caller died before it was told."""
+        """Return the reply to an earlier attempt, whose caller died before it got it."""
         row = await self._ledger.reply(call.query_id, call.path, call.sample)
         same = row is not None and row.request_hash == call.request_hash
         return Answered(from_journal(row.body)) if row is not None and same else None
 
     def _wait_for(self, call: Call) -> _Waiting:
         answer: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody need be there to read it
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may have no reader
         waiting = self._waiting[call.call_id] = _Waiting(call.key, answer)
         return waiting
 
     async def _enqueue(self, item: BatchItem) -> None:
-        """Reserve its cost and let it wait for the next batch. Whoever asks for the same call now waits with it."""
+        """Reserve the cost of a request and add it to the next batch."""
         call = item.call
         self._attempts[call.call_id] = call.attempt
         try:
@@ -214,8 +221,8 @@ class BatchScheduler:
                 if items:
                     await self._launch(items)
                     continue
-                at = now + CLOCK_CHECK_S  # no room: a batch that ends wakes us
-            # Not wait_for, which may lose a cancellation that comes together with the event.
+                at = now + CLOCK_CHECK_S  # no room: the end of a batch sets the event
+            # Not wait_for, which may lose a cancellation that coincides with the event.
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(at - now, self._seconds_left(), CLOCK_CHECK_S))):
                     await self._wake.wait()
@@ -223,7 +230,7 @@ class BatchScheduler:
     async def _launch(self, items: list[BatchItem]) -> None:
         outdated = await self._ledger.outdated([item.call.key for item in items])
         for item in items:
-            if item.call.key in outdated:  # a reply has ignored its limit since: each costs more than was reserved
+            if item.call.key in outdated:  # a reply ignored its limit since then, so each may cost more than reserved
                 task = asyncio.get_running_loop().create_task(self._enqueue(item))
                 self._again.add(task)
                 task.add_done_callback(self._again.discard)
@@ -235,7 +242,7 @@ class BatchScheduler:
             return
         new = {item.call.query_id for item in items} - self._asked
         short = bool(new) and (self._short_waves > 0 or await self._ledger.short())
-        # Batches beside each other are one wave: the next begins when one of them has given back its reserves.
+        # Concurrent batches are one wave: the next begins when one of them has released its reserves.
         if short and (self._batch_ended or not self._short_waves):
             self._short_waves += 1
             self._batch_ended = False
@@ -257,11 +264,11 @@ class BatchScheduler:
             self.answer(call, error)
 
     def _used_up(self, query_id: str) -> bool:
-        """Whether a question that had no place in a batch yet will have none: the budget made batches ever smaller."""
+        """Return whether a question that was in no batch yet will never be: the short budget's last wave is over."""
         return self._short_waves >= WAVES_WHEN_SHORT and query_id not in self._asked and self._batch_ended
 
     def _without_batch(self, call: Call) -> UseRealtime:
-        """Raises OverBudget where there is no deadline, and so nobody has asked for the price of real time."""
+        """Send a call on in real time. Raises OverBudget without a deadline: the user did not ask for that price."""
         why = (
             f"The budget had no room for question {call.query_id} in {WAVES_WHEN_SHORT} batches one after another, and "
             "a further one would be small and may take a day."
@@ -277,7 +284,7 @@ class BatchScheduler:
         return CLOCK_CHECK_S if self._ended else self._late_at - _now_s()
 
     def _is_late(self) -> bool:
-        """Whether the deadline has passed; then all batches are to be cancelled."""
+        """Return whether the deadline has passed; if so, cancel all batches."""
         if not self._ended and self._until is not None and _now_s() >= self._late_at:
             deadline = f"The deadline for batches ({self._until.astimezone():%Y-%m-%d %H:%M:%S %Z}) has passed:"
             since = deadline if self._config.mode == "batch" else "The run goes on in real time:"
@@ -295,16 +302,16 @@ class BatchScheduler:
         self._wake.set()
 
     async def _turn_away(self, items: list[BatchItem]) -> None:
-        """They go with no batch: what they have reserved is free again."""
+        """Release the reserves of requests that no batch will take, and send them on in real time."""
         api_error = ApiError("failed", 0, f"never sent: {self._ended or self._halted}", retry=True)
         for item in items:
             await best_effort(self._ledger.settle(api_error.outcome(item.call)))
             self.answer(item.call, UseRealtime(self._ended))
 
-    # What the tracker reports.
+    # Reports of the tracker (see ``BatchOwner``).
 
     def answer(self, call: Call, got: BatchAnswer | Exception) -> None:
-        """An attempt is over, and the ledger knows: tell who waits for it; nobody need."""
+        """Answer the callers that wait for a settled attempt, if there are any."""
         waiting = self._waiting.get(call.call_id)
         if waiting is None or waiting.key != call.key:
             return
@@ -317,7 +324,7 @@ class BatchScheduler:
             waiting.answer.set_result(got)
 
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
-        """A batch of that size was too much: send less at a time, and not at once."""
+        """Send less at a time, or later: a batch of that size was too much."""
         if refusal.reason == "large":
             self._builder.max_requests = max(1, requests // 2)
             return
@@ -326,7 +333,7 @@ class BatchScheduler:
         self._hold_s = min(self._config.batch.longest_poll_s, 2 * self._hold_s)
 
     def halt(self, error: OkraError) -> None:
-        """No batch can be asked for any more, or looked at: whoever waits, now or later, gets the error."""
+        """Raise ``error`` in every waiting and later call: batches can no longer be made or watched."""
         if self._halted is not None:
             return
         self._halted = error
@@ -337,29 +344,29 @@ class BatchScheduler:
         self._builder.clear()
 
     def ended(self) -> None:
-        """A batch is over: there may be room for another."""
+        """Note that a batch is over: there may be room for another."""
         self._batch_ended = True
         self._wake.set()
 
     def note(self, text: str) -> None:
-        """Something that the user may want to know."""
+        """Keep a note for the user."""
         if len(self._notes) < NOTES_KEPT:
             self._notes.append(text)
 
 
 class BatchBuilder:
-    """Requests that wait for the next batch, in the order in which they came, and when it is closed.
+    """Collects requests for the next batch, in order of arrival, and decides when it is closed.
 
-    It does not wait for questions that are still looking things up: nobody knows which of them will ask. A batch is
-    closed when no request has come for a while, so a late one goes with the next, which runs beside the first. Pure:
-    every ``now`` is in seconds of one clock.
+    A batch is closed when no request has arrived for a while; a late one joins the next batch, which runs concurrently.
+    Waiting for the questions that are still in retrieval would not help, since which of them will make a call is
+    unknown. Pure: every ``now`` is in seconds of one clock.
     """
 
     def __init__(self, config: BatchConfig) -> None:
         self._quiet_s, self._gather_s = config.quiet_s, config.gather_s
         self.max_requests = config.max_requests
         self._max_bytes = config.max_megabytes * MEGABYTE
-        self._waiting: deque[tuple[BatchItem, float, int]] = deque()  # with its time of arrival and its bytes
+        self._waiting: deque[tuple[BatchItem, float, int]] = deque()  # item, time of arrival, bytes
         self._bytes = 0
         self._last = -math.inf
 
@@ -367,7 +374,7 @@ class BatchBuilder:
         return len(self._waiting)
 
     def add(self, item: BatchItem, now: float) -> None:
-        """One more request."""
+        """Add a request."""
         size = len(item.body) + LINE_OVERHEAD
         self._waiting.append((item, now, size))
         self._bytes += size
@@ -375,7 +382,7 @@ class BatchBuilder:
 
     @property
     def due_at(self) -> float:
-        """When the batch is closed if nothing more comes; infinite while there is nothing in it."""
+        """When the batch is closed if no more requests arrive; infinite while it is empty."""
         if not self._waiting:
             return math.inf
         if len(self._waiting) >= self.max_requests or self._bytes >= self._max_bytes:
@@ -383,10 +390,10 @@ class BatchBuilder:
         return min(self._last + self._quiet_s, self._waiting[0][1] + self._gather_s)
 
     def next_batch(self, room: float = math.inf, *, alone: bool = True) -> list[BatchItem]:
-        """The requests of a batch, those that came first, up to the limits and ``room`` prompt tokens.
+        """Return the requests of a batch, in order of arrival, up to the limits and ``room`` prompt tokens.
 
-        One that is larger than the room, or than a whole batch, goes by itself, if it is the first and nothing else is
-        under way (``alone``): the endpoint then says what it thinks of it.
+        A request that is larger than the room or than a whole batch goes out by itself if it comes first and no other
+        batch is under way (``alone``): the endpoint then decides.
         """
         taken: list[BatchItem] = []
         bytes_taken, tokens = 0, 0
@@ -406,7 +413,7 @@ class BatchBuilder:
         return taken
 
     def clear(self) -> list[BatchItem]:
-        """All of them, for whom there will be no batch."""
+        """Remove and return all requests."""
         left = [item for item, _, _ in self._waiting]
         self._waiting.clear()
         self._bytes = 0

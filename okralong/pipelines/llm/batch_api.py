@@ -1,6 +1,6 @@
-"""An endpoint's Batch API: one request of a batch, files and batches there, refusals, and what a batch brought.
+"""An endpoint's Batch API: requests of a batch, remote files and batches, and refusals.
 
-The method names are this product's; https://platform.openai.com/docs/guides/batch describes the protocol.
+https://platform.openai.com/docs/guides/batch describes the protocol.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ CHAT_URL: Final = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """A request that waits for a batch. ``body`` is what a chat request would hold, as JSON; ``tokens`` its prompt's,
-    on the safe side, and ``bounds`` what its reply can be. The scheduler gives ``call`` its attempt and ``since``, the
-    time at which it came by the monotonic clock.
+    """A request that waits for a batch.
+
+    ``body`` is the JSON of the chat request, ``tokens`` a safe estimate of its prompt, and ``bounds`` are those of its
+    reply. The scheduler sets the attempt of ``call``, and ``since``, its arrival by the monotonic clock.
     """
 
     call: Call
@@ -53,24 +54,24 @@ class BatchItem:
         return frozenset(json.loads(self.body))
 
     def line(self, call: Call) -> bytes:
-        """Its line of the batch's file, as the attempt ``call``."""
+        """Return its line in the batch's file, as the attempt ``call``."""
         name = json.dumps(custom_id(call))
         return f'{{"custom_id":{name},"method":"POST","url":"{CHAT_URL}","body":{self.body}}}\n'.encode()
 
 
 def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
-    """The same for the same call in every process, so that a run that asks again finds what it asked before."""
+    """Return an id that is the same in every process, so that a resumed run finds what it has asked."""
     parts = json.dumps([query_id, path, sample, request_hash], separators=(",", ":"))
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
 
 def custom_id(call: Call) -> str:
-    """The name of an attempt within its batch. (OpenAI asks for at most 64 characters.)"""
+    """Return the name of an attempt within its batch; OpenAI allows 64 characters."""
     return f"{call.call_id}-{call.attempt}"
 
 
-MOST_NAMED: Final = 100
-"""An endpoint need not name more wrong lines; so many may mean that all are wrong. Ours."""
+MOST_NAMED: Final = 100  # project default
+"""Errors of a batch that are read. With so many, all lines may be wrong: an endpoint need not list more."""
 FULL: Final = frozenset({"token_limit_exceeded"})
 """Codes by which OpenAI and Azure say that the account has too many tokens in unfinished batches."""
 TOO_LARGE: Final = frozenset({"too_many_tasks"})
@@ -78,7 +79,7 @@ TOO_LARGE: Final = frozenset({"too_many_tasks"})
 
 @dataclass(frozen=True, slots=True)
 class BatchError:
-    """One of a batch's errors; ``line`` counts from 1 and is None where it is about none."""
+    """One of a batch's errors; ``line`` counts from 1, None if it is about no single line."""
 
     code: str
     message: str
@@ -87,10 +88,10 @@ class BatchError:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an endpoint has refused a whole batch. None of its requests was billed.
+    """Why an endpoint refused a whole batch, none of which was billed.
 
-    ``reason`` full: wait, and send less at a time; large: send less at a time; lines: the requests of ``lines``
-    (from 1) are wrong and the others may go again; all: no batch of this kind will be taken.
+    The ``reason`` "full" means: wait, and send less at a time; "large": send less at a time; "lines": the requests of
+    ``lines`` (from 1) are wrong, and the others may go again; "all": no batch of this kind will be accepted.
     """
 
     reason: Literal["full", "large", "lines", "all"]
@@ -99,7 +100,7 @@ class Refusal:
 
 
 def read_refusal(errors: Sequence[BatchError], requests: int) -> Refusal:
-    """What is wrong with a batch of so many requests."""
+    """Return what is wrong with a batch of so many requests."""
     said = "; ".join(f"{'' if e.line is None else f'line {e.line}: '}{e.code}: {e.message}" for e in errors[:3])
     said = said[:500] or "it named no reason"
     codes = {error.code for error in errors}
@@ -118,24 +119,24 @@ T = TypeVar("T")
 
 RUN_KEY: Final = "okralong_run"
 BATCH_KEY: Final = "okralong_wave"
-"""Of a batch's metadata: the run's id, and the batch's number in it."""
+"""Keys of a batch's metadata: the run's id, and the batch's number within it."""
 PAGE: Final = 100
-MOST_PAGES: Final = 10_000
-"""Pages of a list of batches, a million of them, after which it counts as endless. # project default"""
-LONG_LIST: Final = 5
-"""Pages after which the user is told that the list is long. # project default"""
-CLOCK_TOLERANCE_S: Final = 60.0
-"""How far the clocks may be apart before the user is told. # project default"""
-RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)
-"""Bytes of a result file that are read: so many, and so many more for each request. # project default"""
-TRANSFER_S: Final = 1800.0
-"""Longest pause within the transfer of a file; 200 MB take minutes. Ours."""
+MOST_PAGES: Final = 10_000  # project default
+"""Pages after which a list of batches counts as endless: a million batches."""
+LONG_LIST: Final = 5  # project default
+"""Pages after which the user is told that the list is long."""
+CLOCK_TOLERANCE_S: Final = 60.0  # project default
+"""Difference between the clocks in seconds from which on the user is told."""
+RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)  # project default
+"""The most bytes of a result file that are read: a base, and more for each request."""
+TRANSFER_S: Final = 1800.0  # project default
+"""Longest pause in seconds within the transfer of a file; 200 MB take minutes."""
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteBatch:
-    """A batch as the endpoint describes it; a count is None where the endpoint states none that can be true."""
+    """A batch as the endpoint describes it; a count is None if it is missing or impossible."""
 
     id: str
     status: str
@@ -147,14 +148,14 @@ class RemoteBatch:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of it."""
+        """True if the batch will produce nothing more."""
         return self.status in ENDED
 
 
 class BatchApiError(Exception):
-    """A call that brought nothing after all attempts. ``api_error.retry`` is False when no attempt could.
+    """A call to the Batch API that failed for good; ``api_error.retry`` is False if no attempt could succeed.
 
-    ``may_exist``: whether what was to be created may be there all the same.
+    ``may_exist`` means that the batch may have been created nevertheless.
     """
 
     def __init__(self, api_error: ApiError, *, may_exist: bool = False) -> None:
@@ -165,7 +166,7 @@ class BatchApiError(Exception):
 class BatchEndpoint:
     """The files and batches of one account at the first endpoint of ``config``.
 
-    Each call is tried again while that may help; batches are found by the run and number in their metadata.
+    Calls are retried; batches are identified by the run and number in their metadata.
     """
 
     def __init__(
@@ -175,10 +176,10 @@ class BatchEndpoint:
         backoff: tuple[float, float] = (1.0, 30.0),
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``run_id`` marks this run's batches; ``backoff`` first and longest pause between two attempts, in seconds;
-        ``tell`` passes a note to the user.
+        """Open the connection.
 
-        Raises ConfigError when the key is needed and missing.
+        ``run_id`` marks this run's batches, ``backoff`` has the first and longest pause between attempts in seconds,
+        and ``tell`` passes a note to the user. Raises ConfigError if a key is needed and missing.
         """
         self.key = read_key(config)
         self._config, self._run_id = config, run_id
@@ -194,13 +195,13 @@ class BatchEndpoint:
         await self._http.close()
 
     async def upload(self, content: bytes) -> str:
-        """The id of a new input file."""
+        """Upload an input file; return its id."""
         files = self._http.with_options(timeout=TRANSFER_S).files
         made = await self._try(lambda: files.create(file=("requests.jsonl", content), purpose="batch"))
         return str(made.id)
 
     async def create(self, file_id: str, number: int) -> RemoteBatch:
-        """A new batch, the run's ``number``-th; after an error the one that was made, if the list has it."""
+        """Create the run's ``number``-th batch; after an error, return the one that was created if it is listed."""
         marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
         failed = False
 
@@ -228,13 +229,13 @@ class BatchEndpoint:
     async def of_this_run(self, numbers: Collection[int]) -> dict[int, list[RemoteBatch]]:
         """Return the run's batches of these numbers, the oldest first.
 
-        The metadata alone decides, not a time: the clocks of endpoint and machine may differ by hours. The account's
-        list is read until all are found, else to its end.
+        The account's list is read until all are found, or to its end. Only the metadata counts, since the clocks of
+        endpoint and machine may differ by hours.
         """
         return await self._try(lambda: self._listed(numbers))
 
     async def look(self, batch_id: str) -> RemoteBatch:
-        """The batch as it is now. One attempt: whoever watches it looks again anyway."""
+        """Return the batch as it is now, in one attempt: watchers poll it anyway."""
 
         async def looked() -> RemoteBatch:
             return _read(await self._http.batches.retrieve(batch_id))
@@ -242,7 +243,7 @@ class BatchEndpoint:
         return await self._try(looked, attempts=1)
 
     async def cancel(self, batch_id: str) -> None:
-        """Ask for its end; it comes some minutes later, and what was done by then is kept. Too late is fine."""
+        """Cancel a batch; it ends some minutes later, and keeps what was done. No-op for an ended batch."""
 
         async def cancelled() -> None:
             try:
@@ -253,7 +254,7 @@ class BatchEndpoint:
         await self._try(cancelled)
 
     async def read(self, file_id: str, requests: int) -> bytes:
-        """Return the content of a result file about so many requests, up to a bound that follows from their number."""
+        """Return the content of a result file of so many requests, cut at a bound that follows from their number."""
         files = self._http.with_options(timeout=TRANSFER_S).files
         least, more = RESULT_BYTES
         room = least + more * requests
@@ -265,7 +266,7 @@ class BatchEndpoint:
                 async for part in response.iter_bytes():
                     parts.append(part[:left])
                     left -= len(parts[-1])
-                    if not left:  # the rest is left out, and the last line is one that cannot be read
+                    if not left:  # skip the rest; the last line then cannot be parsed
                         break
             return b"".join(parts)
 
@@ -300,14 +301,14 @@ class BatchEndpoint:
         raise ValueError(f"its list of batches has more than {MOST_PAGES} pages")
 
     def _number_of(self, batch: Any) -> int:
-        """The number of one of this run's batches; 0 for those of others."""
+        """Return the number of one of this run's batches, 0 for those of others."""
         marks = batch.metadata if isinstance(getattr(batch, "metadata", None), Mapping) else {}
         number = str(marks.get(BATCH_KEY))[:10]
         own = marks.get(RUN_KEY) == self._run_id and number.isascii() and number.isdecimal()
         return int(number) if own else 0
 
     def _read_clock(self, headers: Mapping[str, str]) -> None:
-        """Compare this machine's clock with the endpoint's, by the first response that names a time."""
+        """Compare this machine's clock with the endpoint's, by the first response that states a time."""
         if self._clock_read:
             return
         try:
@@ -326,12 +327,12 @@ class BatchEndpoint:
             )
 
     async def _try(self, work: Callable[[], Awaitable[T]], attempts: int | None = None) -> T:
-        """What ``work`` brings. Raises BatchApiError when no attempt is left, or none would help."""
+        """Return the result of ``work``, retried if that may help. Raises BatchApiError."""
 
         async def tried() -> T:
             try:
                 return await work()
-            except BatchApiError:  # of a call within this one, which has had its attempts
+            except BatchApiError:  # of a nested call, which had its own attempts
                 raise
             except Exception as error:
                 raise BatchApiError(self._api_error(error)) from None
@@ -345,13 +346,13 @@ class BatchEndpoint:
         return await retrying(tried)
 
     def _pause(self, state: RetryCallState) -> float:
-        """Seconds until the next attempt: what the endpoint asked for, else growing ones."""
+        """Return the seconds until the next attempt: what the endpoint asked for, else growing ones."""
         error = state.outcome.exception() if state.outcome else None
         named = error.api_error.retry_after if isinstance(error, BatchApiError) else None
         return min(self._longest, self._first * 2.0 ** (state.attempt_number - 1)) if named is None else named
 
     def _api_error(self, error: Exception) -> ApiError:
-        """What went wrong; what no further attempt can correct is the endpoint's, and ends the run."""
+        """Return what went wrong; errors that no retry can correct are the endpoint's, and end the run."""
         where = self._config
         said = scrub(str(error), self.key)[:500]
         if not isinstance(error, openai.APIError):
@@ -368,7 +369,7 @@ class BatchEndpoint:
 
 
 def _read(batch: Any) -> RemoteBatch:
-    """Return a batch of the SDK, which checks no type. Raises ValueError for one without an id or a status."""
+    """Read a batch of the SDK, which checks no types. Raises ValueError for one without an id or a status."""
     status = getattr(batch, "status", None)
     if not isinstance(status, str):
         raise ValueError("a batch without a status")
@@ -391,9 +392,9 @@ def _error(told: Any) -> BatchError:
 
 
 def _id(told: object) -> str:
-    """An id of the endpoint, which goes into the path of a URL."""
+    """Return an id of the endpoint, safe in the path of a URL."""
     if not isinstance(told, str) or not 0 < len(told) <= NAME_CHARS or not told.isprintable() or "/" in told:
-        raise ValueError(f"an id that is none: {str(told)[:40]!r}")
+        raise ValueError(f"an invalid id: {str(told)[:40]!r}")
     return told
 
 
@@ -402,6 +403,6 @@ def _file_id(told: object) -> str | None:
 
 
 def _whole(told: object) -> int | None:
-    """A count, or None where it cannot be one."""
+    """Return a count, or None if it cannot be one."""
     right = isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= 2**31
     return int(told) if right else None  # type: ignore[call-overload]

@@ -19,16 +19,16 @@ from okralong.pipelines.llm.reply import RawReply
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The reply came, is paid for and durable."""
+    """The reply arrived, and is paid for and durable."""
 
     raw: RawReply
 
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """A batch brought no reply, for a reason that another batch may cure where ``api_error.retry``.
+    """A batch brought no reply; another batch may, if ``api_error.retry``.
 
-    ``counts``: whether it is one of the failures after which a request is asked in real time.
+    ``counts`` tells whether this is one of the failures after which a request goes out in real time.
     """
 
     api_error: ApiError
@@ -37,7 +37,7 @@ class NoReply:
 
 @dataclass(frozen=True, slots=True)
 class UseRealtime:
-    """No batch will answer it any more: ask in real time."""
+    """No batch will answer: send the call in real time."""
 
     why: str
 
@@ -50,14 +50,14 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class ResultLines:
-    """The lines of a batch's output and error files by custom_id; ``unreadable`` is how many could not be read."""
+    """The lines of a batch's output and error files by custom_id, and the number of unreadable ones."""
 
     lines: dict[str, Line] = field(default_factory=dict)
     unreadable: int = 0
 
     @classmethod
     def read(cls, files: Iterable[bytes]) -> ResultLines:
-        """What stands in the files."""
+        """Parse the files."""
         lines: dict[str, Line] = {}
         unreadable = 0
         for content in files:
@@ -69,7 +69,7 @@ class ResultLines:
                         raise ValueError("a line that is too long")
                     line = json.loads(text, parse_int=read_integer)
                     lines[str(line["custom_id"])] = line
-                except (ValueError, KeyError, TypeError, RecursionError):  # the last of brackets in brackets
+                except (ValueError, KeyError, TypeError, RecursionError):  # the last for deeply nested JSON
                     unreadable += 1
         return cls(lines, unreadable)
 
@@ -81,8 +81,10 @@ UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)
 
 @dataclass(frozen=True)
 class ResultReader:
-    """What the lines of one endpoint mean. ``key`` is removed wherever it turns up. ``price`` is that of a batch, which
-    replies are charged at; None: that which each call went out with.
+    """Interprets result lines of one endpoint.
+
+    ``key`` is removed wherever it occurs. Replies are charged at ``price``, the price in a batch; without it, at the
+    price that each call was sent with.
     """
 
     endpoint: EndpointConfig
@@ -100,10 +102,10 @@ class ResultReader:
         *,
         undone: bool = False,
     ) -> tuple[Outcome, BatchAnswer]:
-        """The outcome of an attempt whose line has this ``name``, and what its caller is told.
+        """Return the outcome of the attempt whose line is called ``name``, and the answer to its caller.
 
-        ``bounds`` are those of its request, None where they are not known any more. ``undone``: it is certain that
-        nothing was done of a request without a line. Else the endpoint may have billed it.
+        ``bounds`` are those of its request, None if unknown. ``undone`` tells that requests without a line were
+        certainly not processed; otherwise they may have been billed.
         """
         line = found.lines.get(name)
         if line is None:
@@ -113,7 +115,7 @@ class ResultReader:
                 said = "its line cannot be read among the batch's results"
                 return _missed(call, ApiError("unknown", 0, said, retry=True), latency_s)
             said = "the batch's results leave it out, and it may have been billed"
-            # With a status: the batch has told all that it will.
+            # With a status: nothing more will be known about it.
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
         try:
             response, error = line.get("response"), line.get("error")
@@ -136,11 +138,11 @@ class ResultReader:
         self, call: Call, body: Line, request_id: str, latency_s: float, bounds: Bounds | None
     ) -> tuple[Outcome, BatchAnswer]:
         raw = read_completion(Received(checked(body)), bounds or UNKNOWN_REQUEST, self.endpoint.model, self.count)
-        if self.price is not None and self.price.longer:  # which rates hold only the endpoint's own count says
+        if self.price is not None and self.price.longer:  # the endpoint's count decides which rates apply
             call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
         cost = call.price.cost(raw.reply.usage)
         if bounds is None and (raw.counted_here or cost > WORST * call.reserved_usd):
-            # The prompt is not here any more, so the most that it can have cost stands.
+            # The prompt is no longer known here, so the most that it can have cost is charged.
             cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note or 'no such usage'}; the reserve is the cost")
         raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
         return raw.outcome(call), Answered(raw)

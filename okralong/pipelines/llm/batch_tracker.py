@@ -1,6 +1,6 @@
-"""Batches under way: handed in, watched and collected; and what a run's folder says of those of an earlier process.
+"""Batches under way: submitted, watched and collected; and what a run's folder says about an earlier process's batches.
 
-``BatchTracker`` reports what becomes of each attempt to its owner, the scheduler (``batch.py``).
+``BatchTracker`` reports the end of each attempt to its owner, the scheduler (``batch.py``).
 """
 
 from __future__ import annotations
@@ -41,25 +41,27 @@ from okralong.pipelines.llm.records import Call, CallKey, Outcome, row_from_json
 
 logger = logging.getLogger(__name__)
 
-GIVE_UP_AFTER: Final = 8
-"""Looks at a batch in a row that brought nothing, after which the endpoint counts as down. Ours."""
-LISTED_AFTER_S: Final = 30.0
-"""Seconds after which a list of batches that lacks one is read again, and believed then. # project default"""
-AT_A_TIME: Final = 1000
-"""Ledger calls of one batch that wait beside each other. Ours."""
-POLL_GROWTH: Final = 1.5
-"""By which factor the pauses between two looks at a batch grow. Ours."""
+GIVE_UP_AFTER: Final = 8  # project default
+"""Consecutive failed polls of a batch, after which the endpoint counts as down."""
+LISTED_AFTER_S: Final = 30.0  # project default
+"""Seconds after which a list that lacks a batch is read again; then it is believed."""
+AT_A_TIME: Final = 1000  # project default
+"""The most concurrent ledger calls for one batch."""
+POLL_GROWTH: Final = 1.5  # project default
+"""Factor by which the polling interval of a batch grows."""
 BATCH: Final = "batch"
-"""Kind of the journal's rows that say what the endpoint called a batch."""
+"""Kind of the journal rows with the endpoint's id of a batch."""
 INTENT_MARK: Final = '"mode":"batch"'
-"""Stands in the body of every intent of an attempt in a batch, as ``intent_body`` writes it."""
+"""Part of the body of every intent in a batch, as ``intent_body`` writes it."""
 
 
 @dataclass(eq=False)
 class TrackedBatch:
-    """One batch under way. ``calls`` by the names of their lines, in the file's order unless an earlier process handed
-    it in (``resumed``). ``bounds`` are those of their requests, as far as they are known, and ``began`` is when this
-    process took it up, in seconds of the monotonic clock.
+    """One batch under way.
+
+    ``calls`` are by the names of their lines, in the order of the file unless an earlier process submitted it
+    (``resumed``). ``bounds`` has those of their requests that are known; ``began`` is when this process took over the
+    batch, by the monotonic clock.
     """
 
     number: int
@@ -72,26 +74,26 @@ class TrackedBatch:
 
 
 class BatchOwner(Protocol):
-    """What a tracker reports to: ``BatchScheduler``."""
+    """Receives the reports of a tracker: ``BatchScheduler``."""
 
     def answer(self, call: Call, got: BatchAnswer | Exception) -> None:
-        """An attempt is over, and the ledger knows."""
+        """Take the answer to a settled attempt."""
 
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
-        """A batch of so many requests, with so many prompt tokens under way, was too much."""
+        """Learn that a batch of so many requests was too much, with so many prompt tokens under way."""
 
     def halt(self, error: OkraError) -> None:
-        """A batch cannot be looked after."""
+        """Stop: a batch can no longer be watched."""
 
     def ended(self) -> None:
-        """A batch is over."""
+        """Learn that a batch is over."""
 
     def note(self, text: str) -> None:
-        """Something that the user may want to know."""
+        """Keep a note for the user."""
 
 
 class BatchTracker:
-    """Batches under way: handed in, watched, collected; and those of an earlier process, found again."""
+    """Submits, watches and collects batches, and finds those of an earlier process."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class BatchTracker:
         self._config, self._remote, self._ledger, self._owner = config, remote, ledger, owner
         self._reader = ResultReader(config, remote.key, token_counter(config.tokenizer), price)
         self.cancelling = asyncio.Event()
-        """Set when all batches are to be cancelled."""
+        """Set to cancel all batches."""
         self._under_way: dict[asyncio.Task[None], TrackedBatch] = {}
         self._resuming: asyncio.Task[None] | None = None
 
@@ -113,29 +115,29 @@ class BatchTracker:
 
     @property
     def tokens(self) -> int:
-        """Prompt tokens in batches that this process has handed in."""
+        """Prompt tokens in batches that this process submitted."""
         return sum(batch.tokens for batch in self._under_way.values())
 
     def launch(self, number: int, items: Sequence[BatchItem]) -> None:
-        """Hand in a batch, and answer its calls when it is over."""
+        """Submit a batch, and answer its calls when it is over."""
         batch = TrackedBatch(number, {}, sum(item.tokens for item in items))
         self._track(batch, self._hand_in_and_follow(batch, items))
 
     def resume(self, state: ResumeState) -> None:
-        """Find the batches that an earlier process left, and answer their calls when they are over."""
+        """Find the batches of an earlier process, and answer their calls when they are over."""
         if state.open:
             work = self._guarded(self._find_again(state))
             self._resuming = asyncio.get_running_loop().create_task(work)
 
     async def finish(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no batch is under way."""
         if self._resuming is not None:
             await self._resuming
         while self._under_way:
             await asyncio.wait(list(self._under_way))
 
     async def aclose(self) -> None:
-        """Look after no batch any more; they go on where they are."""
+        """Stop watching; the batches go on at the endpoint."""
         tasks = [*self._under_way, *([] if self._resuming is None else [self._resuming])]
         for task in tasks:
             task.cancel()
@@ -151,7 +153,7 @@ class BatchTracker:
         self._owner.ended()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """An error here ends the run: the batch's calls would wait for ever."""
+        """Run ``work`` and halt the owner on an error: the batch's calls would wait forever."""
         try:
             await work
         except OkraError as error:
@@ -170,7 +172,7 @@ class BatchTracker:
             await self._follow(batch)
 
     async def _hand_in(self, batch: TrackedBatch, items: Sequence[BatchItem]) -> None:
-        """Intents durable, file uploaded, batch created, its id recorded."""
+        """Make the intents durable, upload the file, create the batch and record its id."""
         closed_at, now = datetime.now(UTC), time.monotonic()
         lines: list[bytes] = []
         for start in range(0, len(items), AT_A_TIME):
@@ -196,10 +198,10 @@ class BatchTracker:
         self._owner.note(f"batch {batch.number}: {len(batch.calls)} requests went out as {batch.batch_id}")
 
     async def _not_created(self, batch: TrackedBatch, error: BatchApiError) -> None:
-        """No batch was made, or nobody knows."""
+        """Answer the calls of a batch that was not created, or may not have been."""
         api_error = replace(error.api_error, status="failed")
         if error.may_exist:
-            # Neither settled nor asked again: the next start of the run looks for the batch.
+            # Neither settled nor sent again: the next start of the run looks for the batch.
             raise EndpointError(
                 f"{api_error.message} A batch was requested, and it is unknown whether it was created. Run the same "
                 "command again: it looks for the batch first."
@@ -211,7 +213,7 @@ class BatchTracker:
             self._owner.answer(call, NoReply(api_error) if api_error.retry else UseRealtime(api_error.message))
 
     async def _follow(self, batch: TrackedBatch) -> None:
-        """From a batch that exists to its results."""
+        """Watch an existing batch to its end, and collect its results."""
         if not batch.calls:
             return
         try:
@@ -227,7 +229,7 @@ class BatchTracker:
             ) from None
 
     async def _ended(self, batch_id: str) -> RemoteBatch:
-        """The batch when nothing more will come of it."""
+        """Poll a batch until it has ended; return it."""
         pause, failures, cancelled = self._config.batch.poll_s, 0, False
         while True:
             try:
@@ -259,7 +261,7 @@ class BatchTracker:
             except BatchApiError as error:
                 if error.api_error.http_status != 404:
                     raise
-                gone += 1  # deleted by somebody: what it said of its requests, nobody knows
+                gone += 1  # deleted: what it said about its requests is lost
         found = await asyncio.to_thread(ResultLines.read, files)
         found = replace(found, unreadable=found.unreadable + gone)
         undone = _left_undone(remote, [found.lines[name] for name in batch.calls if name in found.lines])
@@ -282,7 +284,7 @@ class BatchTracker:
         self._owner.note(f"batch {batch.number}: {replies} of {len(read)} answered ({remote.status})")
 
     async def _refused(self, batch: TrackedBatch, remote: RemoteBatch) -> None:
-        """The endpoint works on none of it."""
+        """Answer the calls of a batch that the endpoint refused as a whole."""
         refusal = read_refusal(remote.errors, len(batch.calls))
         said = f"{self._config.base_url} refused the batch ({refusal.message})."
         api_error = ApiError("failed", 400, said, retry=True)
@@ -300,19 +302,18 @@ class BatchTracker:
             if refusal.reason == "lines" and number in refusal.lines and not batch.resumed:
                 self._owner.answer(call, UseRealtime(said))
             else:
-                # A batch that gets smaller is no failure of its requests; of a resumed one the lines are not known.
+                # Too large a batch is not a failure of its requests. The lines of a resumed batch are unknown.
                 self._owner.answer(call, NoReply(api_error, counts=batch.resumed or len(calls) == 1))
 
     async def _find_again(self, state: ResumeState) -> None:
-        """Look after the batches that the folder or the endpoint's list knows for the open attempts."""
+        """Track the batches of open attempts, found in the run's folder or the endpoint's list."""
         missing = {number: list(calls) for number, calls in state.open.items()}
         for number in state.batch_ids.keys() & missing.keys():
             self._take_over(number, missing.pop(number), state.batch_ids[number], state.bounds)
         for second_look in (False, True):
             if not missing:
                 return
-            if second_look:  # a batch that was being created when its process died may take a moment to be listed
-                # By how long ago that was, only the clocks could tell, and these may be wrong.
+            if second_look:  # a batch that was being created when its process died may not be listed at once
                 self._owner.note(
                     f"The endpoint's list has none of {len(missing)} batches that an earlier start may have created: "
                     f"it is read again in {LISTED_AFTER_S:.0f} s."
@@ -340,7 +341,7 @@ class BatchTracker:
         self._track(batch, self._follow(batch))
 
     async def _settle(self, outcomes: Sequence[tuple[Call, Outcome]]) -> dict[CallKey, Exception]:
-        """Make outcomes durable; the errors of those that fit no table."""
+        """Make outcomes durable; return the errors of those that fit no table."""
         failed: dict[CallKey, Exception] = {}
         for start in range(0, len(outcomes), AT_A_TIME):
             some = outcomes[start : start + AT_A_TIME]
@@ -350,10 +351,10 @@ class BatchTracker:
 
 
 def _left_undone(remote: RemoteBatch, lines: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether it is certain that nothing was done of the requests without a line.
+    """Return whether requests without a line were certainly not processed.
 
-    A completed batch has done all of them. One that was cancelled or has expired has done as many as it counts, and a
-    batch that counts none of its requests was never started.
+    A completed batch has processed all of them. A cancelled or expired one has processed as many as it counts; one that
+    counts none was never started.
     """
     if remote.status == "completed" or remote.completed is None:
         return False
@@ -368,9 +369,14 @@ def _status_of(line: Mapping[str, Any]) -> object:
 
 @dataclass(frozen=True)
 class ResumeState:
-    """What a run's folder says of its batches. ``open`` are the attempts without a known end, by batch; ``batch_ids``
-    what the endpoint called the batches, where that was recorded; ``attempts`` the highest attempt of each call that
-    has had one; ``batches`` the highest number of a batch; ``bounds`` what the replies can be, by request hash.
+    """What a run's folder says about its batches.
+
+    Attributes:
+        open: Attempts without a known end, by batch number.
+        batch_ids: The endpoint's ids of batches, as far as recorded.
+        attempts: The highest attempt of each call.
+        batches: The highest batch number.
+        bounds: The bounds of replies, by request hash.
     """
 
     open: Mapping[int, list[Call]] = field(default_factory=dict)
@@ -381,7 +387,7 @@ class ResumeState:
 
     @classmethod
     def load(cls, run: Folder) -> ResumeState:
-        """That of a run folder, read beside its writer. Raises ArchiveError for another schema version."""
+        """Read a run folder that may be written meanwhile. Raises ArchiveError for another schema version."""
         attempts: dict[str, int] = {}
         settled: set[CallKey] = set()
         batches = 0
@@ -390,7 +396,7 @@ class ResumeState:
             key = (row["call_id"], row["attempt"])
             attempts[key[0]] = max(attempts.get(key[0], 0), key[1])
             batches = max(batches, row["wave"])
-            # Of an unknown attempt with a status the batch has told all that it will.
+            # Nothing more will be known about an unknown attempt with an HTTP status.
             if row["status"] != "unknown" or row["http_status"]:
                 settled.add(key)
         batch_ids: dict[int, str] = {}
@@ -416,8 +422,7 @@ class ResumeState:
 
 
 def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]]]:
-    """Kind, sample and body of the rows that name a batch, and of the intents of attempts that went out with one: these
-    without the prompt, which nobody needs to know a reply again."""
+    """Return kind, sample and body of the rows about batches: ids, and intents without their prompts."""
     found: list[tuple[str, int, dict[str, Any]]] = []
     for table in journal.read_fragments(["kind", "sample", "body"]):
         intents = pc.and_(pc.equal(table["kind"], "request"), pc.match_substring(table["body"], INTENT_MARK))
@@ -430,7 +435,7 @@ def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]
 
 
 def _bounds(request: Any, call: Mapping[str, Any]) -> Bounds | None:
-    """The bounds of a request as the journal has it; None where it has it with another attempt."""
+    """Return the bounds of a request in the journal, None for a later attempt, which repeats no request."""
     if not isinstance(request, Mapping) or not request.get("messages"):
         return None
     messages = [Message(each["role"], str(each["content"])) for each in request["messages"]]

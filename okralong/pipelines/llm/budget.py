@@ -150,11 +150,8 @@ class Budget:
     def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
         """Reserve the worst case of a call; return False if it does not fit now.
 
-        Reserving a key again is a no-op.
-
-        Args:
-            waits: The call waits for a batch.
-            most_usd: Its highest cost if the limit of the reply is ignored; 0 skips that check.
+        Reserving a key again is a no-op. ``waits`` is for calls that wait for a batch. ``most_usd`` is the highest cost
+        if the limit of the reply is ignored; 0 skips that check.
         """
         if key in self._calls:
             return True

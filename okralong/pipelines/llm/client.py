@@ -58,9 +58,13 @@ class LlmClient:
         """Open the routes to all endpoints of ``config``.
 
         Args:
+            config: The generator.
+            gateway: The run's gateway.
+            prices: The price table; by default the shipped one.
             first_limiter: The gateway's number for the limiter of the first endpoint; those of ``config.endpoints``
                 follow it.
             address: Where an embedded model listens.
+            tags: Added to every ledger row.
             backoff: First and longest pause in seconds, of a call between two rounds and of a failing endpoint while
                 there are others.
             shared: Replies of other runs, used instead of paying for equal ones.
@@ -133,7 +137,13 @@ class LlmClient:
         """Return the reply at a step of a question.
 
         Args:
-            logprobs: Ask for the texts of the reply's tokens and their log-probabilities.
+            query_id: The question.
+            path: The step's path within the question.
+            role: The role of the prompt, which sets the limit of the reply.
+            messages: The prompt.
+            sample: Distinguishes draws of one prompt.
+            answer_type: The type of the wanted answer, "" for text.
+            logprobs: Request the texts of the reply's tokens and their log-probabilities.
             longer: Allow up to ``LONGER`` times the role's limit, as far as the window has room.
             recorded: Looks up the question's earlier replies; without it the ledger is asked, at the cost of a message.
             pending: Returns the question's steps that are not durable yet; they are before the request goes out.

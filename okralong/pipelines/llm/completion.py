@@ -1,7 +1,7 @@
-"""Read a chat completion as an endpoint sent it, whole or as a stream of events.
+"""Parse a chat completion as an endpoint sent it, whole or as a stream of events.
 
-Everything here comes from outside. A count of tokens has to be possible for the request that it is about, a text is
-cut where its limit would have cut it, and names are bounded, before anything else reads or stores them.
+Everything here is untrusted. Before anything else reads or stores it, token counts must be possible for their request,
+texts are cut where their limit would have cut them, and names are bounded.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from okralong.pipelines.core.types import Message, Reply, Usage
 from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.llm.reply import RawReply
 
-LONGEST_BODY: Final = 64 * 1024 * 1024
-"""Bytes of a response; a longer one is not read to its end. # project default"""
-CHARS_PER_TOKEN: Final = 16
-"""Characters that a token may have on average: prose has 4 to 5, a run of blanks up to 128. # project default"""
-OVERLONG: Final = 1.5
-"""A reply of so many times its limit and ``SLACK`` tokens shows that the limit was ignored. Below that it may be the
-tokenizer: ours can need more tokens than the endpoint's for the same text. # project default"""
+LONGEST_BODY: Final = 64 * 1024 * 1024  # project default
+"""Longest response in bytes; a longer one is not read to its end."""
+CHARS_PER_TOKEN: Final = 16  # project default
+"""The most characters per token on average: prose has 4 to 5, a run of blanks up to 128."""
+OVERLONG: Final = 1.5  # project default
+"""A reply longer than this multiple of its limit plus ``SLACK`` tokens ignored the limit. A smaller excess may only be
+our tokenizer, which can need more tokens than the endpoint's for the same text."""
 SLACK: Final = 32
-ABORT_GRACE_S: Final = 0.25
-"""Seconds for which a reply that is aborted is still read and counted, because what has been written by then is billed:
-on a slow endpoint a few tokens, on a fast one all of the reply. # project default"""
-TEMPLATE_TOKENS: Final = 2048
-"""Tokens that an endpoint may add to a prompt, with a system prompt of its own. # project default"""
-MESSAGE_TOKENS: Final = 64
-"""Tokens that a chat template may add to a message. # project default"""
-PARSED_IN_LOOP: Final = 256 * 1024
-"""Bytes of JSON that are parsed in the event loop; a thread parses a larger body. # project default"""
+ABORT_GRACE_S: Final = 0.25  # project default
+"""Seconds for which an aborted reply is still read and counted, since it is billed up to there: a few tokens on a slow
+endpoint, all of the reply on a fast one."""
+TEMPLATE_TOKENS: Final = 2048  # project default
+"""The most tokens that an endpoint adds to a prompt, such as a system prompt of its own."""
+MESSAGE_TOKENS: Final = 64  # project default
+"""The most tokens that a plausible chat template adds to a message."""
+PARSED_IN_LOOP: Final = 256 * 1024  # project default
+"""The largest JSON in bytes that is parsed in the event loop; a thread parses larger ones."""
 SHOWN: Final = ("content", "refusal", "reasoning_content", "reasoning")
-"""Of a message: its text, its refusal, and its thought under the two names that servers give it."""
+"""Fields of a message: its text, its refusal, and its thought under the two names that servers use."""
 
 
 class Response(Protocol):
-    """An HTTP response whose body has not been read yet."""
+    """An HTTP response with an unread body."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers; names in any case."""
+        """The headers; names are case-insensitive."""
         ...
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
@@ -58,11 +58,12 @@ class Response(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the reply to one request can be, as far as the request says.
+    """The bounds that a request sets on its reply.
 
-    ``prompt_tokens`` is our own count, which stands where the endpoint's cannot be true. A tokenizer makes at most one
-    token of a byte, so ``prompt_bytes`` bounds the endpoint's. ``max_tokens`` is the limit of the reply that the
-    request names, thought included.
+    Attributes:
+        prompt_tokens: Our own count, used if the endpoint's is impossible.
+        prompt_bytes: Bound on the endpoint's count: a tokenizer makes at most one token of a byte.
+        max_tokens: The limit of the reply in the request, thought included.
     """
 
     prompt_tokens: int
@@ -78,17 +79,17 @@ class Bounds:
 
     @property
     def longest_text(self) -> int:
-        """Characters of a reply that are kept."""
+        """The most characters of a reply that are kept."""
         return CHARS_PER_TOKEN * self.max_tokens + 1000
 
     def is_overlong(self, completion_tokens: float) -> bool:
-        """Return whether a reply of so many tokens shows that its limit was ignored."""
+        """Return whether a reply of so many tokens must have ignored its limit."""
         return completion_tokens > OVERLONG * self.max_tokens + SLACK
 
     def disbelief(self, told: object, chars: int) -> str:
-        """Say why the usage that a reply of ``chars`` characters reports cannot be true, or return "".
+        """Return why the usage that a reply of ``chars`` characters reports is impossible, or "".
 
-        What a reply does not show is thought, which is part of its limit; a character is four bytes at most.
+        Hidden thought counts towards the reply's limit; a character has at most four bytes.
         """
         if not isinstance(told, Mapping) or not told:
             return "the endpoint reported no usage"
@@ -106,8 +107,8 @@ class Bounds:
 class Received:
     """The body of a response as one chat completion.
 
-    ``chars`` is the length of all of its text, thought included, also where ``body`` holds only the beginning.
-    ``aborted``: its end was not waited for. ``streamed``: it came as events.
+    ``chars`` is the length of all its text, thought included, even if ``body`` holds only the beginning. ``aborted``
+    means that it was not read to its end, ``streamed`` that it arrived as events.
     """
 
     body: Mapping[str, Any]
@@ -117,7 +118,7 @@ class Received:
 
 
 class NoCompletion(ValueError):
-    """The response is no chat completion; the message says what it is instead."""
+    """The response is not a chat completion; the message says what it is."""
 
 
 class CutOff(Exception):
@@ -125,7 +126,7 @@ class CutOff(Exception):
 
 
 _RAW: Final[Any] = {"headers": {"X-Stainless-Raw-Response": "stream"}, "security": {"bearer_auth": True}}
-"""The SDK's own mark of a request whose response is wanted with its headers and an unread body."""
+"""The SDK's own option for a response with headers and an unread body."""
 
 
 async def post_chat(
@@ -137,10 +138,9 @@ async def post_chat(
 ) -> tuple[Received, Mapping[str, str]]:
     """Send a request to the chat endpoint; return the completion and the response's headers.
 
-    ``timeout_s`` None is the client's own. Raises what the SDK raises, and NoCompletion.
+    Without ``timeout_s`` the client's own applies. Raises the SDK's exceptions, and NoCompletion.
     """
-    # Not by chat.completions.create, which looks through every message of the body for files, at a quarter of the
-    # processor time of a call.
+    # Not chat.completions.create: it searches every message for files, a quarter of a call's processor time.
     options: Any = _RAW if timeout_s is None else {**_RAW, "timeout": timeout_s}
     raw: Any = await http.post("/chat/completions", cast_to=object, body=body, options=options)
     response = raw.http_response
@@ -155,9 +155,9 @@ async def post_chat(
 
 
 async def receive(response: Response, bounds: Bounds, count: CountTokens) -> Received:
-    """Read a response. A stream of events is aborted soon after its reply has passed its limit by a margin.
+    """Read a response, aborting a stream soon after the reply exceeds its limit by a margin.
 
-    Raises NoCompletion for what is no chat completion or longer than ``LONGEST_BODY``, CutOff where it ends early.
+    Raises NoCompletion if it is not a chat completion or longer than ``LONGEST_BODY``, CutOff if it ends early.
     """
     async with aclosing(_bounded(response)) as chunks:
         if response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -221,7 +221,7 @@ def parse(body: bytes | str) -> Mapping[str, Any]:
 
 
 def checked(found: object) -> Mapping[str, Any]:
-    """Return ``found`` where it is a chat completion. Raises NoCompletion, with the endpoint's words for an error."""
+    """Return ``found`` if it is a chat completion. Raises NoCompletion, quoting the endpoint's error."""
     if isinstance(found, Mapping) and _first(found) is not None:
         return found
     if isinstance(found, Mapping) and found.get("error"):
@@ -238,7 +238,7 @@ def _loaded(body: bytes | str) -> Any:
 
 
 def read_integer(digits: str) -> float:
-    """Return a whole number of JSON; one that no table could hold is infinite, as 1e400 is."""
+    """Parse an integer of JSON; one too large for any table becomes infinite, like 1e400."""
     return int(digits) if len(digits) <= 18 else math.inf
 
 
@@ -257,7 +257,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The texts of a message, or of a piece of one. Some servers send a text in parts, as messages to them may be."""
+    """Yield the texts of a message or of a piece of one. Some servers send a text as a list of parts."""
     for name in SHOWN:
         said = message.get(name)
         if isinstance(said, list):
@@ -267,12 +267,12 @@ def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _count(text: str, chars: int, count: CountTokens) -> float:
-    """The tokens of a text of ``chars`` characters whose beginning is ``text``."""
+    """Estimate the tokens of a text of ``chars`` characters that begins with ``text``."""
     return count(text) * max(1.0, chars / max(1, len(text)))
 
 
 def name_of(value: object) -> str:
-    """A name or an id from outside, bounded and on one line; "" for what is no text."""
+    """Return a name or an id from outside, bounded and on one line; "" for anything but a string."""
     text = value if isinstance(value, str) else ""
     if len(text) > NAME_CHARS:
         text = f"{text[: NAME_CHARS - 1]}…"
@@ -281,7 +281,7 @@ def name_of(value: object) -> str:
 
 @dataclass(slots=True)
 class _Events:
-    """Puts the events of one reply together. Text beyond the reply's bound is counted and not kept."""
+    """Assembles the events of one reply. Text beyond the reply's bound is counted but not kept."""
 
     bounds: Bounds
     chars: int = 0
@@ -294,7 +294,7 @@ class _Events:
     _begun: bool = False
 
     def feed(self, line: bytes) -> None:
-        """Take a line of the stream. Raises NoCompletion for one that is an error, or no JSON."""
+        """Take a line of the stream. Raises NoCompletion for an error, or for invalid JSON."""
         data = line[5:].strip() if line.startswith(b"data:") else b""
         if data == b"[DONE]":
             self.done = True
@@ -321,12 +321,12 @@ class _Events:
             self._logprobs += _entries(choice)
 
     def tokens(self, count: CountTokens) -> float:
-        """Return about how many tokens have come until now."""
+        """Return approximately how many tokens have arrived."""
         kept = "".join(text for texts in self._texts.values() for text in texts)
         return _count(kept, self.chars, count)
 
     def received(self, *, aborted: bool = False) -> Received:
-        """Return the chat completion. Raises NoCompletion where no event held a part of one."""
+        """Return the chat completion. Raises NoCompletion if no event held a part of one."""
         if not self._begun:
             raise NoCompletion("its events hold no reply")
         message = {name: "".join(texts) for name, texts in self._texts.items()}
@@ -335,9 +335,9 @@ class _Events:
 
 
 def read_completion(received: Received, bounds: Bounds, model: str, count: CountTokens) -> RawReply:
-    """Return the first choice as a reply, by ``model`` where it names none.
+    """Return the first choice as a reply, of ``model`` unless it names another.
 
-    Usage is the endpoint's where it can be true; else the call is counted here, and ``note`` says so. A text that is
+    The endpoint's usage is kept if it is possible; otherwise the tokens are counted here, and ``note`` says so. A text
     longer than its limit allows is cut, as the limit would have cut it.
     """
     choice = _first(received.body) or {}
@@ -381,7 +381,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
 
 
 def _usage(told: Mapping[str, Any]) -> Usage:
-    """The tokens of a reply. A part that is larger than its whole is cut to it: no cost is less than nothing."""
+    """Return the tokens of a reply. A part is cut to its whole, so that no cost is negative."""
     prompt, completion = told["prompt_tokens"], told["completion_tokens"]
     cached = min(_part(told, "prompt_tokens_details", "cached_tokens"), prompt)
     written = min(_part(told, "prompt_tokens_details", "cache_write_tokens"), prompt - cached)
@@ -390,7 +390,7 @@ def _usage(told: Mapping[str, Any]) -> Usage:
 
 
 def _part(told: Mapping[str, Any], details: str, name: str) -> int:
-    """A count among the details of a reply's usage; 0 where there is none."""
+    """Return a count among the details of a reply's usage, or 0."""
     value = _mapping(told.get(details)).get(name)
     return value if isinstance(value, int) and value > 0 else 0
 
@@ -401,9 +401,9 @@ def _entries(choice: Mapping[str, Any]) -> list[Any]:
 
 
 def _logprobs(choice: Mapping[str, Any], most: int) -> list[tuple[str, float]]:
-    """The text and the log-probability of each token; none where one cannot be read.
+    """Return the text and the log-probability of each token; empty if one of them is malformed.
 
-    A character of several tokens is part of the last of them, so that the texts, one after the other, are the reply's.
+    A character of several tokens belongs to the last one, so that the texts add up to the reply.
     """
     decoder = getincrementaldecoder("utf-8")("replace")
     read: list[tuple[str, float]] = []
@@ -420,4 +420,4 @@ def _logprobs(choice: Mapping[str, Any], most: int) -> list[tuple[str, float]]:
 
 
 LEAST_LOGPROB: Final = -9999.0
-"""OpenAI's value for a token whose probability is too small to name."""
+"""OpenAI's value for a token whose probability is negligible."""

@@ -1,9 +1,7 @@
-"""The ``llm`` section of a config: which generator, within which limits, in batches or not, and where else it may be
-asked.
+"""The ``llm`` section of a config: which generator, within which limits, in batches or not, and at which endpoints.
 
-GPT-4o, Azure, vLLM, llama.cpp and Ollama differ in ``base_url``, ``model`` and the name of a variable that holds the
-key. The key itself never stands in a config, because configs are copied into manifests; only the name of its variable
-does.
+GPT-4o, Azure, vLLM, llama.cpp and Ollama differ in ``base_url``, ``model`` and the environment variable with the key. A
+config holds only the variable's name, never the key, since configs are copied into manifests.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ _FROM_NOW = re.compile(r"(?:(\d+)\s*d)?\s*(?:(\d+)\s*h)?\s*(?:(\d+)\s*m)?\s*(?:(
 
 
 def read_deadline(text: str, now: datetime) -> datetime:
-    """The moment that ``text`` names, seen from ``now`` (with a time zone).
+    """Return the time that ``text`` means at ``now`` (with a time zone).
 
-    "06:00" is the next six o'clock of this machine, "2026-11-23T06:00" that moment here (or in the zone that it names),
-    "8h" and "1h30m" are from now. Raises ConfigError for anything else.
+    "06:00" is the next six o'clock on this machine, "2026-11-23T06:00" that time here (or in the zone that it names),
+    "8h" and "1h30m" count from now. Raises ConfigError for anything else.
     """
     text = text.strip()
     span = _FROM_NOW.fullmatch(text)
@@ -41,7 +39,7 @@ def read_deadline(text: str, now: datetime) -> datetime:
     try:
         if ":" in text and "-" not in text:
             day = time.fromisoformat(text)
-            # Naive and back again, so that a change of the clocks in between is that of this machine.
+            # Without and again with a zone, so that a change to or from summer time is this machine's.
             today = datetime.combine(here.date(), day.replace(tzinfo=None)).astimezone(day.tzinfo)
             later = datetime.combine(here.date() + timedelta(days=1), day.replace(tzinfo=None))
             return today if today > now else later.astimezone(day.tzinfo)
@@ -62,16 +60,19 @@ def _readable(deadline: str) -> str:
 
 
 class BatchConfig(Settings):
-    """The ``llm.batch`` section. Times in seconds; every default is ours unless it says otherwise.
+    """The ``llm.batch`` section. Times are in seconds; defaults are project defaults.
 
-    ``deadline`` is when the rest is asked in real time: a time of day here ("06:00"), a moment ("2026-11-23T06:00"), or
-    a time from now ("8h", "1h30m"); None waits as long as batches take. ``concurrency`` is questions in flight, all of
-    which may wait for one batch. A batch is closed when no request has come for ``quiet_s``, or the first has waited
-    ``gather_s``; or earlier, when it is as large as a batch may be: ``max_requests`` and ``max_megabytes`` (OpenAI's
-    limits are 50,000 and 200, https://platform.openai.com/docs/guides/batch). ``enqueued_tokens`` is the account's
-    limit of prompt tokens in all unfinished batches; None learns it when it is met. A batch is looked at after
-    ``poll_s``, then ever less often, down to once in ``longest_poll_s``. A request that ``max_failures`` batches have
-    not answered is asked in real time.
+    - ``deadline``: when the remaining calls are made in real time: a time of day here ("06:00"), a date and time
+      ("2026-11-23T06:00"), or a time from now ("8h", "1h30m"). null waits for the batches however long they take.
+    - ``concurrency``: questions in flight, all of which may wait for one batch.
+    - ``quiet_s``, ``gather_s``: a batch is closed when no request has arrived for ``quiet_s``, or when the first one
+      has waited for ``gather_s``.
+    - ``max_requests``, ``max_megabytes``: a batch of this size is closed at once. OpenAI's limits are 50,000 and 200
+      (https://platform.openai.com/docs/guides/batch).
+    - ``enqueued_tokens``: the account's limit of prompt tokens in all unfinished batches; null learns it on reaching
+      it.
+    - ``poll_s``, ``longest_poll_s``: the first and the longest polling interval of a batch.
+    - ``max_failures``: a request that so many batches did not answer goes out in real time.
     """
 
     deadline: Annotated[str, AfterValidator(_readable)] | None = None
@@ -100,7 +101,7 @@ VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 def _a_name_and_no_key(value: str) -> str:
     if not VARIABLE_NAME.fullmatch(value):
-        # The value is not repeated: it may be the key. (Pydantic would print it, hence our own error.)
+        # The value may be the key, so it is not repeated, as an error of pydantic would do.
         raise ConfigError(
             "llm.api_key_env must be the name of an environment variable in capitals, such as OPENAI_API_KEY; "
             "what stands there looks like a key or is no such name. Put the key into the environment of the "
@@ -111,7 +112,7 @@ def _a_name_and_no_key(value: str) -> str:
 
 def _an_address(value: str) -> str:
     if value != EMBEDDED and not re.fullmatch(r"https?://[^/@?#]+(/[^@?#]*)?", value):
-        # Again without the value, which may hold a key.
+        # The value may contain a key, so it is not repeated.
         raise ConfigError(
             "llm.base_url must be embedded, or an address such as https://api.openai.com/v1: without user, key, "
             "query or fragment. Correct it in the config; keys go into the environment."
@@ -124,11 +125,14 @@ KeyVariable = Annotated[str, AfterValidator(_a_name_and_no_key)]
 
 
 class EndpointConfig(Settings):
-    """One endpoint at ``base_url``, whose key is in the environment variable ``api_key_env``. ``api_version`` makes it
-    an Azure endpoint; ``model`` is then the name of the deployment. At most ``max_in_flight`` calls are under way.
+    """One endpoint.
 
-    ``requests_per_minute`` and ``tokens_per_minute`` are the account's limits; None means that none is known here, and
-    what the endpoint's headers say is kept. ``price`` is for a model that the price table has not.
+    - ``base_url``, ``model``: where it is, and which model to ask for.
+    - ``api_key_env``: the environment variable with its key.
+    - ``api_version``: makes it an Azure endpoint; ``model`` is then the name of the deployment.
+    - ``requests_per_minute``, ``tokens_per_minute``: the account's limits; null relies on the endpoint's headers.
+    - ``max_in_flight``: the most concurrent calls.
+    - ``price``: for a model that is not in the price table.
     """
 
     base_url: BaseUrl
@@ -142,30 +146,31 @@ class EndpointConfig(Settings):
 
     @property
     def limits(self) -> Limits:
-        """What its limiter starts with."""
+        """The limits that its limiter starts with."""
         return Limits(self.requests_per_minute, self.tokens_per_minute, self.max_in_flight)
 
     @property
     def identity(self) -> tuple[str, str, str | None]:
-        """What can change a reply: where it is asked for, from which model, by which version of the protocol."""
+        """The parts of the endpoint that can change a reply: base URL, model and API version."""
         return (self.base_url, self.model, self.api_version)
 
 
 CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 
 ANALYZE: Final = "analyze"
-"""The role of a generator that analyses; its reply is one JSON dictionary."""
+"""The role of the generator as analyzer; its reply is a JSON object."""
 
 
 class CompletionLimits(Settings):
-    """Most completion tokens by role: ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning,
-    answer from the ``full_text``, ``analyze`` (the generator as analyzer), take a question over ``documents`` apart,
-    and what baselines ask: ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``,
-    ``extract``, ``report``. Ours, not in the papers: short answers, lists of questions, one step.
+    """The most completion tokens by role. Project defaults: the papers state none.
 
-    The later ones are the baselines': ``sentence`` is FLARE's look-ahead (its authors' configs: 64); CompAct's authors
-    allow 900 for ``compress``, of a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary, and
-    GraphRAG's 2,000 for a report.
+    The method's roles ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning, answer from the
+    ``full_text``, ``analyze`` a question, or take one over ``documents`` apart.
+
+    Baselines use ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``, ``extract`` and
+    ``report``. ``sentence`` is FLARE's look-ahead (its authors' configs: 64). CompAct's authors allow 900 for
+    ``compress``, a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary, GraphRAG's 2,000 for a
+    report.
     """
 
     generate: CompletionTokens = 256
@@ -184,7 +189,7 @@ class CompletionLimits(Settings):
     report: CompletionTokens = 384
 
     def of(self, role: str) -> int:
-        """The limit of one role."""
+        """Return the limit of one role."""
         return int(getattr(self, role))
 
 
@@ -199,23 +204,25 @@ ROOM_FOR_THOUGHT: Final[dict[str | None, int]] = {
     "high": 25_000,
     "xhigh": 50_000,
 }
-"""Tokens that a reply may have besides its text, by effort, None the model's own. Ours, but for high: OpenAI's guide to
-reasoning models says to begin with 25,000 for thought and text. A reserve holds all of it, and thought that takes more
-ends without an answer."""
+"""Tokens of thought that a reply may have beside its text, by effort (None: the model's default). Project defaults,
+except for high: OpenAI's guide to reasoning models recommends 25,000 for thought and text to begin with. Reserves
+include all of it; longer thought ends without an answer."""
 
 _REASONING: Final = re.compile(r"(?:^|/)(?:o[1-9](?![a-z0-9])|gpt-(?:[5-9]|oss)(?![0-9a-z])(?!.*chat))", re.IGNORECASE)
-"""Names of models that think before they answer: OpenAI's o-series, GPT-5 and later, and its open ones."""
+"""Names of reasoning models: OpenAI's o-series, GPT-5 and later, and its open models."""
 
 
 def thinks(model: str) -> bool:
-    """Whether a model of this name is known to think before it answers; of a deployment's or alias's nobody knows."""
+    """Return whether a model of this name is known to think before it answers; deployments and aliases are unknown."""
     return _REASONING.search(model) is not None
 
 
 class FlexConfig(Settings):
-    """The ``llm.flex`` section, for ``service_tier`` flex. A call ends after ``timeout_s``; OpenAI's guide names 15
-    minutes. Where the tier has no capacity, it is asked again after ``pause_s``, each time after twice as long, at most
-    ``attempts`` times in all; then the call is asked for at the standard tier. Attempts and pause are ours.
+    """The ``llm.flex`` section, for ``service_tier`` flex.
+
+    A call times out after ``timeout_s``; OpenAI's guide recommends 15 minutes. If the tier has no capacity, the call is
+    retried after ``pause_s``, doubled each time, up to ``attempts`` attempts in all, and then made at the standard
+    tier.
     """
 
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 900.0
@@ -224,36 +231,43 @@ class FlexConfig(Settings):
 
 
 class GeneratorConfig(EndpointConfig):
-    """A generator, and the endpoint that is asked first. Times in seconds, sizes in the generator's own tokens.
+    """A generator and its first endpoint. Times are in seconds, sizes in the generator's own tokens.
 
-    ``endpoints`` are others where the same generator may be asked when a permit comes sooner there, or when the first
-    cannot be used; in order of preference. ``window`` holds prompt and reply together. ``tokenizer`` is "o200k_base" or
-    a folder with a tokenizer.json. ``demonstrations`` shows a worked example in each prompt, at 60 to 130 tokens a
-    call: small models need it, GPT-4o does not; None is what the reader was trained with, True for a bare model that is
-    served here and False for an endpoint. ``calculator`` asks for calculations as formulas, which are worked out here
-    (see ``answering/generate.py``); None is what the reader was trained with, and False without one. ``contract`` is
-    what an answer is asked for: "full", quotations and then the answer, or "short", the answer and the number of a
-    passage; "auto" is short for the embedded model without a reader, full for all others. ``reader`` is
-    merged into a model that is served here: "shipped" (into the embedded model alone), "none", or the folder that
-    `okralong train` wrote. ``constrained`` sends the grammar of each role's reply, to which only llama.cpp's server
-    keeps; None is True where that one serves a reader. ``json_schema`` sends the form of a typed answer as
-    ``response_format``: "auto" until the endpoint refuses it, and as a grammar to the embedded model where llama.cpp
-    serves it; "always" takes a refusal for an error, "never" leaves it to the prompt. ``mode`` batch puts calls into
-    batches of the first endpoint, as ``batch`` says; what no batch answers is asked in real time, at any.
+    - ``endpoints``: other endpoints of the same generator, in order of preference. A call goes there if a permit comes
+      sooner, or if the first one cannot be used.
+    - ``window``: prompt and reply together.
+    - ``tokenizer``: "o200k_base", or a folder with a tokenizer.json.
+    - ``max_completion_tokens``: the longest reply of each role. ``max_tokens_field`` is the name of that limit in a
+      request; "auto" depends on the model's family.
+    - ``temperature``, ``top_p``, ``seed``, ``stop``: sent with each request.
+    - ``demonstrations``: show a worked example in each prompt, at 60 to 130 tokens a call. Small models need it, GPT-4o
+      does not. null follows the training of the reader, and is true for a bare model served here, false for an
+      endpoint.
+    - ``calculator``: ask for calculations as formulas, which are evaluated here. null follows the training of the
+      reader, and is false without one.
+    - ``contract``: what to ask for. "full" is quotations and then the answer, "short" the answer and the number of a
+      passage; "auto" is short for the embedded model without a reader, full otherwise.
+    - ``reader``: the reader merged into a model served here: "shipped" (for the embedded model only), "none", or a
+      folder that `okralong train` wrote.
+    - ``constrained``: send the grammar of each role's reply, which only llama.cpp's server enforces. null is true if
+      that server serves a reader.
+    - ``json_schema``: send the form of a typed answer as ``response_format``. "auto" stops if the endpoint refuses it,
+      and sends a grammar to the embedded model on llama.cpp; "always" treats a refusal as an error; "never" relies on
+      the prompt.
+    - ``timeout_s``, ``max_attempts``: of a call.
+    - ``mode``: "batch" puts calls into batches at the first endpoint, as ``batch`` says. Calls that no batch answers
+      go out in real time, at any endpoint.
+    - ``reasoning_effort``: sent to models that think before they answer.
+    - ``reasoning_tokens``: room for thought beside ``max_completion_tokens``. null depends on the effort for known
+      reasoning models and for any model that is sent an effort, and is 0 otherwise.
+    - ``prompt_cache_key``: send a key with prompts long enough to be cached, equal for prompts that begin alike. "auto"
+      sends it to OpenAI, Azure and Mistral.
+    - ``service_tier``: "flex" is the cheaper, slower tier in real time, as ``flex`` says; "standard" is the ordinary
+      one; null is the account's default.
+    - ``stream``: "auto" requests replies as streams, so that one that ignores its limit can be aborted, unless the
+      endpoint refuses or states no usage; "never" requests whole replies.
 
-    ``temperature``, ``top_p``, ``seed`` and ``stop`` are sent with each request, the longest reply of its role
-    (``max_completion_tokens``) under the name ``max_tokens_field``; "auto" is the name that the model's family takes. A
-    sampling field or name that the endpoint refuses is left out, or the other one sent, from then on. A call ends after
-    ``timeout_s`` and is made at most ``max_attempts`` times.
-
-    ``reasoning_effort`` is sent to models that think before they answer. ``reasoning_tokens`` is the room that a reply
-    has for thought besides ``max_completion_tokens``; None is by effort for models of names that are known to think,
-    and for any that is sent an effort, and 0 for all others. ``prompt_cache_key`` is sent with prompts that are long
-    enough to be cached, the same for those that begin alike: "auto" to OpenAI, Azure and Mistral. ``service_tier``
-    "flex" asks for the cheaper, slower tier in real time, as ``flex`` says, "standard" for the ordinary one, whatever
-    the account's default; None leaves it to that. ``stream`` "auto" asks for replies as streams, so that one that
-    ignores its limit is aborted before it costs more, until the endpoint refuses that or tells no usage; "never" asks
-    for whole replies.
+    Sampling fields that the endpoint refuses are left out from then on, and the other name of the limit is used.
     """
 
     base_url: BaseUrl = EMBEDDED
@@ -331,40 +345,39 @@ class GeneratorConfig(EndpointConfig):
 
     @property
     def all_endpoints(self) -> tuple[EndpointConfig, ...]:
-        """Where calls may go: the one named here, then the others."""
+        """This endpoint and the others."""
         return (self, *self.endpoints)
 
     def found_reader(self) -> Reader | None:
-        """The reader that is merged into this model, None for none. Raises ConfigError as ``find_reader`` does."""
+        """Return the reader that is merged into this model, or None. Raises ConfigError as ``find_reader`` does."""
         return find_reader(self.reader, self.base_url, self.model)
 
     @property
     def short_contract(self) -> bool:
-        """Whether answers are asked for by the short contract. Raises ConfigError as ``found_reader`` does."""
+        """True if answers are requested by the short contract. Raises ConfigError as ``found_reader`` does."""
         if self.contract == "auto":
             return self.base_url == EMBEDDED and self.model == EMBEDDED and self.found_reader() is None
         return self.contract == "short"
 
     @property
     def room_for_thought(self) -> int:
-        """Tokens that a reply may have besides its text."""
+        """Tokens of thought that a reply may have beside its text."""
         if self.reasoning_tokens is not None:
             return self.reasoning_tokens
         known = self.reasoning_effort is not None or (self.base_url != EMBEDDED and thinks(self.model))
         return ROOM_FOR_THOUGHT[self.reasoning_effort] if known else 0
 
     def limit_field(self, model: str) -> str:
-        """What the limit of a reply is called where a model of this name is asked."""
+        """Return the request field for the limit of a reply of this model."""
         if self.max_tokens_field != "auto":
             return self.max_tokens_field
         return "max_completion_tokens" if thinks(model) or self.room_for_thought else "max_tokens"
 
     def reply_settings(self, roles: Sequence[str], weights: str = "") -> dict[str, Any]:
-        """What of a settled config can change a reply of one of the ``roles``, values of JSON: the model, where it is
-        asked, how it samples, the longest reply, and the window that prompts are made to fit, by which tokenizer.
+        """Return the parts of a settled config, as JSON values, that can change a reply of one of the ``roles``.
 
-        Of a model that is served here ``weights`` names weights and engine (``ServedModel.identity``), its reader with
-        them. Elsewhere the address counts: a mock, a proxy or another deployment may bear the same name.
+        For a model served here, ``weights`` identifies weights, reader and engine (``ServedModel.identity``). For other
+        models the address counts, since a mock, a proxy or another deployment may have the same name.
         """
         same = ("model", "window", "temperature", "top_p", "seed", "stop", "reasoning_effort")
         elsewhere = () if self.base_url == EMBEDDED else self.all_endpoints
@@ -377,9 +390,7 @@ class GeneratorConfig(EndpointConfig):
         }
 
     def completion_limit(self, role: str) -> int:
-        """Most completion tokens of a call of ``role``, thought included. Raises ConfigError for a role that there is
-        not.
-        """
+        """Return the most completion tokens of a call, thought included. Raises ConfigError for an unknown role."""
         if role not in CompletionLimits.model_fields:
             roles = ", ".join(CompletionLimits.model_fields)
             raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
@@ -387,13 +398,15 @@ class GeneratorConfig(EndpointConfig):
 
     @property
     def longest_reply(self) -> int:
-        """Most completion tokens of a call of any role."""
+        """The most completion tokens of a call of any role."""
         return max(map(self.completion_limit, CompletionLimits.model_fields))
 
 
 class LlmConfig(GeneratorConfig):
-    """The run's generator. ``stronger`` is a second one, which is asked where ``policy.escalate`` is to ``stronger``: a
-    generator of its own with endpoints, prices, limits and key of its own, asked in real time.
+    """The run's generator.
+
+    ``stronger`` is a second generator with its own endpoints, prices, limits and key. It is called, in real time, for
+    questions that ``policy.escalate`` sends to ``stronger``.
     """
 
     stronger: GeneratorConfig | None = None

@@ -140,6 +140,10 @@ def open_client(
     (benchmarks/results/gateway.md). Proxy and certificates are those of the environment.
 
     Args:
+        config: The endpoint.
+        address: Its URL, or where an embedded model listens.
+        key: Its key.
+        timeout_s: Seconds after which a request times out.
         transport: An httpx transport that replaces the network.
         uploads: Send requests through httpx: aiohttp never ends a large upload that the server stops reading.
         on_headers: Called with the headers of each response.

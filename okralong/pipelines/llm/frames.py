@@ -1,24 +1,23 @@
-"""The files of a run that is going on: rows of all its tables, appended commit by commit, before they become Parquet.
+"""The log of a running run: rows of all its tables, appended commit by commit, until they are converted to Parquet.
 
-A *segment* is a file of *frames*. A frame is one commit: record batches of one or more tables, written together, so
-that they are durable together or not at all. On a local disk a segment grows by appending and ``fdatasync``; an object
-store cannot append, so there each commit is a segment of its own. A segment begins with the schemas of its tables, so
-that it can be read by a version that has more columns.
+A *segment* is a file of *frames*. A frame is one commit: record batches of one or more tables that become durable
+together. On a local disk a segment grows by appending and ``fdatasync``; an object store cannot append, so each commit
+is a segment of its own. A segment begins with the schemas of its tables, so that releases with more columns can read
+it.
 
     file   = MAGIC, frame, frame, ...          the first frame holds schemas, the others record batches
     frame  = length (u32), crc32 of the payload (u32), payload
     payload = for each table: length of name (u32), length of message (u32), name, message (Arrow IPC)
 
-Names and messages are padded to 8 bytes, as Arrow wants its buffers.
+Names and messages are padded to 8 bytes, as Arrow requires of its buffers.
 
-A process that was killed may leave an incomplete frame at the end of its last segment. Nobody was told that it is
-durable, and readers stop before it.
+Readers ignore an incomplete last frame, which a killed process may leave: it was never acknowledged.
 
-On a local disk a segment grows by preallocated steps, so that an append within a step cannot fail for want of space.
-Readers ignore the zeros at its end; ``seal`` cuts them off. Beside the segments lies the *reserve*, a preallocated file
-that becomes the next segment by a rename when an append fails: nothing is freed that another program could take, and no
-inode is needed. File systems that copy on write and compress (ZFS, Btrfs with compression) promise no preallocated
-space; there the reserve helps only as far as they keep it.
+On a local disk a segment grows by preallocated steps, so that an append within a step cannot run out of space. Readers
+ignore the zeros at its end; ``seal`` cuts them off. Beside the segments lies the *reserve*, a preallocated file. When
+an append fails, it is renamed to become the next segment, which frees no space that another program could take and
+needs no inode. Copy-on-write file systems with compression (ZFS, Btrfs) do not guarantee preallocated space; there the
+reserve may not help.
 """
 
 from __future__ import annotations
@@ -41,31 +40,31 @@ from okralong.pipelines.core.types import ArchiveError
 
 MAGIC: Final = b"OKRALOG1"
 SEGMENT: Final = re.compile(r"log-(\d{9})\.frames")
-SEGMENT_BYTES: Final = 16 * 1024 * 1024
-"""A segment of this size is full. Ours: its rows become Parquet in half a second, and are read in a tenth of one."""
-SEGMENT_AGE_S: Final = 60.0
-"""A segment with rows is full after so long, so that other programs find finished rows as Parquet. Ours."""
-SEGMENTS_OPEN: Final = 64
-"""Segments that may wait to become Parquet on an object store, where each commit is one. Ours."""
+SEGMENT_BYTES: Final = 16 * 1024 * 1024  # project default
+"""Size of a full segment: it is converted to Parquet in half a second, and read in a tenth of one."""
+SEGMENT_AGE_S: Final = 60.0  # project default
+"""Seconds after which a segment with rows is full, so that other programs find finished rows as Parquet."""
+SEGMENTS_OPEN: Final = 64  # project default
+"""Segments that may wait for conversion on an object store, where each commit is one."""
 
 RESERVE: Final = "reserve"
 """The file that becomes a segment when the disk is full."""
-STEP_BYTES: Final = 256 * 1024
-"""By which a segment grows. # project default: some fifty commits, and little to lose on a small disk."""
+STEP_BYTES: Final = 256 * 1024  # project default
+"""Bytes by which a segment grows: about fifty commits, and little waste on a small disk."""
 
 _HEAD: Final = struct.Struct("<II")
 _NO_PREALLOCATION: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _ZEROS: Final = bytes(1024 * 1024)
 
 Batches = Mapping[str, pa.RecordBatch]
-"""Record batches by the names of their tables."""
+"""Record batches by table name."""
 
 
 class Segments:
     """The segments in one folder. One process appends; others may read at any time."""
 
     def __init__(self, folder: Folder, schemas: Mapping[str, pa.Schema]) -> None:
-        """``schemas`` are those of the tables that will be appended to."""
+        """``schemas`` are those of the tables to append to."""
         self._folder = folder
         self._opening = MAGIC + _frame({name: schema.serialize() for name, schema in schemas.items()})
         self._file: int | None = None
@@ -76,7 +75,7 @@ class Segments:
         self._last = 0
 
     def start_after(self, number: int) -> None:
-        """Number new segments from ``number`` + 1 on, and after all that are there."""
+        """Number new segments from ``number`` + 1 on, and after all existing ones."""
         self._last = max(number, *numbers(self._folder), 0)
 
     @property
@@ -86,14 +85,14 @@ class Segments:
 
     @property
     def full(self) -> bool:
-        """Whether what was appended since ``seal`` is large or old enough to become Parquet."""
+        """True if the rows appended since ``seal`` are many or old enough to be converted to Parquet."""
         if self._rows_since is None:
             return False
         many = not self._folder.is_local and self._size >= SEGMENTS_OPEN
         return many or self._size >= SEGMENT_BYTES or time.monotonic() - self._rows_since >= SEGMENT_AGE_S
 
     def append(self, batches: Batches) -> None:
-        """Make one commit durable. Raises OSError, and then nothing of it is there."""
+        """Make one commit durable. Raises OSError; nothing of the commit is written then."""
         frame = _frame({name: batch.serialize() for name, batch in batches.items()})
         if not self._folder.is_local:
             self._folder.write_bytes(_name(self._last + 1), self._opening + frame)
@@ -107,7 +106,7 @@ class Segments:
             self._rows_since = time.monotonic()
 
     def seal(self) -> int:
-        """Append to a new segment from now on. The number of the last one that will not grow any more."""
+        """Append to a new segment from now on; return the number of the last one that is complete."""
         if self._file is not None:
             if self._allocated > self._size:
                 with contextlib.suppress(OSError):  # readers ignore the zeros
@@ -118,8 +117,9 @@ class Segments:
         return self._last
 
     def set_reserve(self, size: int) -> None:
-        """Preallocate a reserve of ``size`` bytes, or adopt the one that a killed process has left; 0 deletes it. No-op
-        on an object store. Raises OSError, and then there is none.
+        """Preallocate a reserve of ``size`` bytes, or adopt that of a killed process; 0 deletes it.
+
+        No-op on an object store. Raises OSError; there is no reserve then.
         """
         if not self._folder.is_local:
             return
@@ -142,7 +142,7 @@ class Segments:
         self._reserve = size
 
     def use_reserve(self) -> bool:
-        """Make the reserve the segment to append to. False where there is none, or where it cannot be written."""
+        """Append to the reserve from now on; return False if there is none or it cannot be written."""
         size, self._reserve = self._reserve, 0
         if not size:
             return False
@@ -168,12 +168,12 @@ class Segments:
         self._begin(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), path, 0)
 
     def _begin(self, file: int, path: Path, allocated: int) -> None:
-        """Write the schemas into a new segment, of which so many bytes are allocated."""
+        """Write the schemas into a new segment with ``allocated`` bytes."""
         try:
             allocated = _write_at(file, self._opening, 0, allocated)
             os.fsync(file)
             _sync_folder(path.parent)
-        except BaseException:  # a full disk: an empty segment is nobody's
+        except BaseException:  # a full disk: leave no empty segment behind
             os.close(file)
             path.unlink(missing_ok=True)
             raise
@@ -186,8 +186,8 @@ class Segments:
             self._allocated = _write_at(self._file, frame, self._size, self._allocated)
             os.fdatasync(self._file)
         except BaseException:
-            # What was written of it must not stand before the next frame; where even that fails, the next frame goes
-            # to a new segment, and readers stop here.
+            # A partial frame must not precede the next one. If it cannot be cut off, the next frame goes to a new
+            # segment, and readers stop here.
             try:
                 os.ftruncate(self._file, self._size)
                 self._allocated = self._size
@@ -198,23 +198,22 @@ class Segments:
 
 
 def numbers(folder: Folder) -> list[int]:
-    """The numbers of the segments in a folder, in order."""
+    """Return the numbers of the segments in a folder, in order."""
     return [int(match[1]) for name in folder.names(".frames") if (match := SEGMENT.fullmatch(name))]
 
 
 def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, list[pa.RecordBatch]] | None:
-    """A table's schema and its record batches in a segment, in order of commits; None where the segment knows no such
-    table. What an unfinished commit has left at the end is not there.
+    """Return a table's schema and record batches in a segment, in order of commits, or None if it lacks the table.
 
-    Raises FileNotFoundError when the segment has become Parquet meanwhile, and ArchiveError when it is damaged before
-    its end.
+    An unfinished commit at the end is ignored. Raises FileNotFoundError if the segment was converted to Parquet
+    meanwhile, and ArchiveError if it is damaged before its end.
     """
     data = pa.py_buffer(_read(folder, _name(number)))
     where = folder.at(_name(number)).path
-    if data.size < len(MAGIC):  # its writer was killed before anything was in it
+    if data.size < len(MAGIC):  # its writer was killed at once
         return None
     if data[: len(MAGIC)].to_pybytes() != MAGIC:
-        if _all_zeros(data):  # preallocated, and killed before anything was in it
+        if _all_zeros(data):  # its writer was killed right after preallocation
             return None
         raise ArchiveError(f"{where} is no part of a run's log, or is damaged. Restore it from a copy, or remove it.")
     frames = _frames(data, where)
@@ -286,9 +285,7 @@ def _all_zeros(data: pa.Buffer) -> bool:
 
 
 def _write_at(file: int, data: bytes, at: int, allocated: int) -> int:
-    """Write ``data`` at byte ``at``, where it does not fit into the bytes that are allocated after a further step of
-    allocation; the bytes that are allocated then.
-    """
+    """Write ``data`` at byte ``at``, allocating a further step if needed; return the allocated bytes."""
     end = at + len(data)
     if end > allocated:
         wanted = -(-end // STEP_BYTES) * STEP_BYTES
@@ -301,13 +298,13 @@ def _write_at(file: int, data: bytes, at: int, allocated: int) -> int:
 
 
 def _allocate(file: int, start: int, end: int) -> None:
-    """Have the file system keep room for the bytes from ``start`` to ``end``; where it cannot, zeros are written."""
+    """Reserve space for the bytes from ``start`` to ``end``, by writing zeros if the file system cannot preallocate."""
     try:
         os.posix_fallocate(file, start, end - start)
     except (AttributeError, OSError) as error:  # macOS has no such call
         if isinstance(error, OSError) and error.errno not in _NO_PREALLOCATION:
             raise
-        at = max(start, os.fstat(file).st_size)  # what is written already keeps its room
+        at = max(start, os.fstat(file).st_size)  # bytes already written keep their space
         while at < end:
             at += os.pwrite(file, _ZEROS[: end - at], at)
 

@@ -1,11 +1,10 @@
-"""Budget, rate limits, journal and ledger of a run, which each call passes with two messages.
+"""The gateway that each call passes with two messages: budget, rate limits, journal and ledger of a run.
 
-``Gateway.ask`` returns when the cost is reserved, a permit is held and the intent is durable, with every step of the
-question that led to it. ``Gateway.came`` releases the permit and returns when the outcome is durable, with its reply.
+``Gateway.ask`` returns once the cost is reserved, a permit is held and the intent is durable, with every step of the
+question that led to it. ``Gateway.came`` releases the permit and returns once the outcome and its reply are durable.
 
-``RunLedger`` and ``LimiterClient`` do the work. The order is fixed: budget first, so that no call that waits for budget
-holds a permit; then the permit; then the disk. Each message may come twice, since a process that dies in the middle of
-one has it sent again to its successor.
+``RunLedger`` and ``LimiterClient`` do the work, in a fixed order: budget, permit, disk. A call that waits for budget
+thus holds no permit. A message may arrive twice: if the process dies while handling one, its successor gets it again.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Of one question: journal rows that are not durable yet, and the US dollars that its plan needs of the budget
-    (None: nothing new). They go with the question's next message, in one commit with it.
+    """A question's journal rows that are not durable yet, and the US dollars that its plan reserves (None: no change).
+
+    They travel with the question's next message and become durable in the same commit.
     """
 
     rows: tuple[JournalRow, ...] = ()
@@ -47,41 +47,46 @@ NO_STEPS: Final = Steps()
 
 @dataclass(frozen=True, slots=True)
 class Sendable:
-    """That an attempt may be sent: seconds that it waited for its permit, and when it got it."""
+    """Permission to send an attempt: the seconds that it waited for its permit, and when it got it."""
 
     queue_s: float
     started_at: datetime
 
 
 class Gateway:
-    """Budget, rate limits, journal and ledger of one run, for any number of callers of one event loop.
-
-    ``ledger`` is for all that is not a call: questions that begin and end, sums, failures.
-    """
+    """Budget, rate limits, journal and ledger of one run, for any number of callers on one event loop."""
 
     def __init__(self, ledger: RunLedger, limiters: Sequence[LimiterClient]) -> None:
-        """``limiters`` are those of the endpoints, in the order in which calls name them."""
+        """``limiters`` are those of the endpoints; calls refer to them by position."""
         self.ledger = ledger
         self.limiters = list(limiters)
         self._permits: dict[CallKey, tuple[int, int]] = {}
         self._asking: dict[CallKey, tuple[str, asyncio.Task[Sendable]]] = {}
-        self._given_up: dict[CallKey, str] = {}  # by query_id: attempts whose end was here before them
+        self._given_up: dict[CallKey, str] = {}  # query_ids of attempts whose end arrived before their request
 
     async def ask(
         self, call: Call, tokens: int, expires_s: float, limiter: int = 0, steps: Steps = NO_STEPS
     ) -> Sendable:
-        """Wait until an attempt may be sent; everything is durable then. ``tokens`` (prompt and longest reply) is what
-        the endpoint will count, ``expires_s`` after how many seconds the permit ends should its holder have died.
+        """Wait until an attempt may be sent; its intent and steps are durable then.
 
-        Raises OverBudget, or QuestionError when no minute of the endpoint can hold so many tokens, or BrokenError when
-        the question was released meanwhile; nothing is reserved then, and no permit held. ``came`` for the same attempt
-        ends the wait, also where it overtakes this message: an actor of several threads keeps no order.
+        ``came`` for the same attempt ends the wait, even if it overtakes this message, as it may in a threaded actor.
+
+        Args:
+            call: The attempt.
+            tokens: What the endpoint will count, prompt and longest reply.
+            expires_s: Seconds after which the permit expires, in case its holder has died.
+            limiter: The position of the endpoint's limiter.
+            steps: The question's steps that are not durable yet.
+
+        Raises:
+            OverBudget, QuestionError, BrokenError: The budget is used up; no minute of the endpoint can hold so many
+                tokens; the question was released meanwhile. Nothing is reserved then, and no permit is held.
         """
         if self._given_up.pop(call.key, None) is not None:
             raise BrokenError(
                 f"Question {call.query_id}: the attempt was cancelled before its request for permission arrived."
             )
-        if call.key not in self._asking:  # a message that comes twice waits once
+        if call.key not in self._asking:  # a repeated message joins the first one's wait
             task = asyncio.create_task(self._ask(call, tokens, expires_s, limiter, steps))
             self._asking[call.key] = call.query_id, task
             task.add_done_callback(partial(self._asked, call.key))
@@ -117,9 +122,7 @@ class Gateway:
         return sendable
 
     async def _may_still_go(self, call: Call) -> bool:
-        """Whether a call that waited for its permit is still safe to send; else its permit and reserve are given back,
-        and it has to ask again.
-        """
+        """Return whether a call that waited for its permit may still go; if not, release its permit and reserve."""
         if self.ledger.may_go(call.key):
             return True
         await self._give_back(call.key, NO_HEADERS, unsent=True)
@@ -127,20 +130,20 @@ class Gateway:
         return False
 
     async def reserve(self, call: Call, steps: Steps = NO_STEPS) -> None:
-        """The first part of ``ask`` alone, for a call that chooses among endpoints by what their limiters grant."""
+        """Do the first part of ``ask`` alone, for a call that chooses among the limiters of several endpoints."""
         await self._take(call.query_id, steps)
         await self.ledger.reserve(call.key, call.query_id, call.reserved_usd, most_usd=call.most_usd)
 
     async def acquire(self, limiter: int, tokens: int, expires_s: float) -> int:
-        """The second part alone (see ``LimiterClient.acquire``)."""
+        """Do the second part alone (see ``LimiterClient.acquire``)."""
         return await self.limiters[limiter].acquire(tokens, expires_s)
 
     async def give_back(self, limiter: int, permit: int) -> None:
-        """A permit of ``acquire`` that is not used after all."""
+        """Release a permit of ``acquire`` that is not used after all."""
         await self.limiters[limiter].release(permit, unsent=True)
 
     async def intend(self, call: Call, limiter: int, permit: int) -> bool:
-        """The third part alone, with the permit that was chosen. Returns False where the call has to begin anew."""
+        """Do the third part alone, with the chosen permit. Returns False if the call has to start over."""
         self._permits[call.key] = limiter, permit
         if not await self._may_still_go(call):
             return False
@@ -150,11 +153,11 @@ class Gateway:
     async def came(
         self, outcome: Outcome, headers: RateLimitHeaders = NO_HEADERS, unsent: bool = False, steps: Steps = NO_STEPS
     ) -> int:
-        """An attempt is over, or was given up before it was sent (``unsent``); ``headers`` is what its reply says of
-        the limits. Returns when it is durable, with how many replies in a row of the run ignored their limits and could
-        not be aborted.
+        """Settle an attempt that is over, or was given up before it was sent (``unsent``).
 
-        What slows everyone down does not wait for the disk.
+        ``headers`` are the rate limits that its reply states; they apply at once, before the disk. Returns once the
+        outcome is durable, with the run's number of consecutive replies that ignored their limits and could not be
+        aborted.
         """
         if (asking := self._asking.get(outcome.call.key)) is not None:
             asking[1].cancel()
@@ -165,49 +168,46 @@ class Gateway:
         return await self.ledger.settle(outcome)
 
     async def record(self, query_id: str, steps: Steps) -> None:
-        """Make steps durable by themselves, where something beside journal and ledger will rest on them.
-
-        Raises OverBudget.
-        """
+        """Make steps durable at once, if something outside journal and ledger depends on them. Raises OverBudget."""
         await self._take(query_id, steps)
         await self.ledger.durable(query_id)
 
     async def begin(self, query_id: str) -> list[JournalRow] | None:
-        """What the journal knows of a question that is taken up, again perhaps: None when it has its end.
+        """Return the journal rows of a question that starts or resumes, or None if it is finished.
 
-        What it had reserved is free, and what it had in flight is unknown.
+        Releases its reserve; its calls in flight become unknown.
         """
         self._withdraw(query_id)
         return await self.ledger.lookup(query_id) if await self.ledger.release(query_id) else None
 
     async def known(self, query_id: str) -> list[JournalRow]:
-        """What the journal knows of a question that goes on (see ``RunLedger.lookup``)."""
+        """Return the journal rows of a question that continues (see ``RunLedger.lookup``)."""
         return await self.ledger.lookup(query_id)
 
     async def spent(self, query_id: str) -> tuple[int, Usage, float]:
-        """See ``RunLedger.spent``."""
+        """Return calls, tokens and dollars of a question (see ``RunLedger.spent``)."""
         return await self.ledger.spent(query_id)
 
     async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
-        """See ``RunLedger.reply``."""
+        """Return the last reply recorded at a step (see ``RunLedger.reply``)."""
         return await self.ledger.reply(query_id, path, sample)
 
     async def finish(self, row: Mapping[str, Any], rows: Sequence[JournalRow] = ()) -> Mapping[str, Any] | None:
-        """Write a question's answers row (see ``RunLedger.finish``), and the steps that are not durable yet."""
+        """Write a question's answers row (see ``RunLedger.finish``) and its steps that are not durable yet."""
         self.ledger.note(rows)
         return await self.ledger.finish(row)
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
-        """See ``RunLedger.fail``."""
+        """Write a row of ``failures`` (see ``RunLedger.fail``)."""
         await self.ledger.fail(item, stage, error_type, message)
 
     async def release(self, query_id: str) -> bool:
-        """Put a question down (see ``RunLedger.release``)."""
+        """Abandon a question (see ``RunLedger.release``)."""
         self._withdraw(query_id)
         return await self.ledger.release(query_id)
 
     def _withdraw(self, query_id: str) -> None:
-        """End the waits of a question whose planner has died or stopped, and forget what it cancelled."""
+        """End the waits of a question whose planner has died or stopped, and forget its cancelled attempts."""
         self._given_up = {key: by for key, by in self._given_up.items() if by != query_id}
         for asked_by, task in list(self._asking.values()):
             if asked_by == query_id:
@@ -230,22 +230,22 @@ class Gateway:
         limiter, permit = held
         try:
             await self.limiters[limiter].release(permit, headers, unsent=unsent)
-        except Exception as error:  # it ends by itself
-            logger.warning("A permit was not given back: %s: %s", type(error).__name__, error)
+        except Exception as error:  # the permit expires
+            logger.warning("A permit was not released: %s: %s", type(error).__name__, error)
 
 
 class EndpointLimiter:
-    """The limiter of one endpoint behind a gateway, as a ``LimiterClient`` for those who choose among several."""
+    """The limiter of one endpoint behind a gateway, as a ``LimiterClient`` for calls with several endpoints."""
 
     def __init__(self, gateway: Gateway, limiter: int) -> None:
         self._gateway, self._limiter = gateway, limiter
 
     async def acquire(self, tokens: int, expires_s: float) -> int:
-        """See ``LimiterClient``."""
+        """Wait for a permit (see ``LimiterClient``)."""
         return await self._gateway.acquire(self._limiter, tokens, expires_s)
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """See ``LimiterClient``. A request that went out gives its permit back by ``Gateway.came``."""
+        """Release a permit that was not used; that of a sent request is released by ``Gateway.came``."""
         if not unsent or headers != NO_HEADERS:
             raise ValueError("the permit of a request that went out is given back with its outcome")
         await self._gateway.give_back(self._limiter, permit)

@@ -1,18 +1,17 @@
-"""A run's folder: answers, journal, ledger and failures, written by one process and replayed when it starts again.
+"""A run's folder: answers, journal, ledger and failures, written by one process and replayed when it restarts.
 
-While a run goes on, its commits are appended to a log of Arrow frames (``frames.py``), all tables together. Now and
-then, and at the end, what is in the log becomes an immutable Parquet file (fragment) of each table, named by the
-segments of the log that it holds: ``part-000000007.parquet`` holds segment 7, ``part-000000001-000000064.parquet``
-segments 1 to 64. A fragment is written whole before its segments are deleted; if the process dies between, segments
-inside a fragment's range are known as such, and are deleted later. So it is with fragments that are merged.
+During a run, commits are appended to a log of Arrow frames (``frames.py``), all tables together. Now and then, and at
+the end, the log is converted to one immutable Parquet file (a fragment) per table, named by the log segments that it
+holds: ``part-000000007.parquet`` holds segment 7, ``part-000000001-000000064.parquet`` segments 1 to 64. A fragment is
+complete before its segments are deleted. If the process dies in between, segments within a fragment's range are ignored
+and deleted later. Merged fragments are handled in the same way.
 
 The journal holds every step that must not be redone, keyed by (query_id, path, sample, kind). Rows are buffered and
-written together by ``RunLog.commit``; a row counts once its commit has returned. A commit is durable as a whole or not
-at all. A row that no table takes is left out and named, so that it fails its own question and not those that share the
-commit.
+written together by ``RunLog.commit``; a commit is durable as a whole or not at all. A row that does not fit its table
+is skipped and reported, so it fails its own question and not those that share the commit.
 
-When the disk fails, the log goes on in its reserve (``frames.py``), which has room for the replies to the calls in
-flight. Intents are withdrawn from then on: nothing more is sent, and what arrives is kept.
+When the disk fails, the log continues in its reserve (``frames.py``), which has room for replies to the calls in
+flight. From then on no intents are written: nothing more is sent, and what arrives is kept.
 """
 
 from __future__ import annotations
@@ -43,57 +42,58 @@ ROW_KEYS: Final = {
     "answers": ("query_id",),
     "failures": ("id", "stage"),
 }
-"""By which columns a later row of a table replaces an earlier one."""
+"""The key columns of a table: a later row replaces an earlier one with the same key."""
 LOG: Final = "journal"
-"""The folder of a run in which the log is, beside the fragments of the journal and the writer's lock."""
+"""The folder within a run that holds the log, the fragments of the journal and the writer's lock."""
 
-UNFIT: Final = (ValueError, TypeError, OverflowError)
-"""What Arrow raises for a row that does not fit its schema. Storage that fails raises OSError."""
+SCHEMA_ERRORS: Final = (ValueError, TypeError, OverflowError)
+"""What Arrow raises for a row that does not fit its schema. Failing storage raises OSError."""
 
 NAME = re.compile(r"part-(\d{9})(?:-(\d{9}))?\.parquet")
 READ_TRIES = 50
 LOCK_POLL_S = 0.1
-MERGED_BYTES = 64 * 1024 * 1024
-"""A merged file that is at least this large is not merged again. Ours."""
+MERGED_BYTES = 64 * 1024 * 1024  # project default
+"""Fragments of this size are not merged again."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Fragment:
-    """A file with the rows of the segments ``first`` to ``last``."""
+    """A Parquet file with the rows of the segments ``first`` to ``last``."""
 
     first: int
     last: int
 
     @property
     def name(self) -> str:
-        """Its file name; names sort in the order of writing."""
+        """The file name; names sort in the order of writing."""
         return f"part-{self.first:09d}{'' if self.last == self.first else f'-{self.last:09d}'}.parquet"
 
 
 class FragmentedTable:
-    """One table of a run: its fragments, and what the log has beyond them. One process writes; others may read at any
-    time (see ``read_settled``).
+    """One table of a run: its fragments, and the log's rows beyond them.
+
+    One process writes; others may read at any time (see ``read_settled``).
     """
 
     def __init__(self, run: Folder, name: str, *, writer: bool = True) -> None:
-        """Only a ``writer`` deletes. Raises ArchiveError when a file has another schema version."""
+        """List the files; only a ``writer`` deletes obsolete ones. Raises ArchiveError for another schema version."""
         self.name = name
         self.folder = run.at(name)
         self.schema = RUN_TABLES[name]
         self.key = list(ROW_KEYS[name])
         self._log = run.at(LOG)
-        # Before the fragments: what becomes Parquet in between is then missed when it is read, and not overlooked.
+        # Before the fragments: a segment converted in between is then missing when it is read, instead of overlooked.
         self._segments = numbers(self._log)
         self.folder.read_tables(self.schema, columns=[self.schema.names[0]])  # raises on another schema version
         self.fragments = self._list_fragments(writer)
 
     @property
     def last(self) -> int:
-        """The last segment that is in a fragment; 0 without any."""
+        """The last segment that is in a fragment, 0 if there is none."""
         return self.fragments[-1].last if self.fragments else 0
 
     def read_fragments(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The tables of the fragments one after the other, then of the log's segments, in order of commits."""
+        """Yield the tables of the fragments, then of the log's segments, in order of commits."""
         for fragment in self.fragments:
             yield self._read(fragment, columns)
         for number in self._segments:
@@ -103,7 +103,7 @@ class FragmentedTable:
                     yield table
 
     def absorb(self, until: int) -> None:
-        """Write the rows of the log's segments up to ``until`` that are in no fragment yet as one fragment."""
+        """Write the rows of the segments up to ``until`` that are in no fragment yet as a fragment."""
         pending = [number for number in numbers(self._log) if self.last < number <= until]
         if not pending:
             return
@@ -114,7 +114,7 @@ class FragmentedTable:
             self.fragments.append(fragment)
 
     def compact(self) -> None:
-        """Merge all fragments that are not large already."""
+        """Merge the small fragments."""
         for run in self._runs(self.fragments):
             self._merge(run)
 
@@ -166,7 +166,7 @@ class FragmentedTable:
             return completed(parquet.read(columns=held), wanted)
 
     def _list_fragments(self, writer: bool) -> list[Fragment]:
-        """The fragments that count; those that a merge has taken in and that a crash left behind are deleted."""
+        """Return the current fragments; a writer deletes those that were merged and left behind by a crash."""
         found = [match for name in self.folder.names(".parquet") if (match := NAME.fullmatch(name))]
         fragments = sorted(
             (Fragment(int(match[1]), int(match[2] or match[1])) for match in found),
@@ -179,13 +179,13 @@ class FragmentedTable:
             elif writer:
                 self.folder.remove(fragment.name)
         if writer:
-            for name in self.folder.names(".partial"):  # its writer was killed in the middle of it
+            for name in self.folder.names(".partial"):  # left by a killed writer
                 self.folder.remove(name)
         return kept
 
 
 def last_rows(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The table with only the last row of each key, in order."""
+    """Return the table with only the last row of each key, in order."""
     if table.num_rows < 2:
         return table
     numbered = table.select(list(key)).append_column("__row", pa.array(range(table.num_rows), pa.int64()))
@@ -195,16 +195,14 @@ def last_rows(table: pa.Table, key: Sequence[str]) -> pa.Table:
 
 Batch = dict[str, list[dict[str, Any]]]
 Refused = dict[str, Exception]
-"""By query_id (by id in ``failures``): why a row could not be written."""
+"""Why a row could not be written, by query_id (by id in ``failures``)."""
 StepKey = tuple[str, int, str]
 """``(path, sample, kind)`` within a question."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """A step of a question: analysis, plan, retrieval, selection, found, request or reply by ``kind``; ``body`` is
-    JSON.
-    """
+    """A step of a question, such as an analysis, plan, retrieval, request or reply (``kind``); ``body`` is JSON."""
 
     query_id: str
     path: str
@@ -215,12 +213,12 @@ class JournalRow:
 
     @property
     def key(self) -> StepKey:
-        """What a later row of the same step replaces."""
+        """The key within the question; a later row with the same key replaces this one."""
         return (self.path, self.sample, self.kind)
 
 
 class RunLog:
-    """The single writer of a run's tables. Not async, not thread-safe: the ledger calls it one at a time."""
+    """The only writer of a run's tables. Not thread-safe: the ledger makes one call at a time."""
 
     def __init__(self, run: Folder) -> None:
         self.run = run
@@ -234,13 +232,13 @@ class RunLog:
 
     @classmethod
     def open(cls, run: Folder, lock_wait_s: float = 0.0, reserve_bytes: int = 0) -> RunLog:
-        """Open a run for writing, new or old, with a reserve of so many bytes (see ``reserve_bytes``).
+        """Open a new or existing run for writing, with a reserve for a full disk (see the function ``reserve_bytes``).
 
-        The process that writes holds a lock, apart from the one of the job that started it: a killed job may leave
-        its writer alive for some seconds. Waits ``lock_wait_s`` for such a one, then raises LockedError.
+        The writing process holds a lock of its own beside the job's, since a killed job may leave its writer alive for
+        some seconds. Waits ``lock_wait_s`` for such a writer, then raises LockedError.
         """
         held = contextlib.ExitStack()
-        # An object store has no lock that a killed process gives back; there the job's own lock has to do.
+        # An object store has no lock that a killed process releases; there the job's own lock must do.
         if run.is_local:
             waiting = Retrying(
                 retry=retry_if_exception_type(LockedError),
@@ -259,7 +257,7 @@ class RunLog:
         return log
 
     def append(self, table: str, row: Mapping[str, Any]) -> None:
-        """Buffer a row; it is nowhere until the next commit. Surrogates without a partner become question marks."""
+        """Buffer a row until the next commit. Lone surrogates become question marks."""
         self._pending.setdefault(table, []).append(_clean(row))
 
     def append_step(self, row: JournalRow) -> None:
@@ -278,20 +276,20 @@ class RunLog:
         self.append("journal", body)
 
     def take_pending(self) -> Batch:
-        """What is buffered; the buffer is empty afterwards."""
+        """Return the buffered rows and empty the buffer."""
         batch, self._pending = self._pending, {}
         return batch
 
     def restore(self, batch: Batch) -> None:
-        """Buffer again what could not be written, before what came since."""
+        """Put rows that could not be written back in front of the buffer."""
         for table, rows in batch.items():
             self._pending[table] = rows + self._pending.get(table, [])
 
     def write(self, batch: Batch) -> Refused:
-        """Make a batch durable. Raises OSError when disk and reserve are full, and then nothing of it is written.
+        """Make a batch durable; return the errors of rows that do not fit their table, which are skipped.
 
-        Returns the rows that do not fit their table; the others are written. Once the disk has failed, intents are
-        taken out of ``batch`` and are not written: see ``check_disk``.
+        Once the disk has failed, intents are removed from ``batch`` (see ``check_disk``). Raises OSError if disk and
+        reserve are full; nothing of the batch is written then.
         """
         if self.failed is not None:
             _withdraw_intents(batch)
@@ -307,7 +305,7 @@ class RunLog:
         return refused
 
     def check_disk(self) -> None:
-        """Raise BrokenError once a write has failed: what is sent from then on might not be kept."""
+        """Raise BrokenError once a write has failed: replies to further requests might be lost."""
         if self.failed is not None:
             raise not_written(f"The run folder {self.run.path}", self.failed)
 
@@ -317,7 +315,7 @@ class RunLog:
             schema = RUN_TABLES[table]
             try:
                 made[table] = pa.RecordBatch.from_pylist(rows, schema=schema)
-            except UNFIT:
+            except SCHEMA_ERRORS:
                 if fit := self._fitting(table, rows, refused):
                     made[table] = pa.RecordBatch.from_pylist(fit, schema=schema)
         if made:
@@ -332,7 +330,7 @@ class RunLog:
             ) from error
 
     def commit(self) -> None:
-        """Make everything buffered durable. Raises ValueError when a row does not fit; the others are written."""
+        """Make all buffered rows durable. Raises ValueError for a row that does not fit; the others are written."""
         batch = self.take_pending()
         try:
             refused = self.write(batch)
@@ -347,7 +345,7 @@ class RunLog:
         for row in rows:
             try:
                 pa.RecordBatch.from_pylist([row], schema=RUN_TABLES[table])
-            except UNFIT as error:
+            except SCHEMA_ERRORS as error:
                 named = str(row.get("query_id", row.get("id")))
                 why = ValueError(f"A row of {self.run.at(table).path} for {named!r} cannot be written: {error}")
                 why.__cause__ = error
@@ -358,22 +356,23 @@ class RunLog:
 
     @property
     def full(self) -> bool:
-        """Whether the log is so large or old that its rows should become Parquet."""
+        """True if the log is large or old enough to be converted to Parquet."""
         return self.failed is None and self._segments.full
 
     def seal(self) -> int:
-        """What is written from now on is not taken along by ``absorb`` of the returned number."""
+        """Start a new segment; return the number of the last sealed one, for ``absorb``."""
         return self._segments.seal()
 
     def absorb(self, until: int) -> None:
-        """Make Parquet of the log's segments up to ``until``, which were sealed; others may be written meanwhile."""
+        """Convert the sealed segments up to ``until`` to Parquet, while others may be written."""
         for table in self.tables.values():
             table.absorb(until)
         self._segments.remove(0, until)
 
     def close(self) -> None:
-        """Commit, make Parquet of the log, merge, and let the lock go. Where the disk has failed before, what cannot
-        become Parquet stays in the log.
+        """Commit, convert the log to Parquet, merge, and release the lock.
+
+        If the disk has failed before, rows that cannot be converted stay in the log.
         """
         try:
             self.commit()
@@ -389,41 +388,41 @@ class RunLog:
             self._held.close()
 
     def abandon(self) -> None:
-        """Let the lock go without writing anything: what was buffered is lost."""
+        """Release the lock without writing anything; buffered rows are lost."""
         self._segments.seal()
         with contextlib.suppress(OSError):
             self._segments.set_reserve(0)
         self._held.close()
 
 
-ROW_BYTES: Final = 8 * 1024
-"""Of a reply without its text: journal and ledger row, each with the call, and their frame. # project default"""
-TOKEN_BYTES: Final = 64
-"""Of a reply's token: its text as JSON with escapes, and its log-probability. # project default"""
+ROW_BYTES: Final = 8 * 1024  # project default
+"""Bytes of a reply without its text: journal and ledger row, each with the call, and their frame."""
+TOKEN_BYTES: Final = 64  # project default
+"""Bytes of a reply's token: its text as escaped JSON, and its log-probability."""
 LEAST_RESERVE: Final = 1024 * 1024
-MOST_RESERVE: Final = 64 * 1024 * 1024
-"""# project default: a thousand replies of 900 tokens; more in flight are kept as far as it goes."""
+MOST_RESERVE: Final = 64 * 1024 * 1024  # project default
+"""Room for a thousand replies of 900 tokens."""
 
 
 def reserve_bytes(in_flight: int = 64, tokens: int = 1024) -> int:
-    """The size of a run's reserve: room for so many replies of so many tokens, within bounds."""
+    """Return the size of a run's reserve: room for ``in_flight`` replies of ``tokens`` tokens, within bounds."""
     return min(max(in_flight * (ROW_BYTES + tokens * TOKEN_BYTES), LEAST_RESERVE), MOST_RESERVE)
 
 
 def _withdraw_intents(batch: Batch) -> None:
-    """Take the requests out of a batch that is not written yet: nobody was told that they may be sent."""
+    """Remove the requests from a batch that is not written yet: none of them was permitted to be sent."""
     if "journal" in batch:
         batch["journal"] = [row for row in batch["journal"] if row["kind"] != "request"]
 
 
 def absorb_log(run: Folder) -> None:
-    """Make Parquet of what a killed process has left in the log of a run. Raises LockedError while one writes there."""
+    """Convert a killed process's log to Parquet. Raises LockedError while a process writes the run."""
     if numbers(run.at(LOG)):
         RunLog.open(run).close()
 
 
 def _clean(value: Any) -> Any:
-    """The value with strings that can be encoded; a lone surrogate could not."""
+    """Return the value with lone surrogates, which cannot be encoded, replaced."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
@@ -436,10 +435,10 @@ def _clean(value: Any) -> Any:
 
 
 def read_settled(run: Folder, name: str, read: Callable[[FragmentedTable], T]) -> T:
-    """What ``read`` makes of a run's table as it stands now, beside its writer.
+    """Return what ``read`` makes of a run's table as it is now, while another process may write it.
 
-    The writer may delete a file between listing and reading; the listing is then made again. Raises ArchiveError when a
-    file has another schema version, or when the files never hold still.
+    If the writer deletes a file between listing and reading, the files are listed again. Raises ArchiveError for
+    another schema version, or if the files keep changing.
     """
     trying = Retrying(
         retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(READ_TRIES), reraise=True
@@ -453,10 +452,9 @@ def read_settled(run: Folder, name: str, read: Callable[[FragmentedTable], T]) -
 
 
 def read_run_table(run: Folder, name: str, columns: list[str] | None = None) -> pa.Table:
-    """``answers``, ``journal``, ``ledger`` or ``failures`` of a run as they stand now, each row once (the last of its
-    key).
+    """Return ``answers``, ``journal``, ``ledger`` or ``failures`` as they are now, with the last row of each key.
 
-    Reading beside a writer is fine (see ``read_settled``). A run that has not written the table gives an empty one.
+    Another process may write meanwhile (see ``read_settled``). A table that was not written yet is empty.
     """
     schema, key = RUN_TABLES[name], ROW_KEYS[name]
     wanted = schema.names if columns is None else list(dict.fromkeys([*columns, *key]))

@@ -63,6 +63,8 @@ class RunLedger:
         """Open the run, replay it, and write the rows that the last process owed.
 
         Args:
+            run: The run's folder.
+            cap_usd: The budget in US dollars, None for no cap.
             lock_wait_s: Seconds to wait for a killed run's writer to release its lock.
             reopened: The query_ids of finished questions that are asked again (see ``replay``).
             reserve_bytes: Disk space reserved for replies that arrive when the disk is full.

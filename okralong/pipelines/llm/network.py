@@ -1,8 +1,7 @@
-"""The network's way to an endpoint: proxy and trusted certificates, as the environment names them, and error pages.
+"""Proxy and trusted certificates on the way to an endpoint, from the environment, and long error pages.
 
-``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` are read by the HTTP client itself, and so are
-``SSL_CERT_FILE`` and ``SSL_CERT_DIR``. ``REQUESTS_CA_BUNDLE``, with which other Python programs of an organisation are
-set up, is taken where neither is set.
+The HTTP client itself reads ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE`` and
+``SSL_CERT_DIR``. ``REQUESTS_CA_BUNDLE``, common among other Python programs, is the fallback for the last two.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ import httpx2
 from okralong.pipelines.core.types import ConfigError
 
 CA_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-"""Where certificates of authorities are looked for, the first that is set; without any, the system's are trusted."""
+"""Variables that name trusted certificates; the first one set counts, without any the system's are trusted."""
 
 
 def certificates() -> tuple[str, str] | None:
-    """The variable that names the certificates of trusted authorities, and their place; None: the system's.
+    """Return the variable that names trusted certificates, and their path; None for the system's.
 
-    Raises ConfigError when there is nothing at that place.
+    Raises ConfigError if the path does not exist.
     """
     for name in CA_VARIABLES:
         place = os.environ.get(name, "")
@@ -43,7 +42,10 @@ def certificates() -> tuple[str, str] | None:
 
 
 def trust() -> ssl.SSLContext | None:
-    """What a connection trusts; None where the client finds it by itself. Raises ConfigError where that is no file."""
+    """Return the SSL context for the environment's certificates, or None for the client's default.
+
+    Raises ConfigError if the certificates cannot be read.
+    """
     found = certificates()
     if found is None:
         return None
@@ -60,7 +62,7 @@ def trust() -> ssl.SSLContext | None:
 
 
 def proxy(url: str) -> str:
-    """The proxy on the way to ``url`` without its user and password, "" for none."""
+    """Return the proxy on the way to ``url``, without user and password, or ""."""
     there = urlsplit(url)
     found = getproxies()
     if not there.hostname or proxy_bypass(there.hostname):
@@ -70,7 +72,7 @@ def proxy(url: str) -> str:
 
 
 def check_proxy(url: str) -> None:
-    """Raises ConfigError where the environment's proxy on the way to ``url`` is none of HTTP, as a SOCKS proxy."""
+    """Raise ConfigError if the environment's proxy for ``url`` is not an HTTP proxy, such as a SOCKS proxy."""
     through = proxy(url)
     if through and urlsplit(through).scheme not in ("http", "https"):
         raise ConfigError(
@@ -87,7 +89,7 @@ def _public(address: str) -> str:
 
 
 def described(url: str) -> str:
-    """The way to ``url`` in words: proxy and certificates."""
+    """Return the way to ``url`` in words: proxy and certificates."""
     through = proxy(url)
     found = certificates()
     return ", ".join(
@@ -99,7 +101,7 @@ def described(url: str) -> str:
 
 
 def trouble(error: BaseException, url: str) -> str:
-    """A paragraph on a connection that failed for its certificate or its proxy, "" for another reason."""
+    """Return an explanation for a connection that failed because of its certificate or proxy, else ""."""
     causes = list(_causes(error))
     for cause in reversed(causes):  # the innermost has the words of OpenSSL
         if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(cause):
@@ -136,16 +138,16 @@ _FRAME = re.compile(r"\[SSL: \w+\] |certificate verify failed: | \(_ssl\.c:\d+\)
 
 
 def _reason(error: BaseException) -> str:
-    """What OpenSSL said, without the names of its functions."""
+    """Return OpenSSL's message without the names of its functions."""
     return getattr(error, "verify_message", "") or _FRAME.sub("", str(error))
 
 
-LONGEST_ERROR: Final = 256 * 1024
-"""Bytes of an error's body that are read. # project default"""
+LONGEST_ERROR: Final = 256 * 1024  # project default
+"""The most bytes of an error's body that are read."""
 
 
 async def bound_error_page(response: httpx2.Response) -> None:
-    """Cut the body of an error, which the SDK reads whole however long it is; a hook of the HTTP client."""
+    """Cut the body of an error response, a hook of the HTTP client: the SDK reads the whole body."""
     if response.status_code >= 400 and isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _Beginning(response.stream)
 

@@ -1,8 +1,8 @@
-"""When the next request may go out: the account's limits, kept exactly, with no thread and no clock of its own.
+"""The account's rate limits, kept exactly. Pure: without threads and without a clock.
 
 ``Limiter`` is the state of one endpoint and model: permits in flight, requests and tokens per minute (``Quota``), and
-the pause after a 429. What the server's replies say of its limits is read by ``read_headers`` and observed. Every
-``now`` is in seconds of one clock that never goes back.
+the pause after a 429. It also observes what the headers of replies state about limits (``read_headers``). ``now`` is
+always in seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-FIRST_PAUSE_S = 1.0
-"""Pause after a 429 that names no time; doubled for each that follows closely, up to the longest. Ours."""
+FIRST_PAUSE_S = 1.0  # project default
+"""Pause after a 429 that names no time; doubled for each one that follows closely, up to ``LONGEST_PAUSE_S``."""
 LONGEST_PAUSE_S = 60.0
 MINUTE_S = 60.0
-WINDOW_S = 61.0
-"""A minute and a second: requests admitted in order may arrive a little closer together. Ours."""
-SLOT_S = 0.1
-"""Admissions of this many seconds are counted together, and leave the window with the first of them. Ours."""
-LAG_S = 1.0
-"""A request reaches the server about so long after it was admitted, at most: its intent is written in between. Ours."""
+WINDOW_S = 61.0  # project default
+"""A minute and a second: requests may arrive slightly closer together than they were admitted."""
+SLOT_S = 0.1  # project default
+"""Admissions within so many seconds are counted together, and leave the window together."""
+LAG_S = 1.0  # project default
+"""The most seconds between admission and arrival at the server, during which the intent is written."""
 SLICE_S = 1.0
-"""Servers enforce a minute's limit in slices: OpenAI's guide names 60,000 a minute as 1,000 a second."""
-LONG_SLACK = 0.02
-"""What takes a whole slice or more waits this part of its time beyond the moment at which the slice is full again,
-since requests do not all take the same time from their permit to the server. Ours."""
-OTHERS_GO_ON = 0.03
-"""Part of the limit that is left free for others beside what they used until now, once there are any. Ours."""
-RESET_SLACK_S = 1.0
-"""How much longer than the server's word what others used is counted. Ours."""
+"""Servers enforce a minute's limit in slices: OpenAI's guide mentions 60,000 a minute as 1,000 a second."""
+LONG_SLACK = 0.02  # project default
+"""A request that takes a whole slice or more waits for this additional part of its time, since the time between permit
+and arrival varies."""
+OTHERS_GO_ON = 0.03  # project default
+"""Part of the limit that stays free for other clients of the account, beside what they have used."""
+RESET_SLACK_S = 1.0  # project default
+"""Seconds beyond the server's stated reset for which the use of other clients counts."""
 
 _COUNT: Final = re.compile(r"[0-9]{1,15}")
 _NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
@@ -45,7 +45,7 @@ _UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "u
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Requests and tokens per minute (None: unlimited), and the most requests at a time."""
+    """Requests and tokens per minute (None: unlimited), and the most concurrent requests."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -53,7 +53,7 @@ class Limits:
 
 
 def stricter(one: Limits, other: Limits) -> Limits:
-    """Limits that keep both; None, which knows no limit, gives way."""
+    """Return the stricter of each pair of limits."""
     return Limits(
         _least(one.requests_per_minute, other.requests_per_minute),
         _least(one.tokens_per_minute, other.tokens_per_minute),
@@ -75,15 +75,16 @@ class _Held:
 class Limiter:
     """The state of one (endpoint, model).
 
-    Two rules hold together. The *window* rule: what was admitted in any minute never passes the limit, counted as the
-    server counts it, prompt plus ``max_tokens`` at admission; what others use of the account, as the replies' headers
-    tell, counts as well. The *pace* rule: admissions are spread evenly, because servers also enforce a minute's limit
-    in slices of a second. A 429 stops everyone until its time is over, and halves the number of requests in flight
-    once; each reply then gives a little of it back.
+    *Window*: admissions of any minute never exceed the limit, counted like the server does: prompt plus ``max_tokens``.
+    What other clients of the account use, as seen in the headers of replies, counts too. *Pace*: admissions are spread
+    evenly, because servers also enforce a minute's limit in slices of a second.
+
+    A 429 holds all requests until its time is over and halves the allowed number in flight; replies restore it bit by
+    bit.
     """
 
     def __init__(self, limits: Limits, first_permit: int = 1) -> None:
-        """Permits are numbered from ``first_permit``, so that one limiter's are never taken for its predecessor's."""
+        """Number permits from ``first_permit``, so that they differ from those of an earlier limiter."""
         self.limits = limits
         self._requests = Quota(limits.requests_per_minute)
         self._tokens = Quota(limits.tokens_per_minute)
@@ -97,10 +98,10 @@ class Limiter:
         self._calm_after = -math.inf
 
     def join(self, now: float, limits: Limits) -> None:
-        """A job comes with limits of its own, which hold from now on; what was admitted in the last minute counts.
+        """Apply the limits of a further job; admissions of the last minute still count.
 
-        While another's requests are in flight its limits are kept as well, the stricter of each, and so is a 429's
-        halving, until a job comes that finds nothing in flight. What the server named stays known: it is the account's.
+        While requests of another job are in flight, the stricter limits hold, and so does the halving after a 429. The
+        limits that the server stated stay known: they are the account's.
         """
         self._forget_ended(now)
         alone = not self._permits
@@ -111,7 +112,7 @@ class Limiter:
         self._allowed = most if alone else min(self._allowed, most)
 
     def refusal(self, tokens: int) -> str | None:
-        """Why no minute can hold a request of that size all by itself; None when one can."""
+        """Return why no minute can hold a request of that size, or None."""
         if tokens <= self._tokens.limit:
             return None
         named = (
@@ -126,11 +127,11 @@ class Limiter:
         )
 
     def reserve(self, now: float, tokens: int, expires_s: float) -> tuple[float, int]:
-        """``(wait, permit)``: with wait 0 the request may go out now and holds ``permit`` until released.
+        """Return ``(wait, permit)``: with wait 0 the request may be sent now, and holds ``permit`` until released.
 
-        Otherwise nothing was taken: ask again after ``wait`` seconds or a release, whichever comes first. A permit that
-        nobody releases (its holder was killed) ends by itself after ``expires_s``. ``tokens`` that have a ``refusal``
-        must not be asked for.
+        Otherwise nothing was reserved: try again after ``wait`` seconds or a release, whichever comes first. A permit
+        that is not released (its holder was killed) expires after ``expires_s``. Check ``refusal`` for ``tokens``
+        first.
         """
         self._forget_ended(now)
         if len(self._permits) >= self.allowed:
@@ -147,7 +148,7 @@ class Limiter:
         return 0.0, permit
 
     def observe(self, now: float, permit: int, headers: RateLimitHeaders) -> None:
-        """What the reply to the request that holds ``permit`` says of the limits. Comes before its release."""
+        """Learn from the headers of the reply to the request that holds ``permit``; call it before ``release``."""
         held = self._permits.get(permit)
         if held is not None:
             self._requests.observe(now, held.granted, 1, headers.requests, taken=headers.taken)
@@ -156,10 +157,10 @@ class Limiter:
             self.slow_down(now, headers.retry_after, None if held is None else held.granted)
 
     def release(self, permit: int, *, answered: bool = True, unsent: bool = False) -> None:
-        """The request is over. An unknown or ended permit is fine.
+        """Release a permit; unknown and expired ones are ignored.
 
-        ``answered``: the endpoint did what it was asked, so a 429's halving is undone by a little. ``unsent``: it never
-        went out, so it does not count against the minute.
+        ``answered`` tells that the request succeeded, which undoes a little of the halving after a 429; ``unsent``
+        that it was never sent and does not count.
         """
         held = self._permits.pop(permit, None)
         if held is None:
@@ -171,10 +172,10 @@ class Limiter:
             self._allowed = min(float(self.limits.max_in_flight), self._allowed + 1 / self._allowed)
 
     def slow_down(self, now: float, retry_after: float | None, granted: float | None = None) -> None:
-        """A 429 came: hold everyone for ``retry_after`` seconds, or for a growing pause where none was named.
+        """Hold all requests after a 429, for ``retry_after`` seconds or for a growing pause.
 
-        The many of one burst count once: those that come while everyone is held already, and those to requests that
-        were ``granted`` a permit before the last slowing, however late they come.
+        All 429s of one burst count once: those that arrive during the pause, and those to requests that were
+        ``granted`` their permit before it, however late they arrive.
         """
         first_of_burst = now >= self._blocked_until and (granted is None or granted > self._slowed_at)
         if now > self._calm_after:
@@ -190,16 +191,16 @@ class Limiter:
 
     @property
     def in_flight(self) -> int:
-        """Permits that are held."""
+        """The number of permits that are held."""
         return len(self._permits)
 
     @property
     def allowed(self) -> int:
-        """Permits that may be held at a time now: the config's number, less after a 429."""
+        """The number of permits that may be held now: the configured one, or less after a 429."""
         return int(self._allowed)
 
     def paused(self, now: float) -> float:
-        """Seconds for which everyone is still held after a 429."""
+        """Return the remaining seconds of the pause after a 429."""
         return max(0.0, self._blocked_until - now)
 
     def _forget_ended(self, now: float) -> None:
@@ -218,49 +219,49 @@ class _Slot:
 
 
 class Quota:
-    """Requests per minute, or tokens per minute. ``limit`` is the config's, None where it names none.
+    """Requests per minute, or tokens per minute. ``limit`` is the configured one, None if there is none.
 
-    Admissions of the same tenth of a second are kept as one number, so that a minute is at most 610 of them, however
-    many requests it holds. Three rules hold together. *Window*: what was admitted in any minute never passes the limit,
-    which is the smaller of the config's and the server's. *Others*: what was admitted here and what others used of the
-    account never pass the server's limit together. *Pace*: admissions are spread evenly over the minute, as a server
-    that enforces it in slices of a second has to see them: after a pause at most half a slice goes out at once, and
-    what takes a slice by itself waits until all that went before it is paid off.
+    *Window*: admissions of any minute never exceed the limit, the smaller of the configured and the server's.
+    *Others*: our admissions and what other clients used never exceed the server's limit together. *Pace*: admissions
+    are spread evenly, since a server may enforce the limit in slices of a second: after a pause at most half a slice is
+    admitted at once, and a request that takes a whole slice waits until all earlier ones are paid off.
+
+    Admissions of the same tenth of a second are stored as one number, at most 610 for a minute.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self._own = math.inf if limit is None else float(limit)
         self._server = math.inf
         self._window: deque[_Slot] = deque()
-        self._past: deque[_Slot] = deque()  # has left the window; a slow reply may still be held against it
+        self._past: deque[_Slot] = deque()  # slots that left the window; a slow reply may still refer to them
         self._total = 0
-        self._paid_at = -math.inf  # when the server's slice is full again, if nothing more is admitted
+        self._paid_at = -math.inf  # when the server's slice is full again without further admissions
         self._others = 0
         self._others_until = -math.inf
-        self._ceiling = math.inf  # what those others and we have together
+        self._ceiling = math.inf  # the limit for other clients and us together
         self._heard_of = -math.inf
         self._largest_taken = 0
 
     @property
     def limit(self) -> float:
-        """What a minute may hold; infinite where neither the config nor the server has named a limit."""
+        """The limit of a minute; infinite if neither config nor server states one."""
         return min(self._own, self._server)
 
     @property
     def named_by_server(self) -> bool:
-        """Whether the limit that holds is the server's and not the config's."""
+        """True if the limit is the server's rather than the configured one."""
         return self._server < self._own
 
     def relimit(self, now: float, limit: int | None) -> None:
-        """The config's limit from now on."""
+        """Set the configured limit."""
         self._change(now, math.inf if limit is None else float(limit), self._server)
 
     def wait(self, now: float, amount: int) -> float:
-        """Seconds until ``amount`` may be admitted, 0 for now; it must be no larger than ``limit``."""
+        """Return the seconds until ``amount``, which must not exceed ``limit``, may be admitted."""
         self._age(now)
         wait = max(0.0, self._paid_at - self._lead(amount) - now, self._freed(now, self._total + amount - self.limit))
         if self._others and now < self._others_until:
-            # The rule ends with what others used; by then the limit may be another than the one that they left.
+            # This rule ends at ``_others_until``, even if the limit has changed since.
             over = self._total + self._others + amount - self._ceiling
             wait = max(wait, min(self._freed(now, over), self._others_until - now))
         return wait
@@ -275,7 +276,7 @@ class Quota:
         self._paid_at = max(self._paid_at, now) + self._takes(amount)
 
     def refund(self, at: float, amount: int) -> None:
-        """What was admitted at ``at`` was never sent, so the server has not counted it either."""
+        """Take back what was admitted at ``at`` and never sent."""
         for slot in reversed(self._window):
             if slot.number == int(at // SLOT_S):
                 slot.amount -= amount
@@ -284,10 +285,10 @@ class Quota:
                 return
 
     def observe(self, now: float, at: float, amount: int, said: LimitHeaders, *, taken: bool) -> None:
-        """The reply to a request of ``amount``, admitted at ``at``, says so much of this limit.
+        """Learn what the reply to a request of ``amount``, admitted at ``at``, states about this limit.
 
-        Replies come out of order: one that describes an earlier moment than what is known changes nothing. A limit
-        smaller than a request that the server has taken is not believed.
+        Replies arrive out of order, so older statements are ignored. A limit smaller than an accepted request is
+        ignored, too.
         """
         self._age(now)
         if taken:
@@ -302,8 +303,8 @@ class Quota:
         known = self.limit if said.limit is None else float(said.limit)
         if said.remaining is None or said.remaining > known or known == math.inf or now - at > WINDOW_S:
             return
-        # Whoever used more than all that we can have sent by then, it was not us. It counts as admitted now. Where the
-        # server had no room left, what was sent after this request and came before it is no excuse.
+        # Use beyond all that we can have sent by then is that of others, and counts from now on. If the server refused
+        # the request, those sent after it do not count as ours.
         ours = self._admitted(at - MINUTE_S, at + (LAG_S if taken else 0.0))
         others = int(known) - said.remaining - ours
         self._others = others + math.ceil(known * OTHERS_GO_ON) if others > 0 else 0
@@ -313,15 +314,15 @@ class Quota:
     def _change(self, now: float, own: float, server: float) -> None:
         before = self.limit
         self._own, self._server = own, server
-        if self._paid_at > now and before < math.inf:  # what is owed to the pace is an amount, at most a minute's
+        if self._paid_at > now and before < math.inf:  # rescale the outstanding amount, at most a minute's
             self._paid_at = now + min(WINDOW_S, (self._paid_at - now) * before / self.limit)
 
     def _takes(self, amount: int) -> float:
-        """Seconds of the limit's rate that ``amount`` uses up."""
+        """Return the seconds that ``amount`` takes at the limit's rate."""
         return amount * WINDOW_S / self.limit
 
     def _lead(self, amount: int) -> float:
-        """How long before all is paid off ``amount`` may go out, in seconds: the half of what its slice has left."""
+        """Return the seconds by which ``amount`` may precede the full slice: half of what the slice has left."""
         takes = self._takes(amount)
         return (SLICE_S - takes) / 2 if takes < SLICE_S else -LONG_SLACK * takes
 
@@ -334,7 +335,7 @@ class Quota:
             self._past.popleft()
 
     def _freed(self, now: float, excess: float) -> float:
-        """Seconds until ``excess`` of what was admitted has left the window; infinite when there is not so much."""
+        """Return the seconds until ``excess`` has left the window; infinite if the window holds less."""
         if excess <= 0:
             return 0.0
         for slot in self._window:
@@ -353,9 +354,9 @@ def _between(slots: Iterable[_Slot], after: float, until: float) -> Iterable[int
 
 @dataclass(frozen=True, slots=True)
 class LimitHeaders:
-    """One limit in the server's words: per minute, what is left of it, and in how many seconds all of it is back.
+    """One limit as the server states it: per minute, what remains, and the seconds until all of it is back.
 
-    None is what the server did not say, or said unbelievably.
+    None for anything missing or impossible.
     """
 
     limit: int | None = None
@@ -365,16 +366,15 @@ class LimitHeaders:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitHeaders:
-    """What the headers of one reply say of the limits, at the moment when the server took the request or refused it.
+    """What the headers of one reply state about the limits, as of when the server accepted or refused the request.
 
-    Each field is believed only where it can be true. OpenAI, Azure and many proxies send
-    ``x-ratelimit-limit-requests``, ``-remaining-requests``, ``-reset-requests`` and the same for tokens. Some leave
-    fields out; some send -1, or 0 for an account without limits. Whatever is absent, negative, not a number, or a limit
-    of zero is as if it had not been sent. So is a remainder of such a limit, and one that is larger than its limit: a
-    bucket may hold more than a minute's worth, which says nothing of who used what.
+    OpenAI, Azure and many proxies send ``x-ratelimit-limit-requests``, ``-remaining-requests``, ``-reset-requests`` and
+    the same for tokens. Some omit fields; some send -1, or 0 for an account without limits. Missing, negative and
+    non-numeric values and limits of zero are ignored. So is the remainder of such a limit, and one larger than its
+    limit: a bucket may hold more than a minute's worth, which does not show who used what.
 
-    ``taken``: the server accepted the request, so no limit is smaller than it. ``slow_down``: it asks for fewer
-    requests (a 429, or any ``Retry-After``), and for none in the next ``retry_after`` seconds where it names a time.
+    ``taken`` tells that the server accepted the request, so no limit is smaller. ``slow_down`` tells that it asks for
+    fewer requests (a 429, or any ``Retry-After``), and for none within ``retry_after`` seconds if it states a time.
     """
 
     requests: LimitHeaders = LimitHeaders()
@@ -385,11 +385,11 @@ class RateLimitHeaders:
 
 
 NO_HEADERS: Final = RateLimitHeaders()
-"""Of a request that had no reply, or was never sent."""
+"""For a request that had no reply, or was never sent."""
 
 
 def read_limit(headers: Mapping[str, str], what: str) -> LimitHeaders:
-    """The three fields of ``what``, "requests" or "tokens"."""
+    """Read the three fields of ``what``, "requests" or "tokens"."""
     named = headers.get(f"x-ratelimit-limit-{what}", "")
     limit = _count(named) or None
     remaining = _count(headers.get(f"x-ratelimit-remaining-{what}", ""))
@@ -401,14 +401,14 @@ def read_limit(headers: Mapping[str, str], what: str) -> LimitHeaders:
 def read_headers(
     headers: Mapping[str, str], *, taken: bool, slow_down: bool = False, retry_after: float | None = None
 ) -> RateLimitHeaders:
-    """All that the headers of one reply say; their names are looked up in small letters."""
+    """Read the headers of one reply, by their names in lower case."""
     return RateLimitHeaders(
         read_limit(headers, "requests"), read_limit(headers, "tokens"), taken, slow_down, retry_after
     )
 
 
 def duration(text: str) -> float | None:
-    """Seconds of "6ms", "1s", "1m2.3s", "1h0m2s" or a plain number; None for anything else, also what is negative."""
+    """Return the seconds of "6ms", "1s", "1m2.3s", "1h0m2s" or a plain number; None for anything else."""
     text = text.strip()
     if _SECONDS.fullmatch(text):
         return float(text)

@@ -1,8 +1,8 @@
-"""Permits to send, for callers that wait: the limiter of this process, and a process's side of one limiter for many.
+"""Permits to send, for callers that wait: the limiter of this process, and a client for a limiter elsewhere.
 
-``LocalLimiter`` is the pure ``Limiter`` with a clock and waiting added. On a cluster it stands behind an actor, and the
-callers of a process share ``acquire_many`` and ``release_many`` to it (``CoalescingLimiter``), so that the number of
-messages does not grow with the callers.
+``LocalLimiter`` adds a clock and waiting to the pure ``Limiter``. On a cluster it runs in an actor, and the callers of
+a process share the messages ``acquire_many`` and ``release_many`` to it (``CoalescingLimiter``), so their number does
+not grow with the callers.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limiter, Limits, RateL
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 256
-"""Most requests in one ``acquire_many``: more than any answer to it grants at once, and a small message. Ours."""
+BLOCK = 256  # project default
+"""The most requests in one ``acquire_many``: more than an answer grants at once, and a small message."""
 
 
 class LimiterClient(Protocol):
-    """The one limiter of an endpoint and model."""
+    """The limiter of one endpoint and model."""
 
     async def acquire(self, tokens: int, expires_s: float) -> int:
-        """Wait for a permit to send ``tokens`` (prompt and most completion tokens), which ends by itself after
-        ``expires_s`` seconds. Raises QuestionError when no minute can hold so many."""
+        """Wait for a permit to send ``tokens`` (prompt and longest reply), which expires after ``expires_s`` seconds.
+
+        Raises QuestionError if no minute can hold so many tokens.
+        """
         ...
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """The request is over, or never went out (``unsent``); ``headers`` is what its reply says of the limits."""
+        """Release the permit of a request that is over or was never sent, with the rate limits of its reply."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PermitRequest:
-    """A request for a permit (see ``LimiterClient.acquire``). ``ticket`` is the asking process's own number for it."""
+    """A request for a permit (see ``LimiterClient.acquire``). ``ticket`` is the requesting process's number for it."""
 
     ticket: int
     tokens: int
@@ -50,8 +52,10 @@ class PermitRequest:
 
 @dataclass(slots=True)
 class Permits:
-    """The answer to an ``acquire_many``: permits by ticket, and by ticket why no minute can hold a request. Never
-    empty. A ticket in neither has no permit yet and is to be asked for again.
+    """The answer to an ``acquire_many``, never empty.
+
+    It has permits by ticket, and by ticket why no minute can hold a request. Tickets in neither must be requested
+    again.
     """
 
     granted: dict[int, int] = field(default_factory=dict)
@@ -60,7 +64,7 @@ class Permits:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A permit that is released (see ``LimiterClient.release``)."""
+    """A permit to release (see ``LimiterClient.release``)."""
 
     permit: int
     headers: RateLimitHeaders = NO_HEADERS
@@ -68,31 +72,31 @@ class Release:
 
 
 class LocalLimiter:
-    """One (endpoint, model) within one event loop. First come, first served, one by one or by the block.
+    """The limiter of one (endpoint, model) within one event loop, first come, first served.
 
-    Those who ask by the block take turns: each gets one permit, then the next, so that a process with a thousand
-    callers does not starve one with a few.
+    Blocks of requests take turns of one permit each, so that a process with a thousand callers does not starve one with
+    a few.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
-        # Permits that a limiter gave before it was started again are not among those of the new one.
+        # A restarted limiter must not reuse the numbers of permits that are still held.
         self._limiter = Limiter(limits, first_permit=time.time_ns())
         self._clock = clock
         self._line: deque[_Turn] = deque()
         self._alarm: asyncio.TimerHandle | None = None
 
     def join(self, limits: Limits) -> None:
-        """Take a further job's limits (see ``Limiter.join``)."""
+        """Apply the limits of a further job (see ``Limiter.join``)."""
         self._limiter.join(self._clock(), limits)
         self._serve()
 
     @property
     def in_flight(self) -> int:
-        """Permits that are held."""
+        """The number of permits that are held."""
         return self._limiter.in_flight
 
     def state(self) -> dict[str, float]:
-        """Permits held and allowed, requests that wait, and seconds of pause left, for those who watch."""
+        """Return permits held and allowed, waiting requests, and remaining seconds of pause, for display."""
         waiting = sum(len(turn.requests) for turn in self._line)
         paused = self._limiter.paused(self._clock())
         return {"in_flight": self.in_flight, "allowed": self._limiter.allowed, "waiting": waiting, "paused": paused}
@@ -105,11 +109,11 @@ class LocalLimiter:
         return answer.granted[0]
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """The request is over (see ``LimiterClient``)."""
+        """Release a permit (see ``LimiterClient``)."""
         await self.release_many([Release(permit, headers, unsent)])
 
     async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
-        """Permits for the first of these requests, as many as there are now; waits until there is one or a refusal."""
+        """Return as many permits as available for the first requests; wait until there is at least one or a refusal."""
         turn = _Turn(deque(requests), Permits(), asyncio.get_running_loop().create_future())
         self._line.append(turn)
         self._serve()
@@ -118,13 +122,13 @@ class LocalLimiter:
         except asyncio.CancelledError:
             if turn in self._line:
                 self._line.remove(turn)
-            for permit in turn.permits.granted.values():  # nobody is there to use it
+            for permit in turn.permits.granted.values():  # the caller has gone
                 self._limiter.release(permit, unsent=True)
             self._serve()
             raise
 
     async def release_many(self, released: Sequence[Release]) -> None:
-        """Take permits back, and what their replies say of the limits."""
+        """Release permits, with the rate limits of their replies."""
         now = self._clock()
         for one in released:
             self._limiter.observe(now, one.permit, one.headers)
@@ -132,7 +136,7 @@ class LocalLimiter:
         self._serve()
 
     def _serve(self) -> None:
-        """Give what can be given now, one permit a turn and round again, and set the alarm for the next."""
+        """Grant what is available now, one permit per turn in rounds, and set a timer for the next."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -149,7 +153,7 @@ class LocalLimiter:
             if refusal is None:
                 wait, permit = self._limiter.reserve(now, request.tokens, request.expires_s)
                 if wait > 0:
-                    if self._line:  # those who were served already ask again, at the end of the line
+                    if self._line:  # turns that were served come back to the end of the line
                         self._alarm = asyncio.get_running_loop().call_later(wait, self._serve)
                     break
                 turn.permits.granted[request.ticket] = permit
@@ -167,7 +171,7 @@ class LocalLimiter:
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """One ``acquire_many`` in the line."""
+    """An ``acquire_many`` in the line."""
 
     requests: deque[PermitRequest]
     permits: Permits
@@ -175,12 +179,11 @@ class _Turn:
 
 
 class CoalescingLimiter:
-    """A ``LimiterClient`` for any number of callers of one event loop, over the two messages to a limiter elsewhere.
+    """A ``LimiterClient`` for any number of callers on one event loop, over two messages to a limiter elsewhere.
 
-    At most one ``acquire_many`` and one ``release_many`` are on their way at a time, however many callers wait; what
-    comes meanwhile goes with the next. Callers are served in order of arrival. One that is cancelled while its request
-    is on the way gets no permit: it is released as soon as it comes. An error of ``acquire_many`` is raised in every
-    caller that it was for.
+    At most one ``acquire_many`` and one ``release_many`` are under way at a time; requests that arrive meanwhile go
+    with the next message. Callers are served in order of arrival. A permit for a caller that was cancelled is released
+    as soon as it arrives. An exception of ``acquire_many`` reaches every caller in its message.
     """
 
     def __init__(
@@ -188,13 +191,13 @@ class CoalescingLimiter:
         acquire_many: Callable[[Sequence[PermitRequest]], Awaitable[Permits]],
         release_many: Callable[[Sequence[Release]], Awaitable[None]],
     ) -> None:
-        """The methods of a ``LocalLimiter`` elsewhere."""
+        """Take the methods of a ``LocalLimiter`` elsewhere."""
         self._acquire_many, self._release_many = acquire_many, release_many
         self._tickets = itertools.count()
         self._callers: dict[int, tuple[PermitRequest, asyncio.Future[int]]] = {}  # by ticket, in order of arrival
         self._acquiring: asyncio.Task[None] | None = None
         self._released: list[Release] = []
-        self._next_post: asyncio.Task[None] | None = None  # takes along what is in ``_released`` when its turn comes
+        self._next_post: asyncio.Task[None] | None = None  # will send what is then in ``_released``
         self._posts: set[asyncio.Task[None]] = set()
         self._one_post = asyncio.Lock()
 
@@ -215,12 +218,12 @@ class CoalescingLimiter:
             raise
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """The request is over (see ``LimiterClient``); returns when the limiter knows."""
+        """Release a permit (see ``LimiterClient``); return once the limiter has it back."""
         await asyncio.shield(self._post([Release(permit, headers, unsent)]))
 
     async def _acquire_while_wanted(self) -> None:
         try:
-            await asyncio.sleep(0)  # callers of the same moment go together
+            await asyncio.sleep(0)  # let simultaneous callers share a message
             while self._callers:
                 requests = [request for request, _ in islice(self._callers.values(), BLOCK)]
                 try:
@@ -250,7 +253,7 @@ class CoalescingLimiter:
             caller.set_exception(error)
 
     def _post(self, released: Sequence[Release]) -> asyncio.Task[None]:
-        """The message that will take these along."""
+        """Return the task of the message that will release these permits."""
         self._released.extend(released)
         if self._next_post is None:
             self._next_post = asyncio.get_running_loop().create_task(self._send())
@@ -267,4 +270,4 @@ class CoalescingLimiter:
     def _sent(self, post: asyncio.Task[None]) -> None:
         self._posts.discard(post)
         if not post.cancelled() and (error := post.exception()) is not None:
-            logger.warning("Permits were not released, and end by themselves: %s: %s", type(error).__name__, error)
+            logger.warning("Permits were not released, and will expire: %s: %s", type(error).__name__, error)

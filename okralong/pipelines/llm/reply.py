@@ -1,4 +1,4 @@
-"""What came back: kept raw in the journal, and judged before a plan may use it (``completion.py`` reads it)."""
+"""Replies: kept raw in the journal, and checked before a plan may use them (``completion.py`` parses them)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from okralong.pipelines.llm.records import Call, Outcome
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it came, usable or not.
+    """A reply as it arrived, usable or not. The journal keeps ``reply`` and ``refusal``.
 
-    ``note`` says what the ledger should know of it, and ``service_tier`` is the tier that it names. ``counted_here``:
-    its usage is our own count. ``overlong``: the endpoint ignored the limit of the reply. ``aborted``: so it was not
-    read to its end. ``streamed``: it came as events. The journal keeps none of these six.
+    Attributes:
+        note: A remark for the ledger.
+        service_tier: The tier that the reply names.
+        counted_here: Its usage is our own count.
+        overlong: The endpoint ignored the limit of the reply.
+        aborted: It was therefore not read to its end.
+        streamed: It arrived as events.
     """
 
     reply: Reply
@@ -37,10 +41,10 @@ class RawReply:
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
     ) -> RawReply:
-        """The same as the answer to ``call``: what it cost and took, and no key in anything that it says."""
+        """Return the reply with its cost and times, and without keys in any of its texts."""
         reply = self.reply
         text = without_keys(reply.text)
-        same = text == reply.text  # else the tokens would spell what was taken out
+        same = text == reply.text  # otherwise the tokens would spell the removed key
         reply = replace(
             reply,
             text=text,
@@ -55,7 +59,7 @@ class RawReply:
         return replace(self, reply=reply, request_id=request_id)
 
     def outcome(self, call: Call) -> Outcome:
-        """What the ledger is told of the attempt that brought it."""
+        """Return the outcome of the attempt that brought the reply."""
         reply = self.reply
         return Outcome(
             call=call,
@@ -76,22 +80,23 @@ class RawReply:
 
 
 def to_journal(raw: RawReply) -> str:
-    """JSON of the reply, without the ledger's part."""
+    """Return the journal's JSON of a reply."""
     return encode({"reply": raw.reply, "refusal": raw.refusal})
 
 
 def from_journal(body: str) -> RawReply:
-    """The reply in the body of a journal row of kind ``reply``."""
+    """Return the reply in the body of a ``reply`` row."""
     data = json.loads(body)
     return RawReply(decode(Reply, json.dumps(data["reply"])), data["refusal"])
 
 
 def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply:
-    """The reply, if there is something to read in it ("length" is: an answer that was cut short), with at most
-    ``longest_text`` characters: a journal of an earlier release may hold a longer one.
+    """Return the reply if it has a text, possibly cut off at its limit.
 
-    Raises ReplyError for a refusal, an empty reply or one that the endpoint's filter took away, and EndpointError where
-    ``logprobs`` were asked for and none came.
+    Texts are cut to ``longest_text`` characters, since journals of earlier releases may hold longer ones.
+
+    Raises ReplyError for a refusal, an empty reply or one removed by a content filter, and EndpointError if requested
+    ``logprobs`` are missing.
     """
     reply = raw.reply
     if len(reply.text) > longest_text:
@@ -127,20 +132,19 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
 
 @dataclass(frozen=True)
 class SharedReplies:
-    """Replies that other runs have paid for: a run that sends an equal request takes theirs and pays nothing.
+    """Replies that other runs have paid for, reused for equal requests at no cost.
 
-    ``bodies`` are, by request hash, the run that has the reply and the body of its journal row. The request hash covers
-    everything that can change a reply, so an equal hash is the whole condition. A reply that another run receives after
-    this one was started is not seen.
+    ``bodies`` has by request hash the run and the body of its journal row. An equal hash is the only condition, since
+    it covers everything that can change a reply. Replies that arrive there after this run started are not seen.
     """
 
     bodies: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, runs: Sequence[str]) -> SharedReplies:
-        """What the journals of ``runs`` hold now; of two runs that have a reply, the one named first gives it.
+        """Read the journals of ``runs``; for equal requests the run named first wins.
 
-        Raises ArchiveError when a journal is of another schema version.
+        Raises ArchiveError for a journal of another schema version.
         """
         bodies: dict[str, tuple[str, str]] = {}
         for run in runs:
@@ -150,9 +154,9 @@ class SharedReplies:
         return cls(bodies)
 
     def take(self, call: Call) -> tuple[RawReply, Outcome] | None:
-        """The reply to an equal request and the outcome that the ledger is told, or None when nobody has asked it.
+        """Return the reply to an equal request with the outcome of this attempt, or None.
 
-        Its tokens are those that the other run paid for, at the prices of this one; it costs nothing.
+        Its tokens are those that the other run paid for, at the prices of this run; it costs nothing.
         """
         if call.request_hash not in self.bodies:
             return None
@@ -164,7 +168,7 @@ class SharedReplies:
 
 
 def sharing_runs(runs: Sequence[str]) -> tuple[str, ...]:
-    """The absolute places of the runs that a config names. Raises ConfigError for one that has no journal."""
+    """Return the absolute paths of the runs in ``replies_from``. Raises ConfigError for one without a journal."""
     places = []
     for run in runs:
         folder = Folder.of(run)

@@ -1,6 +1,4 @@
-"""One request to a generator: its fields, its hash, its form on the wire, its size in tokens on the safe side, and the
-prefix that it shares with others.
-"""
+"""One request to a generator: its fields, hash and wire format, its size in tokens, and its prompt's shared prefix."""
 
 from __future__ import annotations
 
@@ -28,26 +26,29 @@ MOST_TOKENS_PER_MESSAGE: Final = 8  # project default
 CACHED_FROM: Final = 1024
 CACHED_BY: Final = 128
 """Endpoints cache a prefix from this many tokens on, in steps of so many (OpenAI's guide to prompt caching)."""
-SHORT = 500
-"""Below so many tokens an excess is taken for the template's, which is the same for every prompt. Ours."""
+SHORT = 500  # project default
+"""Below this many tokens, an excess is attributed to the chat template, which adds the same to every prompt."""
 TEXT: Final = "text"
 VECTORS: Final = "vectors"
-"""The types of parts."""
+"""The types of content parts."""
 
 Content = str | list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class LlmRequest:
-    """What is sent, and the hash by which its reply is known again: it covers everything that can change a reply.
+    """A request, and the hash that identifies its reply: it covers everything that can change a reply.
 
-    ``base_url`` is the configured one ("embedded" stays "embedded", whatever port it has today).
+    None means that a field is not sent.
 
-    ``sample`` tells draws of one prompt apart; the seed that goes out is ``seed + sample``. ``grammar`` is GBNF, which
-    llama.cpp's server keeps the reply to. ``json_schema`` is the schema of the reply with its name, as JSON; the reply
-    is known by it whether or not it was sent, since an endpoint that refuses it is asked without. None means "not
-    sent". ``others`` are further endpoints that may be asked instead, each as (base URL, model, version of the API):
-    the reply may be any of theirs, so it is known by the list and not by which of them happened to give it.
+    Attributes:
+        base_url: As configured: "embedded" stays "embedded", whatever its port.
+        sample: Distinguishes draws of one prompt; the seed sent is ``seed + sample``.
+        grammar: GBNF, which llama.cpp's server enforces.
+        json_schema: The reply's named schema as JSON. It is part of the hash even if an endpoint refused it and the
+            request was sent without.
+        others: Further endpoints that may be asked instead, each as (base URL, model, API version). The whole list is
+            part of the hash, not the one that happened to reply.
     """
 
     model: str
@@ -69,16 +70,15 @@ class LlmRequest:
 
     @property
     def request_hash(self) -> str:
-        """Sha256, in hex, of the canonical JSON of all fields."""
+        """Sha256 in hex of the canonical JSON of all fields."""
         return hash_of(self.canonical())
 
     def canonical(self) -> str:
-        """JSON with sorted keys and no spaces; ASCII only, so that every string has one form. Vectors by their hashes.
+        """Return JSON with sorted keys, no spaces and ASCII only, vectors as hashes.
 
-        A grammar, a schema and an effort that are not sent are left out, and so are other endpoints where there are
-        none, so that replies from before there were any are known again.
+        Fields that later releases added are left out while unset, so that earlier replies keep their hashes.
         """
-        # Not by asdict, which copies whatever it finds, word for word.
+        # Not asdict, which copies every message.
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
         fields["messages"] = [{"role": message.role, "content": content_named(message)} for message in self.messages]
         for name in ("grammar", "json_schema", "reasoning_effort"):
@@ -91,10 +91,9 @@ class LlmRequest:
     def parameters(
         self, max_tokens_field: str = "max_tokens", model: str | None = None, left_out: Collection[str] = ()
     ) -> dict[str, Any]:
-        """Keyword arguments of ``chat.completions.create``; what is unset is left out, as some servers refuse it.
+        """Return the arguments of ``chat.completions.create``, without unset fields, which some servers refuse.
 
-        ``model`` is the name at the endpoint that is asked, where that is another one than the first; ``left_out`` are
-        names of fields that are not sent ("response_format": no schema is).
+        ``model`` overrides the model's name; ``left_out`` has fields not to send ("response_format": no schema).
         """
         arguments: dict[str, Any] = {
             "model": model or self.model,
@@ -122,30 +121,30 @@ class LlmRequest:
 
 
 def hash_of(canonical: str) -> str:
-    """Sha256, in hex, of a request's canonical JSON."""
+    """Return the sha256 in hex of a request's canonical JSON."""
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def content_sent(message: Message) -> Content:
-    """What is sent as the message's content: its text, or a list of parts, texts and vectors in turn.
+    """Return the content to send: the message's text, or a list of text and vector parts.
 
-    OpenAI's protocol allows a list of parts where a text may stand. To its ``{"type": "text", "text": ...}`` comes
-    ``{"type": "vectors", "data": ..., "rows": n}``, whose data are n rows of little-endian float32 in base64. Only our
-    own server reads them (``pipelines/sara/prompts.py``).
+    OpenAI's protocol allows lists of parts such as ``{"type": "text", "text": ...}``. Our own server
+    (``pipelines/sara/prompts.py``) also reads ``{"type": "vectors", "data": ..., "rows": n}`` with n rows of
+    little-endian float32 in base64.
     """
     return _content(message, lambda each: {"data": base64.b64encode(each.data).decode("ascii")})
 
 
 def content_named(message: Message) -> Content:
-    """The same for the journal and the hash of a request: vectors by the sha256 of their data.
+    """Return the same content for the journal and the request's hash, with the sha256 of the data of vectors.
 
-    The data themselves are the archive's, tens of kilobytes a question, and none of them could be read.
+    The data are in the archive: tens of kilobytes per question, of no use to a reader.
     """
     return _content(message, lambda each: {"sha256": hashlib.sha256(each.data).hexdigest()})
 
 
 def content_shown(content: object) -> str:
-    """A content of either form as a person may read it."""
+    """Return a content of either form as readable text."""
     if not isinstance(content, list):
         return str(content)
     return "".join(
@@ -177,10 +176,10 @@ def cacheable(tokens: int) -> int:
 
 
 class PromptMeter:
-    """Prompt tokens as the endpoint will count them, or a little more: a reserve that is too small would break the cap.
+    """Estimates prompt tokens as the endpoint will count them, or slightly more: too small a reserve breaks the cap.
 
-    An endpoint may count more than we do: its chat template adds marks and perhaps a system prompt of its own, and its
-    vocabulary may not be the one that the config names. What it counted more is learnt from its replies.
+    An endpoint may count more than we do: its chat template adds tokens and perhaps a system prompt, and its vocabulary
+    may differ from the configured one. The excess is learned from its replies.
     """
 
     def __init__(self, count: CountTokens) -> None:
@@ -189,7 +188,7 @@ class PromptMeter:
         self._ratio = 1.0
 
     def plain(self, messages: Sequence[Message]) -> int:
-        """Our own count, with room for the template."""
+        """Return our own count, with room for the chat template."""
         return sum(map(self._one, messages)) + MOST_TOKENS_PER_MESSAGE
 
     def of_request(self, request: LlmRequest) -> int:
@@ -201,11 +200,11 @@ class PromptMeter:
         return self._count(message.content) + message.vector_rows + MOST_TOKENS_PER_MESSAGE
 
     def safe(self, plain: int) -> int:
-        """What to reserve for a prompt of ``plain`` tokens."""
+        """Return the tokens to reserve for a prompt of ``plain`` tokens."""
         return int(plain * self._ratio) + self._extra + 1
 
     def learn(self, plain: int, counted: int) -> None:
-        """The endpoint counted ``counted`` tokens for a prompt of ``plain``."""
+        """Learn that the endpoint counted ``counted`` tokens for a prompt of ``plain``."""
         if counted <= self.safe(plain):
             return
         if plain < SHORT:
@@ -214,18 +213,18 @@ class PromptMeter:
             self._ratio = max(self._ratio, counted / plain)
 
 
-PREFIX_CHARS: Final = 6000
-"""Characters by which two prompts are known to share a prefix that endpoints cache: of 1,024 tokens at least (OpenAI's
-guide to prompt caching), which are some 4,600 characters of English prose. Ours."""
+PREFIX_CHARS: Final = 6000  # project default
+"""Characters that two prompts must share to have a cached prefix in common: endpoints cache from ``CACHED_FROM`` tokens
+on, about 4,600 characters of English prose."""
 PREFIX_LASTS_S: Final = 240.0
-"""How long after its last use a prefix is taken to be cached. OpenAI's guide: 5 to 10 minutes."""
-PREFIX_WAIT_S: Final = 60.0
-"""How long a prompt waits for the first of its kind: that may itself wait, for money that the others hold. Ours."""
+"""Seconds after its last use for which a prefix counts as cached. OpenAI's guide: 5 to 10 minutes."""
+PREFIX_WAIT_S: Final = 60.0  # project default
+"""Seconds that a prompt waits for the first one with its prefix, which may itself wait for budget that others hold."""
 PREFIXES_KEPT: Final = 10_000
 
 
 def prefix_key(messages: Sequence[Message]) -> str | None:
-    """The same for prompts that begin with the same ``PREFIX_CHARS`` characters; None for one that has no more."""
+    """Return a hash of a prompt's first ``PREFIX_CHARS`` characters, or None for a prompt that is not longer."""
     taken: list[str] = []
     left = PREFIX_CHARS
     for message in messages:
@@ -237,8 +236,9 @@ def prefix_key(messages: Sequence[Message]) -> str | None:
 
 
 class PrefixTurns:
-    """Lets the first of the prompts that share a prefix be answered before the others are sent, which then find it in
-    the endpoint's cache. One event loop; ``clock`` in seconds, and nobody waits longer than ``wait_s``.
+    """Holds back prompts that share a prefix until the first one is answered, so that they hit the endpoint's cache.
+
+    For one event loop; no prompt waits longer than ``wait_s`` seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, wait_s: float = PREFIX_WAIT_S) -> None:
@@ -248,15 +248,16 @@ class PrefixTurns:
 
     @asynccontextmanager
     async def turn(self, key: str | None) -> AsyncIterator[None]:
-        """The time in which a prompt of this prefix (None: of none) may be asked. Waits while the first of its kind is
-        under way, at most so long; whatever becomes of that one, the others go on.
+        """Enter when a prompt with this prefix may be sent, at once for None; leave when it is answered.
+
+        Waits while the first prompt with the prefix is under way. Whatever becomes of that one, the others go on.
         """
         if key is None:
             yield
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(self._wait_s):
-                while key in self._first and not self._is_warm(key):  # of one that failed the next is the first
+                while key in self._first and not self._is_warm(key):  # if the first fails, the next one takes its place
                     await self._first[key].wait()
         if key in self._first or self._is_warm(key):
             yield
@@ -275,6 +276,6 @@ class PrefixTurns:
 
     def _used(self, key: str) -> None:
         self._used_at.pop(key, None)
-        self._used_at[key] = self._clock()  # the last in order of use
+        self._used_at[key] = self._clock()  # moved to the end: the order is by last use
         while len(self._used_at) > PREFIXES_KEPT:
             del self._used_at[next(iter(self._used_at))]

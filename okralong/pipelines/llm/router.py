@@ -199,11 +199,14 @@ def open_routes(
     pauses: tuple[float, float],
     transport: Any = None,
 ) -> list[Route]:
-    """Open the routes to all endpoints of ``config``, each with its limiter, in order.
+    """Open the routes to all endpoints of ``config``, in order.
 
     An endpoint without its key is unusable from the start.
 
     Args:
+        config: The generator.
+        limiters: The endpoints' limiters, in order.
+        prices: The price table.
         address: Where the first endpoint listens, if not at its base URL.
         pauses: First and longest pause of the breakers in seconds.
         transport: Carries requests to the first endpoint in place of the network.

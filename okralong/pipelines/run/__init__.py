@@ -1,1 +1,1 @@
-"""What a run needs before it starts (config, questions, checks), and what it would cost."""
+"""Runs before they start: config, questions and checks, cost estimates, matrices and nights."""

@@ -1,4 +1,4 @@
-"""What an answer run is told: strategy, policy, analyzer, generator, limits. The shipped one is configs/answer.yaml."""
+"""The config of an answer run: strategy, policy, analyzer, generator, limits (configs/answer.yaml)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from okralong.pipelines.sara.artifact import SaraConfig, weights_digest
 
 
 class QueryEmbedderConfig(Settings):
-    """The encoder of questions, which is the archive's: each of ``replicas`` takes ``gpus_per_replica`` GPUs."""
+    """The archive's encoder, for questions: ``replicas`` with ``gpus_per_replica`` GPUs each."""
 
     replicas: Annotated[int, Field(ge=1, le=256)] = 1
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
@@ -30,16 +30,23 @@ class QueryEmbedderConfig(Settings):
 class RunConfig(Settings):
     """An answer run.
 
-    ``strategy`` is the name of a method, a file (mine.py) or module:function; ``policy`` and ``prices`` are paths or
-    names of shipped configs; ``concurrency`` is questions in flight over all ``planners``, the processes that work on
-    them (null: one, and further ones as long as they are busy and cores are free; in batch mode
-    ``llm.batch.concurrency`` is); at most ``own_process`` questions over a small archive are carried, or looked at by
-    an estimate, in the command's own process, without Ray (0: never); ``reranker`` is the cross-encoder of policies
-    that rank by one, ``scorer`` the model of those that measure likelihoods (null: none); ``token_classifier`` says
-    what LLMLingua-2 keeps; ``sara`` are the models of the strategy of that name; ``search`` says how many processes
-    hold the index; ``budget_usd`` is a hard cap (null: none); ``tags`` go to every ledger row; ``replies_from`` are
-    other run folders, whose replies to equal requests are taken instead of paid for; ``carry`` names columns of the
-    questions that go along into the answers; ``placement`` says on which nodes of a cluster the parts run.
+    - ``strategy``: the name of a method, a file (mine.py) or module:function.
+    - ``policy``, ``prices``: paths, or names of shipped configs.
+    - ``analyzer``, ``llm``, ``query_embedder``: the models for questions.
+    - ``concurrency``: questions in flight over all planners; in batch mode ``llm.batch.concurrency`` counts instead.
+    - ``planners``: processes that work on questions. null starts one, and more while they are busy and cores are free.
+    - ``own_process``: up to so many questions over a small archive are answered, or estimated, in the command's own
+      process, without Ray (0: never).
+    - ``reranker``: the cross-encoder of policies that rank by one.
+    - ``scorer``: the model of policies that measure likelihoods (null: none).
+    - ``token_classifier``: decides what LLMLingua-2 keeps.
+    - ``sara``: the models of the strategy of that name.
+    - ``search``: how many processes hold the index.
+    - ``budget_usd``: a hard cap (null: none).
+    - ``tags``: added to every ledger row.
+    - ``replies_from``: other run folders whose replies are reused for equal requests.
+    - ``carry``: columns of the questions to copy into the answers.
+    - ``placement``: the nodes of a cluster on which the parts run.
     """
 
     SHIPPED: ClassVar[str | None] = "answer.yaml"
@@ -66,42 +73,42 @@ class RunConfig(Settings):
 
     @property
     def in_flight(self) -> int:
-        """Questions in flight over all planners, in the mode of the run."""
+        """Questions in flight over all planners, in the run's mode."""
         return self.llm.batch.concurrency if self.llm.mode == "batch" else self.concurrency
 
 
 def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archive: Mapping[str, Any]) -> str:
-    """Hash of everything that decides an answer: a run folder continues only under the fingerprint it began with.
+    """Return a hash of everything that determines answers: a run folder continues only with the same fingerprint.
 
-    The budget, the concurrency and the limits may change between two runs of the same command; they are left out.
-    Raises ConfigError when the reader or the compressor that the config names cannot be used.
+    Budget, concurrency and limits are not part of it. Raises ConfigError if the reader or the compressor in the config
+    cannot be used.
     """
     stronger = asked_again(config.llm, policy, strategy)
-    sara = strategy.needs.sara_generator or strategy.needs.compressor
+    sara = strategy.reads_vectors or strategy.needs_compressor
     parts = {
         "strategy": strategy.identity,
         "policy": policy.model_dump(mode="json"),
         "analyzer": config.analyzer.identity(),
-        "llm": _generator(config.llm, strategy.needs.sara_generator),
+        "llm": _generator(config.llm, strategy.reads_vectors),
         "stronger": _generator(stronger, False) if stronger is not None else None,
-        "scorer": config.scorer.model if config.scorer is not None and strategy.needs.scorer else None,
-        "reranker": config.reranker.identity() if strategy.needs.reranker else None,
-        "token_classifier": config.token_classifier.identity() if strategy.needs.token_classifier else None,
+        "scorer": config.scorer.model if config.scorer is not None and strategy.needs_scorer else None,
+        "reranker": config.reranker.identity() if strategy.needs_reranker else None,
+        "token_classifier": config.token_classifier.identity() if strategy.needs_token_classifier else None,
         "compressor": weights_digest(config.sara.folder()) if sara else None,
-        "precision": config.sara.precision if strategy.needs.sara_generator else None,
+        "precision": config.sara.precision if strategy.reads_vectors else None,
         "archive": archive.get("fingerprint"),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def asked_again(llm: LlmConfig, policy: Policy, strategy: StrategySpec) -> GeneratorConfig | None:
-    """The stronger generator, where the strategy may ask it under the policy."""
-    wanted = strategy.needs.escalates and policy.escalate is not None and policy.escalate.to == "stronger"
+    """Return the stronger generator if the strategy may call it under the policy."""
+    wanted = strategy.escalates and policy.escalate is not None and policy.escalate.to == "stronger"
     return llm.stronger if wanted else None
 
 
 def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
-    """What of a generator's config decides a reply."""
+    """Return the parts of a generator's config that determine a reply."""
     may_change = {
         "requests_per_minute",
         "tokens_per_minute",
@@ -115,13 +122,13 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
         "stream",
         "price",
     }
-    # An equal request gets as good a reply in a batch as by itself, so a run may go on in the other mode.
+    # Batches do not change replies, so a run may continue in the other mode.
     llm = config.model_dump(exclude=may_change | {"endpoints", "mode", "batch", "stronger", "reader", "contract"})
     # SARA's generator has an adapter of its own.
     reader = None if reads_vectors else config.found_reader()
     return llm | {
         "endpoints": [one.model_dump(exclude=may_change) for one in config.endpoints],
-        # By its content: "shipped" is another reader in another release, and a folder may be trained anew.
+        # By content: "shipped" differs between releases, and a folder may be trained again.
         "reader": reader.digest if reader else None,
         "contract": "short" if not reads_vectors and config.short_contract else "full",
     }

@@ -1,12 +1,12 @@
-"""The process that evaluates filters over documents' metadata: requests come on its standard input, replies go to its
-standard output, both as frames (see ``core.confined_process``).
+"""The process that evaluates filters over documents' metadata.
 
     python -m okralong.pipelines.run.filter_process SECONDS MEMORY PARENT
 
-The first request holds the table of documents, every other one a filter. The process limits its own memory and
-processor time, since a filter comes from whoever wrote the questions. Before DuckDB evaluates a filter, its parsed form
-is checked: only columns, constants, and the operators, functions and types listed here are allowed, so that no part of
-it can return more text than it was given, read a file, or depend on the day or on chance.
+Requests arrive on standard input, replies go to standard output, both as frames (see ``core.confined_process``). The
+first request holds the table of documents, every other one a filter. Filters are untrusted, so the process limits its
+own memory and processor time, and checks the parsed filter before DuckDB evaluates it. Only columns, constants, and the
+operators, functions and types listed here are allowed: none of them returns more text than it gets, reads a file, or
+depends on the date or on chance.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from okralong.pipelines.core.confined_process import (
 )
 from okralong.pipelines.core.types import QuestionError
 
-MOST_LITERAL_CHARS: Final = 1_000
-"""Longest constant in a filter. project default: ten times the longest name of a document."""
-MOST_DEPTH: Final = 50
-"""Levels of expressions within expressions. project default: DuckDB's own limit is 1,000; people write five."""
-_MOST_PARTS: Final = 10_000
-"""Columns, constants and operators of a filter. project default: a list of some thousand ids still passes."""
+MOST_LITERAL_CHARS: Final = 1_000  # project default
+"""Longest constant in a filter: ten times the longest name of a document."""
+MOST_DEPTH: Final = 50  # project default
+"""Deepest nesting of expressions; DuckDB's own limit is 1,000, and people write five."""
+_MOST_PARTS: Final = 10_000  # project default
+"""The most columns, constants and operators of a filter: room for a list of thousands of ids."""
 
 _LOCKED: Final = (
     "enable_external_access = false",
-    "python_enable_replacements = false",  # else the names of this program's variables would be tables
+    "python_enable_replacements = false",  # otherwise Python variables could be queried as tables
     "autoinstall_known_extensions = false",
     "autoload_known_extensions = false",
     "memory_limit = '512MB'",
@@ -55,14 +55,14 @@ _LOCKED: Final = (
     "lock_configuration = true",
 )
 _CLASSES: Final = ("CONJUNCTION", "COMPARISON", "OPERATOR", "BETWEEN", "FUNCTION", "CASE", "CAST", "TYPE", "COLLATE")
-"""DuckDB's classes of expressions that a filter may hold, beside columns and constants."""
+"""DuckDB's classes of expressions that a filter may contain, in addition to columns and constants."""
 _FUNCTIONS: Final = (
     *("lower", "upper", "trim", "length", "left", "right", "substring", "split_part", "strip_accents", "nullif"),
     *("contains", "starts_with", "ends_with", "regexp_matches", "regexp_extract", "levenshtein"),
     *("abs", "ceil", "floor", "round", "greatest", "least"),
     *("year", "quarter", "month", "week", "day", "dayofweek", "date_part", "date_trunc", "make_date", "strptime"),
 )
-"""None of them returns more text than it is given: replace, concat, repeat and lpad, nested, fill any memory."""
+"""None of them returns more text than it gets. Nested calls of replace, concat, repeat or lpad fill any memory."""
 _SYMBOLS: Final = ("+", "-", "*", "/", "//", "%", "~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "ilike_escape")
 """Operators that DuckDB parses as functions: arithmetic, and LIKE, ILIKE and GLOB. ``||`` grows its input."""
 _NEGATED: Final = ("not_like_escape", "not_ilike_escape")
@@ -70,25 +70,25 @@ _OPERATORS: Final = (
     *("OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE", "OPERATOR_NULLIF"),
     *("COMPARE_IN", "COMPARE_NOT_IN"),
 )
-"""The others build or take apart lists and structures."""
+"""The other operators build or take apart lists and structures."""
 _TYPES: Final = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR"),
     *("DATE", "TIME", "TIMESTAMP", "INTERVAL"),
 )
-"""Types of a fixed size, and text. Casts to the others (BIT, BLOB, lists, arrays) can multiply their input."""
+"""Types of a fixed size, and text. Casts to other types (BIT, BLOB, lists, arrays) can multiply their input."""
 _TODAY: Final = ("current_date", "current_timestamp", "current_time", "now", "today")
 _FIELDS: Final = {"type", "cte_map", "select_list", "from_table", "aggregate_handling"}
-"""What is set in a parsed ``SELECT (...)`` of one expression and nothing else."""
+"""The non-empty fields of a parsed ``SELECT (...)`` of a single expression."""
 _EQUAL: Final = {"COMPARE_EQUAL", "COMPARE_IN", "~~", "~~*"}
-"""Comparisons for equality, with LIKE and ILIKE, after which the nearest values are a help."""
+"""Comparisons for equality, LIKE and ILIKE included, for which messages suggest the nearest values."""
 _SHOWN: Final = 5
 _COLUMNS_SHOWN: Final = 20
-_MOST_COMPARED: Final = 5_000
-"""Values of a column among which the nearest ones are looked for. project default: a tenth of a second."""
-_LONGEST_COMPARED: Final = 200
-"""Characters of a value or name that is looked for. project default: difflib takes the square of them."""
-_SHOWN_CHARS: Final = 200
-"""Of a filter in a message; project default."""
+_MOST_COMPARED: Final = 5_000  # project default
+"""Values of a column that are compared to find the nearest ones, in a tenth of a second."""
+_LONGEST_COMPARED: Final = 200  # project default
+"""Longest value or name that is compared: difflib takes quadratic time."""
+_SHOWN_CHARS: Final = 200  # project default
+"""The most characters of a filter in a message."""
 _KINDS: Final[Sequence[tuple[str, Any]]] = (
     ("number", lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind)),
     ("date", pa.types.is_temporal),
@@ -97,7 +97,7 @@ _KINDS: Final[Sequence[tuple[str, Any]]] = (
 
 
 def main() -> None:
-    """Take seconds a filter, bytes of memory and the parent's process id, and serve until the input ends."""
+    """Serve until the input ends, given seconds per filter, bytes of memory and the parent's process id."""
     seconds, memory_bytes, parent = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     end_with_parent(parent)
     with os.fdopen(os.dup(1), "wb") as out:
@@ -118,10 +118,10 @@ def main() -> None:
             os._exit(OUT_OF_MEMORY)
 
 
-_TABLE_S: Final = 300.0
-"""Longest wait for the table of documents; project default."""
-_IDLE_S: Final = 600.0
-"""The process ends when no filter has come for so long; its user starts another. project default."""
+_TABLE_S: Final = 300.0  # project default
+"""Longest wait in seconds for the table of documents."""
+_IDLE_S: Final = 600.0  # project default
+"""Seconds without a filter after which the process ends; the next filter starts another."""
 
 
 def _reply(evaluator: Evaluator, where: str) -> tuple[Head, bytes]:
@@ -133,7 +133,7 @@ def _reply(evaluator: Evaluator, where: str) -> tuple[Head, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """A column that a filter compares with constants, and how, in DuckDB's words."""
+    """A column that a filter compares with constants; ``how`` is DuckDB's name for the comparison."""
 
     column: str
     how: str
@@ -141,7 +141,7 @@ class _Comparison:
 
 
 class Evaluator:
-    """Evaluates filters over one table, ``documents``: a row a document, with ``doc_id``."""
+    """Evaluates filters over one table, ``documents``, with a row per document and its ``doc_id``."""
 
     def __init__(self, documents: pa.Table) -> None:
         self._documents = documents
@@ -152,14 +152,14 @@ class Evaluator:
             self._duckdb.execute(f"SET {setting}")
 
     def matches(self, where: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return for each row of the table whether the filter matches it; it matches one at least.
+        """Return which rows of the table the filter matches, at least one.
 
-        Raises QuestionError that names the nearest column or value, for what is no filter or matches nothing.
+        Raises QuestionError, suggesting the nearest column or value, for a filter that is invalid or matches nothing.
         """
         try:
             expression = self._parsed(where)
             self._check(where, expression)
-            condition = f"(\n{where}\n)"  # on a line of its own: it may end with a comment
+            condition = f"(\n{where}\n)"  # on a separate line: the filter may end with a comment
             table: Any = self._duckdb.execute(f"SELECT {condition} FROM documents").to_arrow_table()
             found = table.column(0)
         except (MemoryError, duckdb.OutOfMemoryException):
@@ -174,7 +174,7 @@ class Evaluator:
         return mask
 
     def _parsed(self, where: str) -> Mapping[str, Any]:
-        """DuckDB's tree of the expression. Raises QuestionError for what is not one expression."""
+        """Return DuckDB's tree of the expression. Raises QuestionError for anything but one expression."""
         (said,) = self._duckdb.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{where}\n)"]).fetchone() or ("{}",)
         try:
             tree = json.loads(said)
@@ -193,7 +193,7 @@ class Evaluator:
         return expression
 
     def _check(self, where: str, expression: Mapping[str, Any]) -> None:
-        """Raises QuestionError for an unknown column, for what is no part of a condition, and for too much of it."""
+        """Raise QuestionError for an unknown column, for a part that is not allowed, and for too many parts."""
         for number, (part, depth) in enumerate(_parts(expression)):
             if depth > MOST_DEPTH:
                 raise QuestionError(_too_deep(where))
@@ -257,7 +257,7 @@ class Evaluator:
         return f"The columns are {shown}{more}."
 
     def _nothing(self, where: str, compared: Sequence[_Comparison]) -> str:
-        """Why a filter may match nothing: the values that are nearest, the ranges that there are."""
+        """Return why a filter may match nothing: the nearest values, and the ranges of columns."""
         facts = dict.fromkeys(fact for each in compared for fact in self._facts(each))
         if any(not each.constants for each in compared):
             facts["nothing equals null, which is asked for by is null"] = None
@@ -301,7 +301,7 @@ def _cut(text: str) -> str:
 
 
 def _alike(wanted: str, known: Collection[str], count: int, cutoff: float) -> list[str]:
-    """The nearest of ``known``, which are in lower case; of many or long ones only some are compared."""
+    """Return the nearest of ``known``, which are in lower case; only some of many or long ones are compared."""
     if len(wanted) > _LONGEST_COMPARED:
         return []
     short = (each for each in known if len(each) <= _LONGEST_COMPARED)
@@ -309,7 +309,7 @@ def _alike(wanted: str, known: Collection[str], count: int, cutoff: float) -> li
 
 
 def _nearest(wanted: str, values: Collection[str]) -> str:
-    """In words, the values that are most like the one wanted; else the first ones."""
+    """Return in words the values most similar to the wanted one, or the first ones."""
     spelled: dict[str, str] = {}
     for value in values:
         spelled.setdefault(value.lower(), value)
@@ -331,13 +331,13 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _words(error: Exception) -> str:
-    """DuckDB's message without its kind and its picture of the statement."""
+    """Return DuckDB's message without its kind and its excerpt of the statement."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return _cut(first.partition(": ")[2].rstrip(".! ") or first)
 
 
 def _parts(tree: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """All expressions within a parsed one with their depth, itself first (at 1). Without recursion: it may be deep."""
+    """Yield all expressions within a parsed one with their depth, itself first at 1. Iterative, as it may be deep."""
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()

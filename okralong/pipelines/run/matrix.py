@@ -1,9 +1,8 @@
-"""Questions that are asked of every document by itself: the matrix, whose columns are questions and whose rows are
-documents.
+"""The matrix: its columns are questions that each document is asked separately, its rows are documents.
 
-A question with ``for_each`` (in a questions file also ``doc_ids: each``) becomes one cell for each of its documents: a
-question of its own, which is planned, estimated, capped, resumed and cited like any other. A columns file, in YAML, is
-a questions file whose questions are all of this kind.
+A question with ``for_each`` (in a questions file also ``doc_ids: each``) becomes one cell per document. A cell is a
+question of its own, planned, estimated, capped, resumed and cited like any other. A columns file, in YAML, is a
+questions file of such questions only.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ from okralong.pipelines.core.config import Settings, parse_config
 from okralong.pipelines.core.types import Question, QuestionError
 
 EACH: Final = "each"
-"""As the ``doc_ids`` of a question: it is asked of every document by itself."""
+"""The ``doc_ids`` of a question for each document separately."""
 EVERY: Final = ("*",)
 
 
 class Column(Settings):
-    """A column: ``name`` is its heading and the query_id of its question, ``question`` what every document is asked,
-    ``answer_type`` of which kind each value must be (text, where it is left out) and ``choices`` the values that may be
-    chosen from; both as in any questions file.
+    """A column of a matrix.
+
+    - ``name``: its heading, and the query_id of its question.
+    - ``question``: asked of every document.
+    - ``answer_type``, ``choices``: the kind of each value, as in any questions file; text by default.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -42,8 +43,11 @@ class Column(Settings):
 
 
 class Columns(Settings):
-    """A columns file. ``documents`` are ids or patterns of the documents that are asked, all where it is left out;
-    ``where`` is a filter over their metadata, which narrows that; ``columns`` are the questions, in their order.
+    """A columns file.
+
+    - ``documents``: ids or patterns of the documents to ask; all by default.
+    - ``where``: a filter over their metadata, which narrows the selection.
+    - ``columns``: the questions, in order.
     """
 
     documents: list[str] = Field(default_factory=lambda: list(EVERY), min_length=1)
@@ -70,7 +74,7 @@ class Columns(Settings):
 
 
 def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The columns of a file as rows of questions, each with its place in words. Raises ConfigError naming the key."""
+    """Yield the columns of a file as rows of questions, each with its place in words. Raises ConfigError."""
     read = parse_config(Columns, text, name)
     for column in read.columns:
         said = column.model_dump(exclude_defaults=True)
@@ -80,15 +84,16 @@ def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class MatrixRows:
-    """The documents of ``okralong matrix``: ids or patterns, and a filter. What is empty leaves it to the questions,
-    and of a question that names no documents all are asked.
+    """The documents of ``okralong matrix``: ids or patterns, and a filter.
+
+    Where one is empty the question's own applies; a question without documents is asked of all of them.
     """
 
     documents: tuple[str, ...] = ()
     where: str = ""
 
     def column(self, question: Question) -> Question:
-        """The question as a column. Raises QuestionError for one that names the documents of a single answer."""
+        """Return the question as a column. Raises QuestionError if it names documents for a single answer."""
         if question.doc_ids:
             raise QuestionError(
                 f"The question {question.query_id!r} names documents in doc_ids, for one answer over all of them, and "
@@ -103,15 +108,15 @@ class MatrixRows:
 
 
 def cell_id(asked_id: str, doc_id: str) -> str:
-    """The query_id of a cell: that of the question, and the document."""
+    """Return the query_id of a cell, made of the question's and the document's."""
     return f"{asked_id}@{doc_id}"
 
 
 def cells(columns: Sequence[tuple[Question, Collection[str]]]) -> Iterator[Question]:
-    """The cells of questions and the documents that each is asked of: document by document, in sorted order, and within
-    one in the order of the questions, so that a run that stops early leaves whole rows.
+    """Yield the cells of questions with the documents of each.
 
-    Gold evidence goes to the document that it stands in.
+    They are sorted by document, and within a document in the order of the questions, so that a run that stops early
+    leaves complete rows. Gold evidence goes to the cell of its document.
     """
     named = [(question, frozenset(doc_ids)) for question, doc_ids in columns]
     for doc_id in sorted(frozenset[str]().union(*(doc_ids for _, doc_ids in named))):

@@ -1,10 +1,8 @@
-"""The ``where`` of a question: a condition over the documents' metadata, in SQL, such as
-``company = 'AMD' and year >= 2022``.
+"""The ``where`` of a question: an SQL condition over documents' metadata, as in ``company = 'AMD' and year >= 2022``.
 
-A process with limits on memory and time evaluates it (``filter_process``), with DuckDB over a table in memory: a filter
-that would fill the memory or never end fails alone. A filter is one condition over the columns: anything else
-than columns, constants, and the operators and functions named there is refused. None of them depends on the day or on
-chance, so that a run that goes on tomorrow asks the same documents.
+A process with limits on memory and time evaluates it with DuckDB over a table in memory (``filter_process.py``), so a
+filter that would fill the memory or never end fails alone. Only columns, constants, and listed operators and functions
+are allowed. None of them depends on the date or on chance, so a run that is resumed tomorrow asks the same documents.
 """
 
 from __future__ import annotations
@@ -24,25 +22,25 @@ from okralong.pipelines.core.confined_process import (
 )
 from okralong.pipelines.core.types import QuestionError
 
-MOST_FILTER_CHARS: Final = 50_000
-"""Longest filter. project default: a list of two thousand ids passes; more of them stand better in doc_ids."""
+MOST_FILTER_CHARS: Final = 50_000  # project default
+"""Longest filter: room for a list of two thousand ids. Longer lists belong in doc_ids."""
 
-FILTER_SECONDS: Final = 10.0
-"""Processor time for one filter. project default: one over 100,000 documents takes a few hundredths of a second."""
-MEMORY_BYTES: Final = 1 << 30
-"""Memory that filters may add to the process beyond the table. project default: twice what DuckDB plans for itself."""
+FILTER_SECONDS: Final = 10.0  # project default
+"""Processor time of one filter; one over 100,000 documents takes a few hundredths of a second."""
+MEMORY_BYTES: Final = 1 << 30  # project default
+"""Memory that filters may use beyond the table: twice DuckDB's own limit."""
 
 _CHILD: Final = "okralong.pipelines.run.filter_process"
 _SHOWN_CHARS: Final = 200
-_MOST_REASON_CHARS: Final = 20_000
-"""Of what the process says against a filter, in a message; project default."""
+_MOST_REASON_CHARS: Final = 20_000  # project default
+"""The most characters of the process's explanation that a message quotes."""
 
 
 class MetadataFilter:
-    """Evaluates filters over one table, a row a document with ``doc_id``, each distinct filter once.
+    """Evaluates filters over a table with a row per document and its ``doc_id``, each distinct filter once.
 
-    The process starts with the first filter and is replaced when a filter brings it down; close it after the last one.
-    On Linux it ends with the thread that started it.
+    The process starts with the first filter, and is replaced when a filter kills it. Close it after the last one; on
+    Linux it also ends with the thread that started it.
     """
 
     def __init__(self, documents: pa.Table, seconds: float = FILTER_SECONDS, memory_bytes: int = MEMORY_BYTES) -> None:
@@ -55,10 +53,10 @@ class MetadataFilter:
         self._evaluated = 0
 
     def doc_ids(self, where: str) -> frozenset[str]:
-        """The documents that the filter matches, at least one.
+        """Return the documents that the filter matches, at least one.
 
-        Raises QuestionError that names the nearest column or value, for what is no filter, matches nothing, or needs
-        more memory or time than a filter may use. Raises BrokenError when no process can be started.
+        Raises QuestionError, suggesting the nearest column or value, for a filter that is invalid, matches nothing or
+        exceeds its memory or time. Raises BrokenError if no process can be started.
         """
         if where not in self._found:
             try:
@@ -72,7 +70,7 @@ class MetadataFilter:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the process that is held now."""
+        """The id of the current process."""
         return self._process.pid if self._process else None
 
     def close(self) -> None:
@@ -104,19 +102,19 @@ class MetadataFilter:
                     raise QuestionError(self._paragraph(where, lost.loss)) from None
             except QuestionError:
                 raise
-            except BaseException:  # what is left in the pipe is no reply to the next filter
+            except BaseException:  # the pipe may still hold the reply to this filter
                 self.close()
                 raise
 
     def _asked(self, process: ConfinedProcess, where: str) -> frozenset[str]:
-        """Raises ProcessLost when the process is gone or what it says is no reply."""
+        """Evaluate a filter. Raises ProcessLost if the process is gone or its reply is malformed."""
         process.send({"where": where})
         head, body = process.read(time.monotonic() + self._seconds * CLOCK_SECONDS_PER_CPU_SECOND)
         self._evaluated += 1
         if head.get("kind") == "refused":
             raise QuestionError(str(head.get("why"))[:_MOST_REASON_CHARS])
         if head.get("kind") != "matches" or len(body) != _mask_bytes(len(self._ids)):
-            raise ProcessLost(Loss("crash", "with a reply that is none"))
+            raise ProcessLost(Loss("crash", "with a malformed reply"))
         mask = np.unpackbits(np.frombuffer(body, np.uint8), count=len(self._ids))
         return frozenset(self._ids[row] for row in np.flatnonzero(mask))
 
@@ -133,7 +131,7 @@ class MetadataFilter:
         return self._process
 
     def _paragraph(self, where: str, loss: Loss) -> str:
-        """Why a filter was given up: the limit, and the remedy."""
+        """Return why a filter was given up: the limit and the remedy."""
         easier = "Write a simpler condition, or name the documents in doc_ids."
         memory = f"the {self._memory_bytes / 2**30:g} GiB of memory that a filter may use"
         if loss.how == "processor":
@@ -151,7 +149,7 @@ class MetadataFilter:
 
 
 def _mask_bytes(rows: int) -> int:
-    """A bit for each row."""
+    """Return the bytes of a mask with one bit per row."""
     return (rows + 7) // 8
 
 

@@ -1,9 +1,8 @@
-"""The nights of ``okralong nightly``: what its config says, what a night has to ask, what its answers become part of,
-and which nights may go. Pure but for the folders; the job that does the work is ``jobs/nightly.py``.
+"""The nights of ``okralong nightly``: the config, the questions due, merging their answers, and expired nights.
 
-A nightly's folder has ``nights/DATE`` for each night (``night.json``, the copy of its questions, its run, its
-differences) and ``current``, a run folder with one row for each question. ``current`` holds answers, journal, ledger
-and failures itself, so no answer in it rests on the folder of a night.
+The job itself is ``jobs/nightly.py``. A nightly's folder has ``nights/DATE`` for each night (``night.json``, a copy of
+its questions, its run and its differences) and ``current``, a run folder with one row per question. ``current`` holds
+its own answers, journal, ledger and failures, so it does not depend on the folders of nights.
 """
 
 from __future__ import annotations
@@ -34,18 +33,22 @@ CURRENT: Final = "current"
 NIGHT: Final = "night.json"
 RUN: Final = "run"
 DIFFERENCES: Final = "differences"
-"""Of a night: the table and the page, with their endings."""
+"""Name of a night's table and page of differences, without their suffixes."""
 DOCUMENTS_FOLDER: Final = "documents"
-"""Of ``current``: the documents over which its answers hold, with their hashes."""
-
+"""The folder in ``current`` with the documents that its answers are based on, with their hashes."""
 
 Ending = Literal["failed", "unanswerable", "invalid_output"]
 _FAILED: Final[tuple[Ending, ...]] = ("failed",)
 
 
 class Keep(Settings):
-    """How long things stay: the newest ``versions`` of the archive; nights that are among the newest ``nights`` or at
-    most ``days`` old (null: that rule keeps none; both null: all stay). What ``current`` rests on always stays.
+    """How long to keep things.
+
+    - ``versions``: how many of the newest versions of the archive.
+    - ``nights``, ``days``: nights among the newest ``nights``, or at most ``days`` old. null turns a rule off; with
+      both null all nights are kept.
+
+    Whatever ``current`` depends on is always kept.
     """
 
     versions: Annotated[int, Field(ge=1)] = 7
@@ -54,15 +57,20 @@ class Keep(Settings):
 
 
 class NightlyConfig(Settings):
-    """A night, every night.
+    """The config of all nights. Paths are relative to the config file.
 
-    Paths are relative to this file. ``folder`` is where nights and answers go; ``archive`` is brought to what stands at
-    ``sources``; ``questions`` is the questions file; ``index`` and ``answer`` are the configs of the two jobs, each a
-    file or the keys that differ from the shipped one; ``budget_usd`` is a night's hard cap (null: that of ``answer``),
-    which is held against the estimate before anything is spent; ``retry`` are ends with which a question is asked again
-    every night; ``on_change`` is a command, word by word, that is called with the path of the table of differences when
-    an answer changed in a way that matters; ``exit_on_change`` says that the exit code tells of it too; ``export`` are
-    files to which ``current`` is written every night; ``keep`` says what stays.
+    - ``folder``: for nights and answers.
+    - ``archive``, ``sources``: the archive is updated from the sources every night.
+    - ``questions``: the questions file.
+    - ``index``, ``answer``: the configs of the two jobs, each a file, or the keys that differ from the shipped one.
+    - ``budget_usd``: a night's hard cap (null: that of ``answer``), compared with the estimate before anything is
+      spent.
+    - ``retry``: statuses of questions that are asked again every night.
+    - ``on_change``: a command, word by word, called with the path of the table of differences when an answer changed
+      materially.
+    - ``exit_on_change``: report such changes by the exit code, too.
+    - ``export``: files to which ``current`` is exported every night.
+    - ``keep``: how long to keep versions and nights.
     """
 
     folder: str
@@ -80,18 +88,20 @@ class NightlyConfig(Settings):
 
 
 # --------
-# A night and how far it is.
+# A night and its progress.
 
 Phase = Literal["index", "estimate", "answer", "diff", "merge", "tell", "keep", "done"]
 PHASES: Final[tuple[Phase, ...]] = ("index", "estimate", "answer", "diff", "merge", "tell", "keep", "done")
-"""What a night does, in this order. A phase that is done is not done again, and one that was killed is done as if it
-had not begun; up to ``estimate`` nothing is spent, and a night that did not come further begins anew."""
+"""The phases of a night, in order. A finished phase is never repeated, a killed one starts over. Nothing is spent up to
+``estimate``; a night that got no further starts over as a whole."""
 
 
 @dataclass(frozen=True)
 class Night:
-    """A night as its ``night.json`` has it. ``phase`` is what it has to do next. ``due`` are the questions that it asks
-    and ``why`` how many for which reason; ``notes`` is whatever else is known of it, for people.
+    """A night, as in its ``night.json``.
+
+    ``phase`` is the next one to do. ``due`` are the questions to ask, ``why`` counts them by reason, and ``notes`` has
+    further information for people.
     """
 
     name: str
@@ -106,46 +116,46 @@ class Night:
 
     @property
     def day(self) -> date:
-        """When it began, UTC."""
+        """The date on which the night began, UTC."""
         return date.fromisoformat(self.name.partition(".")[0])
 
     @property
     def order(self) -> tuple[date, int]:
-        """Sorts nights by when they began."""
+        """The key that sorts nights by when they began."""
         return self.day, int(self.name.partition(".")[2] or 1)
 
     @property
     def spends(self) -> bool:
-        """Whether it may have asked something already."""
+        """True if the night may have spent something already."""
         return PHASES.index(self.phase) >= PHASES.index("answer")
 
     @classmethod
     def read(cls, place: Folder) -> Self | None:
-        """The night of a folder; None where none was begun."""
+        """Read the night of a folder, or None if none was begun."""
         if not place.exists(NIGHT):
             return None
         known = json.loads(place.read_bytes(NIGHT))
         return cls(**known | {"due": tuple(known["due"])})
 
     def write(self, place: Folder) -> None:
-        """Make it known."""
+        """Write the night's file."""
         place.write_bytes(NIGHT, json.dumps(self.__dict__, indent=1, ensure_ascii=False).encode())
 
     def after(self, phase: Phase, **news: Any) -> Self:
-        """The night when ``phase`` is done."""
+        """Return the night after ``phase``, with changed fields."""
         notes = dict(self.notes) | news.pop("notes", {})
         return replace(self, phase=PHASES[PHASES.index(phase) + 1], notes=notes, **news)
 
 
 def nights(folder: Folder) -> list[Night]:
-    """The nights of a nightly's folder in their order."""
+    """Return the nights of a nightly's folder in order."""
     place = folder.at(NIGHTS)
     found = (Night.read(place.at(name)) for name in place.names() if not name.startswith("."))
     return sorted((night for night in found if night is not None), key=lambda night: night.order)
 
 
 def next_night(known: Sequence[Night], now: datetime) -> Night:
-    """A night that begins ``now``: 2026-11-25, and 2026-11-25.2 for a second one of that date (UTC)."""
+    """Return a night that begins ``now``: 2026-11-25, or 2026-11-25.2 for the second one of that date (UTC)."""
     today = now.astimezone(UTC).date()
     number = max((night.order[1] for night in known if night.day == today), default=0) + 1
     name = today.isoformat() if number == 1 else f"{today.isoformat()}.{number}"
@@ -153,7 +163,7 @@ def next_night(known: Sequence[Night], now: datetime) -> Night:
 
 
 def expired(known: Sequence[Night], keep: Keep, now: datetime) -> list[str]:
-    """The names of the nights that may go. One that is not done stays, and so does the newest."""
+    """Return the names of the nights to delete; the newest one and unfinished ones are kept."""
     if keep.nights is None and keep.days is None:
         return []
     newest = {night.name for night in known[-(keep.nights or 1) :]}
@@ -163,13 +173,15 @@ def expired(known: Sequence[Night], keep: Keep, now: datetime) -> list[str]:
 
 
 # --------
-# What a night asks.
+# The questions of a night.
 
 
 @dataclass(frozen=True)
 class Current:
-    """What ``current`` holds: the answers by query_id, where each comes from, and the hashes of the documents over
-    which they hold, by doc_id. Empty before the first night has ended.
+    """The content of ``current``, empty before the first night has ended.
+
+    ``answers`` and their ``origins`` are by query_id; ``documents`` has the hashes of the documents that the answers
+    are based on, by doc_id.
     """
 
     folder: Folder
@@ -180,7 +192,7 @@ class Current:
 
     @classmethod
     def read(cls, folder: Folder) -> Self:
-        """``folder`` as it is, whole or not there."""
+        """Read ``folder``, which may not exist."""
         begun = json.loads(folder.read_bytes(BEGUN)) if folder.exists(BEGUN) else {}
         documents = folder.at(DOCUMENTS_FOLDER).read_tables(KNOWN_DOCUMENTS)
         return cls(
@@ -193,22 +205,22 @@ class Current:
 
 
 def setup_of(prepared: Prepared) -> str:
-    """The hash of all that decides an answer but the archive."""
+    """Return the hash of everything that determines answers, except the archive."""
     return fingerprint(prepared.config, prepared.policy, prepared.strategy, {})
 
 
 def known_documents(archive: Archive) -> dict[str, str]:
-    """The hashes of the documents of a version, by doc_id."""
+    """Return the hashes of a version's documents by doc_id."""
     entries = active(read_catalogue(archive.folder, archive.manifest["files"]["catalogue"]))
     return {doc_id: entry.sha256 for doc_id, entry in entries.items()}
 
 
 def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retry: Collection[str]) -> dict[str, str]:
-    """Why which questions have to be asked, by query_id: what is new, was changed, ended in a way that ``retry`` names,
-    or rests on documents that are others than when it was answered.
+    """Return the questions to ask, with the reasons, by query_id.
 
-    A question over the whole archive rests on every document, one with a scope on those that its scope names.
-    ``documents`` are those of the archive now, with their hashes.
+    These are questions that are new or changed, ended with a status in ``retry``, or depend on documents that changed
+    since the answer. A question over the whole archive depends on every document, others on those in their scope.
+    ``documents`` has the hashes of the archive's current documents.
     """
     held = current.documents
     others = {doc_id for doc_id in {*held, *documents} if held.get(doc_id) != documents.get(doc_id)}
@@ -242,7 +254,7 @@ def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retr
 
 
 def only(prepared: Prepared, query_ids: Collection[str]) -> Prepared:
-    """The same run with only these questions."""
+    """Restrict a run to these questions."""
     wanted = set(query_ids)
     questions: list[Scoped] = [each for each in prepared.questions if each.question.query_id in wanted]
     unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id in wanted]
@@ -250,12 +262,12 @@ def only(prepared: Prepared, query_ids: Collection[str]) -> Prepared:
 
 
 # --------
-# What the answers of a night become part of.
+# Merging the answers of a night.
 
 
 @dataclass(frozen=True)
 class Merged:
-    """``current`` as it will be: its ``run.json``, its answers in order of query_id, and where each comes from."""
+    """The new content of ``current``: its ``run.json``, its answers by query_id, and their origins."""
 
     begun: Mapping[str, Any]
     answers: Sequence[Mapping[str, Any]]
@@ -263,8 +275,10 @@ class Merged:
 
 
 def merged(prepared: Prepared, current: Current, run: Folder | None, night: Night) -> Merged:
-    """The answers of ``current`` to the questions that are still asked, with those of the night's ``run`` (None: it
-    asked nothing) in the place of theirs. Columns that are carried along are the questions' as they are now.
+    """Merge the answers of a night's ``run`` (None: it asked nothing) into those of ``current``.
+
+    Answers to questions that are no longer asked are dropped. Carried columns are those of the questions as they are
+    now.
     """
     asked = {each.question.query_id: each.question for each in prepared.questions}
     asked |= {question.query_id: question for question, _ in prepared.unscoped}
@@ -282,7 +296,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
     ]
     origins = [{name: each[name] for name in ORIGINS.names} for each in origins]
     begun = {
-        # No run is begun so: okralong answer does not go on in this folder.
+        # Not a fingerprint of a run: okralong answer must not continue in this folder.
         "fingerprint": f"nightly {night.name}",
         "archive": str(prepared.archive.location),
         "archive_fingerprint": prepared.manifest.get("fingerprint"),
@@ -296,10 +310,10 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
 def write_current(
     folder: Folder, new: Merged, run: Folder | None, documents: Mapping[str, str], manifest: dict[str, Any]
 ) -> None:
-    """Bring ``current`` to ``new``. Each table is replaced in one step; killed between two, it is done again.
+    """Write ``new`` to ``current``. Each table is replaced atomically; after a kill in between, it is done again.
 
-    ``run`` is the night's, whose journal, ledger and failures stand in the place of those of the questions it asked;
-    of a question that failed there the journal is left out, so that its replies are asked for again.
+    For the questions that the night's ``run`` asked, its journal, ledger and failures replace the old ones. The journal
+    of a question that failed there is dropped, so that its calls are made again.
     """
     fresh = set() if run is None else set(read_run_table(run, "answers", ["query_id"])["query_id"].to_pylist())
     kept = {row["query_id"] for row in new.answers}
@@ -331,7 +345,7 @@ def _rows_of(run: Folder, name: str, key: str, wanted: Iterable[str]) -> pa.Tabl
 
 
 def _replace(folder: Folder, table: pa.Table) -> None:
-    """Write a table's rows as a file that takes in all that are there, which is how a merged one is known."""
+    """Replace a table's files by one whose name covers them all, as a merged fragment's does."""
     there = {name: match for name in folder.names(".parquet") if (match := NAME.fullmatch(name))}
     last = max((int(match[2] or match[1]) for match in there.values()), default=0)
     folder.write_table(Fragment(1, last + 1).name, table)

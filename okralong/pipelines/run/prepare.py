@@ -1,4 +1,4 @@
-"""Everything that can be checked before a token is spent: config, archive, strategy, questions and their scopes."""
+"""All checks before a token is spent: config, archive, strategy, questions and their scopes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Scoped:
 
 
 class Scopes:
-    """What questions' scopes name in one version of an archive; a context manager that leaves no process behind."""
+    """Resolves the scopes of questions in one version of an archive; a context manager, which ends its process."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -54,10 +54,9 @@ class Scopes:
             self._filter.close()
 
     def resolve(self, question: Question) -> tuple[str, ...]:
-        """The sorted doc_ids that both ``doc_ids`` (or ``for_each``) and ``where`` name; without any of them (), the
-        whole archive.
+        """Return the sorted doc_ids that match ``doc_ids`` (or ``for_each``) and ``where``; () is the whole archive.
 
-        Raises QuestionError naming what is nearest when they name no document, or cannot be read.
+        Raises QuestionError, suggesting the nearest names, if they match no document or cannot be read.
         """
         scope = question.for_each or question.doc_ids
         named = self._archive.resolve(scope)
@@ -75,8 +74,10 @@ class Scopes:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that may begin. ``strategy`` is what its strategy needs; ``unscoped`` are questions whose scope names no
-    document, each with the reason; ``replies_from`` are the absolute places of the runs that share their replies.
+    """A run that may begin.
+
+    ``unscoped`` has the questions whose scope matches no document, each with the reason. ``replies_from`` has the
+    absolute paths of the runs that share their replies.
     """
 
     archive: Archive
@@ -93,13 +94,13 @@ class Prepared:
 
     @property
     def llm(self) -> LlmConfig:
-        """The generator, without the stronger one where the strategy never asks it."""
+        """The generator, without the stronger one if the strategy never calls it."""
         stronger = asked_again(self.config.llm, self.policy, self.strategy)
         return self.config.llm.model_copy(update={"stronger": stronger})
 
     @property
     def confidence(self) -> dict[str, Any] | None:
-        """The model that says how probably answers are right; None where the run has none that can."""
+        """The model that rates the confidence of answers, or None."""
         reranker = self.config.reranker
         if not reranker.confidence or not reranker.reads_spans:
             return None
@@ -107,18 +108,20 @@ class Prepared:
 
     @property
     def columns(self) -> list[str]:
-        """The query_ids of the questions that are asked of each document by itself, in their order."""
+        """The query_ids of the questions that each document is asked separately, in order."""
         return list(dict.fromkeys(each.question.asked_id for each in self.questions if each.question.asked_id))
 
     @property
     def unusable(self) -> list[str]:
-        """Why rows of the questions cannot be asked, a paragraph each."""
+        """The reasons why rows cannot be asked, a paragraph each."""
         return [row.message for row in self.bad] + [why for _, why in self.unscoped]
 
 
 def prepare(archive: str, questions: Questions, config: RunConfig, matrix: MatrixRows | None = None) -> Prepared:
-    """Check all and read the questions. With ``matrix`` each of them is asked of every document by itself, or of those
-    that it names. Raises ConfigError, ArchiveError or InputError; spends nothing.
+    """Check everything and read the questions, without spending anything.
+
+    With ``matrix``, every question is asked of its documents separately. Raises ConfigError, ArchiveError or
+    InputError.
     """
     policy = load_config(FullPolicy, config.policy)
     prices = PriceTable.load(config.prices)
@@ -189,10 +192,10 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
 
 
 def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpec) -> None:
-    """Raises ConfigError where a cross-encoder that only ranks is to answer or to judge.
+    """Raise ConfigError if a cross-encoder that only ranks would have to answer or to rate answers.
 
-    ``reranker.confidence`` is true unless set: with one that only ranks answers have no confidence, and that is no
-    error. Neither is ``answers: auto``, by which it then answers nothing.
+    ``reranker.confidence`` is true by default: with a model that only ranks, answers just have no confidence. With
+    ``answers: auto`` such a model answers nothing.
     """
     reranker = config.reranker
     if reranker.answers == "always" and not reranker.reads_spans:
@@ -213,9 +216,9 @@ def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpe
 def _admitted(
     archive: Archive, questions: Questions, config: RunConfig, matrix: MatrixRows | None
 ) -> tuple[list[Scoped], list[tuple[Question, str]], list[BadQuestion]]:
-    """What can be asked, with its documents, first single questions, then cells; what names no document; bad rows.
+    """Return questions with their documents (single ones, then cells), those without any document, and bad rows.
 
-    Raises InputError for a matrix that has no cell.
+    Raises InputError for a matrix without a cell.
     """
     name = source_name(questions)
     asked, bad = read_questions(questions, config.carry)
@@ -257,15 +260,15 @@ def _admitted(
     return scoped, unscoped, bad
 
 
-# Which questions have to be asked again, given what changed in the archive. Pure.
+# Which questions must be asked again after a change of the archive.
 
 
 def rests_on_change(scope: tuple[str, ...], doc_ids: tuple[str, ...], diff: VersionDiff) -> bool:
-    """Whether an answer may be another now. ``scope`` are the ids and globs that the question names, ``doc_ids`` the
-    documents that they are now.
+    """Return whether a change may affect an answer.
 
-    A question over the whole archive rests on every document. One with a scope rests on its documents, on those that
-    its globs would name now and did not before, and on those that they named and that went.
+    ``scope`` has the ids and globs in the question, ``doc_ids`` the documents that they match now. A question over the
+    whole archive depends on every document; one with a scope on its documents, including those that its globs newly
+    match, and removed ones that they matched.
     """
     if not scope:
         return not diff.none
@@ -275,9 +278,9 @@ def rests_on_change(scope: tuple[str, ...], doc_ids: tuple[str, ...], diff: Vers
 
 
 def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDiff]:
-    """The same run with only the questions that rest on what changed since ``version``.
+    """Restrict a run to the questions that depend on a change since ``version``.
 
-    Raises ArchiveError when that version is not there any more, or the archive has none.
+    Raises ArchiveError if that version no longer exists, or the archive has none.
     """
     archive = prepared.archive
     if not archive.version:
@@ -295,7 +298,7 @@ def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDi
             named = before.resolve(question)
         except QuestionError:
             named = ()
-        # Also where what is said of a document changed, and not its text.
+        # This includes documents whose metadata changed and not their text.
         return named != doc_ids or not set(doc_ids).isdisjoint((*diff.added, *diff.changed))
 
     with Scopes(Archive(f"{archive.folder.path}@{version}", archive.folder, old)) as before:

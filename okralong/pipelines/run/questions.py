@@ -82,6 +82,7 @@ def read_questions(
     """Return the questions of a source in order, and its bad rows.
 
     Args:
+        source: A file, standard input, a list, a data frame or a table.
         carry: Columns to copy into the answers.
         strict: Refuse columns that are neither known nor carried.
 

@@ -1,6 +1,4 @@
-"""The one row that a question has in the ``answers`` table, what a run took from its archive, and taking a document out
-of a run's tables.
-"""
+"""Rows of a run's tables: a question's answers row, artifacts taken from the archive, and purging a document."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ from okralong.pipelines.llm.records import models_named
 def answer_row(
     question: Question, doc_ids: tuple[str, ...], answer: Answer, strategy: str, seconds: Mapping[str, float]
 ) -> dict[str, Any]:
-    """The row without calls, tokens and cost, which the ledger fills in from what it has written; also without who
-    replied where the answer does not say it.
-    """
+    """Return the answers row of a question; the ledger fills in calls, tokens, cost and a missing ``replied_by``."""
     return {
         "query_id": question.query_id,
         "question": question.question,
@@ -60,26 +56,26 @@ def _span(each: Any) -> dict[str, Any]:
     return {"doc_id": each.doc_id, "start_char": each.start_char, "end_char": each.end_char}
 
 
-# What an archive keeps of artifacts (``archive/artifacts.py``), as the journal of a run that needed them has it.
+# Artifacts that an archive keeps (``archive/artifacts.py``), as recorded in the journal of a run that needed them.
 
 TAKEN: Final = "archive/taken"
-"""The step of an artifact that looks into the archive: null, or what was made and its expense."""
+"""The step that looks an artifact up in the archive: null, or the artifact and its expense."""
 KEPT: Final = "archive/kept"
-"""The step that has the archive keep one: "", or why it does not."""
+"""The step that stores an artifact in the archive: "", or why it was not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenArtifact:
-    """An artifact that the archive had: ``query_id`` is its own, ``expense`` what it had cost the run that made it."""
+    """An artifact that the archive had, with its own query_id and what it cost the run that made it."""
 
     query_id: str
     expense: Expense
 
 
 def artifacts_taken(run: Folder) -> tuple[list[TakenArtifact], list[str]]:
-    """The artifacts that a run took from its archive, and for each that it made and could not keep there why."""
+    """Return the artifacts that a run took from its archive, and the reasons why others could not be stored there."""
     steps = read_run_table(run, "journal", ["path"])["path"]
-    if not pc.any(pc.is_in(steps, pa.array([TAKEN, KEPT]))).as_py():  # the bodies of most runs need not be read
+    if not pc.any(pc.is_in(steps, pa.array([TAKEN, KEPT]))).as_py():  # most runs have none: skip reading bodies
         return [], []
     journal = read_run_table(run, "journal", ["query_id", "path", "body"])
     found: dict[str, TakenArtifact] = {}
@@ -93,24 +89,24 @@ def artifacts_taken(run: Folder) -> tuple[list[TakenArtifact], list[str]]:
     return list(found.values()), list(unkept.values())
 
 
-# Taking what a run holds of a document out of its tables: prompts and replies quote documents word for word.
+# Purging a document from a run's tables: prompts and replies quote documents verbatim.
 
 VALUE_COLUMNS: Final = tuple(field.name for field in fields(TypedValue))
-"""The columns of an answers row that hold the answer as a value of its type."""
+"""The columns of an answers row with the answer as a typed value."""
 BEGUN: Final = "run.json"
 ORIGINS_FOLDER: Final = "origins"
-"""Of a nightly's ``current``: where each of its answers comes from."""
+"""The folder in a nightly's ``current`` with the origin of each answer."""
 JUDGE: Final = "judge"
-"""The folder of the judge's own journal and ledger in a cell of a sweep."""
+"""The folder in a sweep's cell with the judge's own journal and ledger."""
 
 
 def purge_run(run: Folder, doc_id: str) -> list[str]:
-    """Take all that rests on a document out of a run that no process writes; the query_ids of the questions, sorted.
+    """Remove everything that depends on a document from a run; return the affected query_ids, sorted.
 
-    Their steps go from the journal, so that nothing can be replayed, and from that of a judge, who saw the answers.
-    Their answers become failures that say why, and what ``failures`` quoted goes too, and so does the run's report,
-    which quotes documents. What they cost stays in the ledger, which holds no text. Raises InputError for a folder that
-    is no run, LockedError while the run is being written.
+    Their steps are removed from the journal, so that nothing can be replayed, and from the judge's, which saw the
+    answers. Their answers become failures that say why. Messages in ``failures`` and the run's report, which quote
+    documents, are removed as well. Their cost stays in the ledger, which holds no text. Raises InputError for a folder
+    that is not a run, LockedError while the run is being written.
     """
     if not run.exists(BEGUN):
         raise InputError(f"{run.path} is no run folder (it has no {BEGUN}), so nothing was purged from it.")
@@ -122,7 +118,7 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
         blank = {"answer": "", "cited": False, "citations": [], "context": [], "analysis": "", "plan": ""}
         blank |= dict.fromkeys(VALUE_COLUMNS)
         blank |= {"status": "failed", "error": f"{why} --retry failed asks again."}
-        for written in (run, run.at(JUDGE)):  # a run that was killed has rows that are no Parquet yet
+        for written in (run, run.at(JUDGE)):  # a killed run has rows that are not in Parquet yet
             absorb_log(written)
         _rewrite(run.at("journal"), "query_id", touched, None)
         _rewrite(run.at(JUDGE, "journal"), "query_id", touched, None)
@@ -134,7 +130,7 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
 
 
 def _remove_report(run: Folder) -> None:
-    """Take away the page that ``okralong report`` wrote into the run and what lies beside it; it can be made again."""
+    """Remove the page of ``okralong report`` with its tables and pictures; it can be made again."""
     run.remove("report.html")
     for beside in (run.at("report", "tables"), run.at("report", "pictures")):
         for name in beside.names():
@@ -142,9 +138,9 @@ def _remove_report(run: Folder) -> None:
 
 
 def questions_on(run: Folder, doc_id: str) -> set[str]:
-    """The questions that were asked of the document, were shown it, or cite it, and what was written about it for all
-    of them (``artifact/<name>/<doc_id>``). Its id is looked for as a whole word in every step of the journal: a
-    question too many is purged rather than one too few.
+    """Return the query_ids that depend on a document: its scope, context or citations, and its artifacts.
+
+    The doc_id is searched as a whole word in every step of the journal: better one question too many than one too few.
     """
     word = re.compile(rf"(?<![\w/.-]){re.escape(json.dumps(doc_id)[1:-1])}(?![\w/-])")
     plain = re.compile(rf"(?<![\w/.-]){re.escape(doc_id)}(?![\w/-])")
@@ -161,14 +157,14 @@ def questions_on(run: Folder, doc_id: str) -> set[str]:
 
 
 def _is_about(query_id: str, doc_id: str) -> bool:
-    # A tree that the archive had is a single step, whose body need not name its document.
+    # An artifact taken from the archive is a single step, whose body need not contain the doc_id.
     return query_id.startswith(ARTIFACT) and query_id.removeprefix(ARTIFACT).partition("/")[2] == doc_id
 
 
 def _rewrite(
     folder: Folder, key: str, touched: set[str], change: Callable[[dict[str, Any]], dict[str, Any]] | None
 ) -> None:
-    """Write each file that holds rows of these questions anew under its own name; without a ``change`` the rows go."""
+    """Rewrite the files with rows of these questions, with changed rows, or without them if ``change`` is None."""
     schema = RUN_TABLES[folder.path.rsplit("/", 1)[1]]
     wanted = pa.array(sorted(touched), pa.string())
     for name in folder.names(".parquet"):
