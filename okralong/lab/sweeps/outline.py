@@ -1,4 +1,4 @@
-"""What a sweep may cost before anything is indexed.
+"""The cost of a sweep before anything is indexed.
 
 The prompts of a cell follow from the sizes that its policy names and from the sizes of the documents. The replies to
 them are simulated as in ``okralong estimate`` (``pipelines/run/simulation.py``). Methods whose policy names no sizes
@@ -35,7 +35,7 @@ from okralong.pipelines.run.simulation import GeneratorParameters, Simulation
 FREE: Final = Price(input=0.0, cached_input=0.0, output=0.0)
 VERDICT: Final = 8
 MARKS_REPLY: Final = 32
-"""Tokens (o200k) of the judge's replies, a verdict and four marks, counted on the forms that are asked for."""
+"""Tokens (o200k) of the judge's replies, a verdict and four marks, counted on the requested forms."""
 SAMPLES: Final = 200  # project default
 """Simulated runs of each question."""
 
@@ -84,7 +84,7 @@ class VectorPrompt(Settings):
 
 
 class Sizes(Settings):
-    """What is assumed where no index can be consulted.
+    """Assumptions for a sweep without an index.
 
     ``overhead`` counts the tokens around a prompt's passages, ``absent`` is the share of questions whose evidence is
     not in the primary chunks, ``range`` has the factors of a range of dollars. ``methods`` gives the use of a question

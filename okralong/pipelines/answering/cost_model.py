@@ -1,4 +1,4 @@
-"""What a question can cost at most: the calls that a plan makes, and the most tokens of each.
+"""Upper bounds on the cost of a question: the calls that a plan makes, and the most tokens of each.
 
 A run reserves this bound before anything is spent (``plan_reserve``), so that no question is left half paid. What a
 question is *expected* to cost is estimated from the same ``Forecast`` of its prompts (``pipelines/run/estimate.py``).
@@ -21,7 +21,7 @@ ANSWERS: Final = ("generate", "full_text")
 """The roles whose reply is the answer, which may not fit the question's type."""
 
 LookUps = Literal["none", "split", "step"]
-"""What decides the number of look-ups: the plan alone, the sub-questions, or the steps."""
+"""The number of look-ups depends on the plan alone, the sub-questions, or the steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Forecast:
         reason: The same for the prompt of a reasoning step.
         full_text: Tokens of the prompt that follows the reply "unanswerable", 0 if none does.
         again: What is sent in addition where the answer is not trusted, None if nothing ever is.
-        typed: Whether an answer that does not fit the question's type is asked for once more.
+        typed: An answer that does not fit the question's type is requested once more.
     """
 
     certain: tuple[Prompt, ...] = ()

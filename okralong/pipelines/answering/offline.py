@@ -48,7 +48,7 @@ class OfflineGenerator:
         return await self._reply(call)
 
     async def admit(self, query_id: str, plan: Plan) -> None:
-        """Admit every plan: nothing is paid."""
+        """Admit every plan, since no call costs anything."""
 
 
 class MemoryLog:

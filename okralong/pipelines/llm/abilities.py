@@ -1,4 +1,4 @@
-"""What an endpoint supports of the protocol, for ``okralong doctor --ask``: found out by a few short calls.
+"""The parts of the protocol that an endpoint supports, found out by a few short calls (``okralong doctor --ask``).
 
 Servers with OpenAI's protocol differ in what they support, and some accept a field and ignore it. A run learns that on
 the way: it leaves out refused fields, and names what a reply lacks. This module finds out before a run.
@@ -25,7 +25,7 @@ from okralong.pipelines.llm.request import LlmRequest
 SHORT: Final = 32  # project default
 """Limit of a reply in tokens, without thought."""
 ROUNDS: Final = 8  # project default
-"""How often a request is sent again with one field less; fewer fields than that can be left out."""
+"""Attempts of a request, each with one field less; fewer fields than that can be left out."""
 QUESTION: Final = (Message("system", "Answer in one word."), Message("user", "What is the capital of France?"))
 SCHEMA: Final[Mapping[str, Any]] = {
     "name": "answer",
@@ -41,7 +41,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What one endpoint was seen to support.
+    """The observed abilities of one endpoint.
 
     Attributes:
         left_out: The fields that it refuses.

@@ -111,7 +111,7 @@ class BatchScheduler:
         await asyncio.shield(self._starting)
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
-        """Return a batch's reply once it is paid for and durable, or why there is none. This may take a day.
+        """Return a batch's reply once it is paid for and durable, or why it is missing. This may take a day.
 
         A call that is already under way, since this process or an earlier one, is joined, not sent again. Raises
         OverBudget, EndpointError or BrokenError.
@@ -392,8 +392,8 @@ class BatchBuilder:
     def next_batch(self, room: float = math.inf, *, alone: bool = True) -> list[BatchItem]:
         """Return the requests of a batch, in order of arrival, up to the limits and ``room`` prompt tokens.
 
-        A request that is larger than the room or than a whole batch goes out by itself if it comes first and no other
-        batch is under way (``alone``): the endpoint then decides.
+        A request that is larger than the room or than a whole batch goes out alone if it comes first and no other batch
+        is under way (``alone``): the endpoint then decides.
         """
         taken: list[BatchItem] = []
         bytes_taken, tokens = 0, 0

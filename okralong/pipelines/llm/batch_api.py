@@ -71,7 +71,7 @@ def custom_id(call: Call) -> str:
 
 
 MOST_NAMED: Final = 100  # project default
-"""Errors of a batch that are read. With so many, all lines may be wrong: an endpoint need not list more."""
+"""Errors of a batch that are read. An endpoint need not list more, so with this number all lines may be wrong."""
 FULL: Final = frozenset({"token_limit_exceeded"})
 """Codes by which OpenAI and Azure say that the account has too many tokens in unfinished batches."""
 TOO_LARGE: Final = frozenset({"too_many_tasks"})
@@ -90,8 +90,12 @@ class BatchError:
 class Refusal:
     """Why an endpoint refused a whole batch, none of which was billed.
 
-    The ``reason`` "full" means: wait, and send less at a time; "large": send less at a time; "lines": the requests of
-    ``lines`` (from 1) are wrong, and the others may go again; "all": no batch of this kind will be accepted.
+    Reasons:
+
+    - "full": wait, and send less at a time.
+    - "large": send less at a time.
+    - "lines": the requests of ``lines`` (from 1) are wrong, and the others may go again.
+    - "all": no batch of this kind will be accepted.
     """
 
     reason: Literal["full", "large", "lines", "all"]
@@ -100,7 +104,7 @@ class Refusal:
 
 
 def read_refusal(errors: Sequence[BatchError], requests: int) -> Refusal:
-    """Return what is wrong with a batch of so many requests."""
+    """Return what is wrong with a batch of ``requests`` requests."""
     said = "; ".join(f"{'' if e.line is None else f'line {e.line}: '}{e.code}: {e.message}" for e in errors[:3])
     said = said[:500] or "it named no reason"
     codes = {error.code for error in errors}
@@ -124,9 +128,9 @@ PAGE: Final = 100
 MOST_PAGES: Final = 10_000  # project default
 """Pages after which a list of batches counts as endless: a million batches."""
 LONG_LIST: Final = 5  # project default
-"""Pages after which the user is told that the list is long."""
+"""Pages after which the user gets a note that the list is long."""
 CLOCK_TOLERANCE_S: Final = 60.0  # project default
-"""Difference between the clocks in seconds from which on the user is told."""
+"""Difference between the clocks in seconds above which the user gets a note."""
 RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)  # project default
 """The most bytes of a result file that are read: a base, and more for each request."""
 TRANSFER_S: Final = 1800.0  # project default
@@ -254,7 +258,7 @@ class BatchEndpoint:
         await self._try(cancelled)
 
     async def read(self, file_id: str, requests: int) -> bytes:
-        """Return the content of a result file of so many requests, cut at a bound that follows from their number."""
+        """Return the content of a result file, cut at a bound that depends on the number of requests."""
         files = self._http.with_options(timeout=TRANSFER_S).files
         least, more = RESULT_BYTES
         room = least + more * requests

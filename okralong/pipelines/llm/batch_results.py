@@ -1,4 +1,4 @@
-"""What a finished batch brought: the lines of its result files, read as outcomes and answers to callers."""
+"""Results of a finished batch: the lines of its files, read as outcomes and as answers to callers."""
 
 from __future__ import annotations
 
@@ -74,9 +74,8 @@ class ResultLines:
         return cls(lines, unreadable)
 
 
-UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)
-"""Of a request that is not known here any more: a prompt of four million bytes, the longest reply of any model.
-# project default"""
+UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)  # project default
+"""Bounds for an unknown request: a prompt of four million bytes, and the longest reply of any model."""
 
 
 @dataclass(frozen=True)

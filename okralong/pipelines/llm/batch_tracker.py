@@ -80,7 +80,7 @@ class BatchOwner(Protocol):
         """Take the answer to a settled attempt."""
 
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
-        """Learn that a batch of so many requests was too much, with so many prompt tokens under way."""
+        """Learn that a batch of ``requests`` was too much, with ``tokens`` prompt tokens under way."""
 
     def halt(self, error: OkraError) -> None:
         """Stop: a batch can no longer be watched."""
@@ -369,7 +369,7 @@ def _status_of(line: Mapping[str, Any]) -> object:
 
 @dataclass(frozen=True)
 class ResumeState:
-    """What a run's folder says about its batches.
+    """The batches of a run according to its folder.
 
     Attributes:
         open: Attempts without a known end, by batch number.

@@ -1,4 +1,4 @@
-"""What a run was billed, summed from its ledger rows."""
+"""The bill of a run, added up from its ledger rows."""
 
 from __future__ import annotations
 

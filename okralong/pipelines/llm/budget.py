@@ -19,8 +19,8 @@ def picodollars(usd: float) -> int:
 
 WORST: Final = 4  # project default
 """Multiple of its reserve that a call is assumed to cost until the endpoint's way of counting is known. Its tokenizer
-may need more tokens than ours for the same text (for some scripts two to three times as many between public
-tokenizers), and some servers exceed the limit of a reply."""
+may need more tokens for the same text than the configured one (between public tokenizers two to three times as many for
+some scripts), and some servers exceed the limit of a reply."""
 ENOUGH_SEEN: Final = 16  # project default
 """Calls after which the observed costs show how the endpoint counts."""
 FIRST_LINES: Final = 4  # project default

@@ -31,7 +31,7 @@ from okralong.pipelines.llm.router import Router, open_routes
 from okralong.pipelines.models.weights import EMBEDDED
 
 LONGER: Final = 4  # project default
-"""How many times its limit a reply may have that is asked for again because it was cut off."""
+"""Multiple of its limit for a reply that is requested again because it was cut off."""
 Recorded = Callable[[str, int], JournalRow | None]
 """The last reply recorded at a path and sample of one question, or None."""
 
@@ -145,7 +145,7 @@ class LlmClient:
             answer_type: The type of the wanted answer, "" for text.
             logprobs: Request the texts of the reply's tokens and their log-probabilities.
             longer: Allow up to ``LONGER`` times the role's limit, as far as the window has room.
-            recorded: Looks up the question's earlier replies; without it the ledger is asked, at the cost of a message.
+            recorded: Looks up the question's earlier replies; without it the ledger does, at the cost of a message.
             pending: Returns the question's steps that are not durable yet; they are before the request goes out.
 
         Raises:
@@ -227,7 +227,7 @@ class LlmClient:
         return self._grammar(role, messages, answer_type) if self._grammar and (config.constrained or typed) else None
 
     def _schema(self, answer_type: str) -> str | None:
-        """Return the JSON schema that a reply of this type is asked for with, or None."""
+        """Return the JSON schema for a reply of this type, or None."""
         if not answer_type or self._reply_schema is None or self.config.json_schema == "never":
             return None
         return self._reply_schema(answer_type)

@@ -34,7 +34,7 @@ ABORT_GRACE_S: Final = 0.25  # project default
 """Seconds for which an aborted reply is still read and counted, since it is billed up to there: a few tokens on a slow
 endpoint, all of the reply on a fast one."""
 TEMPLATE_TOKENS: Final = 2048  # project default
-"""The most tokens that an endpoint adds to a prompt, such as a system prompt of its own."""
+"""The most tokens that an endpoint adds to a prompt, for instance as its own system prompt."""
 MESSAGE_TOKENS: Final = 64  # project default
 """The most tokens that a plausible chat template adds to a message."""
 PARSED_IN_LOOP: Final = 256 * 1024  # project default
@@ -83,7 +83,7 @@ class Bounds:
         return CHARS_PER_TOKEN * self.max_tokens + 1000
 
     def is_overlong(self, completion_tokens: float) -> bool:
-        """Return whether a reply of so many tokens must have ignored its limit."""
+        """Return whether a reply of this length must have ignored its limit."""
         return completion_tokens > OVERLONG * self.max_tokens + SLACK
 
     def disbelief(self, told: object, chars: int) -> str:

@@ -72,7 +72,7 @@ class BatchConfig(Settings):
     - ``enqueued_tokens``: the account's limit of prompt tokens in all unfinished batches; null learns it on reaching
       it.
     - ``poll_s``, ``longest_poll_s``: the first and the longest polling interval of a batch.
-    - ``max_failures``: a request that so many batches did not answer goes out in real time.
+    - ``max_failures``: unsuccessful batches after which a request goes out in real time.
     """
 
     deadline: Annotated[str, AfterValidator(_readable)] | None = None
@@ -252,7 +252,7 @@ class GeneratorConfig(EndpointConfig):
     - ``constrained``: send the grammar of each role's reply, which only llama.cpp's server enforces. null is true if
       that server serves a reader.
     - ``json_schema``: send the form of a typed answer as ``response_format``. "auto" stops if the endpoint refuses it,
-      and sends a grammar to the embedded model on llama.cpp; "always" treats a refusal as an error; "never" relies on
+      and sends a grammar to the embedded model on llama.cpp. "always" treats a refusal as an error, "never" relies on
       the prompt.
     - ``timeout_s``, ``max_attempts``: of a call.
     - ``mode``: "batch" puts calls into batches at the first endpoint, as ``batch`` says. Calls that no batch answers
@@ -262,8 +262,8 @@ class GeneratorConfig(EndpointConfig):
       reasoning models and for any model that is sent an effort, and is 0 otherwise.
     - ``prompt_cache_key``: send a key with prompts long enough to be cached, equal for prompts that begin alike. "auto"
       sends it to OpenAI, Azure and Mistral.
-    - ``service_tier``: "flex" is the cheaper, slower tier in real time, as ``flex`` says; "standard" is the ordinary
-      one; null is the account's default.
+    - ``service_tier``: "flex" is the cheaper, slower tier in real time, as ``flex`` says. "standard" is the ordinary
+      one, null the account's default.
     - ``stream``: "auto" requests replies as streams, so that one that ignores its limit can be aborted, unless the
       endpoint refuses or states no usage; "never" requests whole replies.
 

@@ -30,9 +30,9 @@ LIMIT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
 class RequestFields:
     """The request fields that an endpoint accepts, learned from its refusals.
 
-    An endpoint that refuses one of our own (strict) schemas gets none any more; a refused schema of a user rules out
-    that schema alone. Replies are requested as streams, so that one that ignores its limit can be aborted, until the
-    endpoint refuses streams or streams a reply without its usage.
+    An endpoint that refuses one of our own (strict) schemas gets no schemas from then on; a refused schema of a user
+    only rules out itself. Replies are requested as streams, so that one that ignores its limit can be aborted. That ends
+    when the endpoint refuses streams, or streams a reply without its usage.
     """
 
     def __init__(self, limit_field: str = "max_tokens", *, stream: bool = False, schema_optional: bool = True) -> None:
@@ -68,7 +68,7 @@ class RequestFields:
         return False
 
     def refuse(self, api_error: ApiError, sent: Collection[str], json_schema: str | None) -> str:
-        """Return the refused field that later requests will leave out or rename, "" if there is none.
+        """Return the refused field that later requests will leave out or rename, or "".
 
         ``sent`` are the request's fields; without ``json_schema`` its ``response_format`` is not given up.
         """
@@ -101,7 +101,7 @@ EndpointState = Literal["ready", "down", "untrusted", "no_key", "wrong_key", "un
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """Whether an endpoint can be used; "unchecked" if the server lists no models, so only the first call will tell."""
+    """The result of a check; "unchecked" if the server lists no models, so that only the first call will tell."""
 
     ok: bool
     state: EndpointState

@@ -1,4 +1,4 @@
-"""What went wrong with a request: may it have been billed, can another attempt help, and whose problem is it?
+"""Classified errors of requests: may it have been billed, can another attempt help, and whose problem is it?
 
 Errors are classified by status codes, error codes and exception types. Their texts are searched for field names only
 (``ApiError.names``), since no code of the protocol says which field an endpoint refuses.
@@ -59,7 +59,7 @@ class ApiError:
         retry: Whether another attempt may succeed.
         whose: Whether the endpoint or only this question has the problem.
         retry_after: Seconds to wait, if the endpoint named them.
-        no_capacity: The requested tier has none at the moment: nothing was done, and nothing is billed.
+        no_capacity: The requested tier is full at the moment; the request was not processed, and is not billed.
         timed_out: No reply came in time.
     """
 

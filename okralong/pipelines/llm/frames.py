@@ -2,8 +2,7 @@
 
 A *segment* is a file of *frames*. A frame is one commit: record batches of one or more tables that become durable
 together. On a local disk a segment grows by appending and ``fdatasync``; an object store cannot append, so each commit
-is a segment of its own. A segment begins with the schemas of its tables, so that releases with more columns can read
-it.
+makes a new segment. A segment begins with the schemas of its tables, so that releases with more columns can read it.
 
     file   = MAGIC, frame, frame, ...          the first frame holds schemas, the others record batches
     frame  = length (u32), crc32 of the payload (u32), payload
@@ -92,7 +91,7 @@ class Segments:
         return many or self._size >= SEGMENT_BYTES or time.monotonic() - self._rows_since >= SEGMENT_AGE_S
 
     def append(self, batches: Batches) -> None:
-        """Make one commit durable. Raises OSError; nothing of the commit is written then."""
+        """Make one commit durable. Raises OSError if none of it could be written."""
         frame = _frame({name: batch.serialize() for name, batch in batches.items()})
         if not self._folder.is_local:
             self._folder.write_bytes(_name(self._last + 1), self._opening + frame)
@@ -142,7 +141,7 @@ class Segments:
         self._reserve = size
 
     def use_reserve(self) -> bool:
-        """Append to the reserve from now on; return False if there is none or it cannot be written."""
+        """Append to the reserve from now on; return False if it is missing or cannot be written."""
         size, self._reserve = self._reserve, 0
         if not size:
             return False

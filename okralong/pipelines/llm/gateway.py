@@ -79,8 +79,9 @@ class Gateway:
             steps: The question's steps that are not durable yet.
 
         Raises:
-            OverBudget, QuestionError, BrokenError: The budget is used up; no minute of the endpoint can hold so many
-                tokens; the question was released meanwhile. Nothing is reserved then, and no permit is held.
+            OverBudget: The budget is used up. After this and the other errors, no reserve and no permit is held.
+            QuestionError: No minute of the endpoint can hold so many tokens.
+            BrokenError: The question was released meanwhile.
         """
         if self._given_up.pop(call.key, None) is not None:
             raise BrokenError(

@@ -47,7 +47,7 @@ LOG: Final = "journal"
 """The folder within a run that holds the log, the fragments of the journal and the writer's lock."""
 
 SCHEMA_ERRORS: Final = (ValueError, TypeError, OverflowError)
-"""What Arrow raises for a row that does not fit its schema. Failing storage raises OSError."""
+"""Raised by Arrow for a row that does not fit its schema. Failing storage raises OSError."""
 
 NAME = re.compile(r"part-(\d{9})(?:-(\d{9}))?\.parquet")
 READ_TRIES = 50
@@ -89,7 +89,7 @@ class FragmentedTable:
 
     @property
     def last(self) -> int:
-        """The last segment that is in a fragment, 0 if there is none."""
+        """The last segment that is in a fragment, or 0."""
         return self.fragments[-1].last if self.fragments else 0
 
     def read_fragments(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -234,8 +234,8 @@ class RunLog:
     def open(cls, run: Folder, lock_wait_s: float = 0.0, reserve_bytes: int = 0) -> RunLog:
         """Open a new or existing run for writing, with a reserve for a full disk (see the function ``reserve_bytes``).
 
-        The writing process holds a lock of its own beside the job's, since a killed job may leave its writer alive for
-        some seconds. Waits ``lock_wait_s`` for such a writer, then raises LockedError.
+        The writing process holds a second lock beside the job's, since a killed job may leave its writer alive for some
+        seconds. Waits ``lock_wait_s`` for such a writer, then raises LockedError.
         """
         held = contextlib.ExitStack()
         # An object store has no lock that a killed process releases; there the job's own lock must do.
@@ -288,8 +288,8 @@ class RunLog:
     def write(self, batch: Batch) -> Refused:
         """Make a batch durable; return the errors of rows that do not fit their table, which are skipped.
 
-        Once the disk has failed, intents are removed from ``batch`` (see ``check_disk``). Raises OSError if disk and
-        reserve are full; nothing of the batch is written then.
+        Once the disk has failed, intents are removed from ``batch`` (see ``check_disk``). Raises OSError, before
+        writing any of it, if disk and reserve are full.
         """
         if self.failed is not None:
             _withdraw_intents(batch)

@@ -66,7 +66,7 @@ class RunLedger:
             run: The run's folder.
             cap_usd: The budget in US dollars, None for no cap.
             lock_wait_s: Seconds to wait for a killed run's writer to release its lock.
-            reopened: The query_ids of finished questions that are asked again (see ``replay``).
+            reopened: The query_ids of finished questions to ask again (see ``replay``).
             reserve_bytes: Disk space reserved for replies that arrive when the disk is full.
 
         Raises:

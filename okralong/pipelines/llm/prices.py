@@ -1,4 +1,4 @@
-"""What a token costs: a dated table in a YAML file.
+"""Prices of tokens: a dated table in a YAML file.
 
 A model without a price is refused, since a cap in dollars means nothing for calls of unknown cost.
 """
@@ -49,7 +49,7 @@ class Price(Rates):
 
     ``batch_discount`` is the share by which calls in a batch are cheaper. With ``batch_caches``, cached tokens of a
     batch have their own rate, discounted; otherwise they cost as much as fresh ones. ``flex_discount`` is the share by
-    which the flex tier is cheaper, 0 if there is none. ``longer`` has the rates of longer prompts.
+    which the flex tier is cheaper, 0 without such a tier. ``longer`` has the rates of longer prompts.
     """
 
     batch_discount: Share = 0.0
@@ -69,7 +69,7 @@ class Price(Rates):
         ) / MILLION
 
     def most(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return the most dollars for one reply: nothing is cached, and all of the prompt may be written to the cache.
+        """Return the most dollars for one reply: no token is cached, and all of the prompt may be written to the cache.
 
         This also bounds several calls together, since longer prompts cost more per token.
         """

@@ -22,7 +22,7 @@ MINUTE_S = 60.0
 WINDOW_S = 61.0  # project default
 """A minute and a second: requests may arrive slightly closer together than they were admitted."""
 SLOT_S = 0.1  # project default
-"""Admissions within so many seconds are counted together, and leave the window together."""
+"""Length of a slot in seconds: admissions within one are counted together, and leave the window together."""
 LAG_S = 1.0  # project default
 """The most seconds between admission and arrival at the server, during which the intent is written."""
 SLICE_S = 1.0
@@ -219,7 +219,7 @@ class _Slot:
 
 
 class Quota:
-    """Requests per minute, or tokens per minute. ``limit`` is the configured one, None if there is none.
+    """Requests per minute, or tokens per minute. ``limit`` is the configured one, None for no limit.
 
     *Window*: admissions of any minute never exceed the limit, the smaller of the configured and the server's.
     *Others*: our admissions and what other clients used never exceed the server's limit together. *Pace*: admissions
@@ -366,7 +366,7 @@ class LimitHeaders:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitHeaders:
-    """What the headers of one reply state about the limits, as of when the server accepted or refused the request.
+    """The limits in the headers of one reply, as of when the server accepted or refused the request.
 
     OpenAI, Azure and many proxies send ``x-ratelimit-limit-requests``, ``-remaining-requests``, ``-reset-requests`` and
     the same for tokens. Some omit fields; some send -1, or 0 for an account without limits. Missing, negative and

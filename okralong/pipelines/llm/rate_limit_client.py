@@ -32,7 +32,7 @@ class LimiterClient(Protocol):
     async def acquire(self, tokens: int, expires_s: float) -> int:
         """Wait for a permit to send ``tokens`` (prompt and longest reply), which expires after ``expires_s`` seconds.
 
-        Raises QuestionError if no minute can hold so many tokens.
+        Raises QuestionError if no minute can hold that number of tokens.
         """
         ...
 

@@ -257,8 +257,8 @@ class RealtimeCalls:
     ) -> tuple[Route, Call]:
         """Wait until the attempt may be sent and is durable; return its endpoint, and the attempt addressed to it.
 
-        A single endpoint costs one message to the gateway. Of several, each is asked for a permit; the choice is made
-        here, where it is known which of them fails.
+        A single endpoint costs one message to the gateway. With several, the choice among their permits is made here,
+        where it is known which of them fails.
         """
         if len(self._router.routes) == 1:
             (route,) = self._router.routes

@@ -168,7 +168,7 @@ MODELS_NAMED: Final = 4  # project default
 def models_named(models: Iterable[str]) -> str:
     """Return the names of models for an answers row: each once, in order, joined by "; ".
 
-    Names come from replies, so long ones are cut, and lone surrogates, which no table can store, are replaced.
+    Names come from replies: long ones are cut, and lone surrogates, which no table can store, are replaced.
     """
     names = list(dict.fromkeys(name[:NAME_CHARS].encode("utf-8", "replace").decode() for name in models if name))
     more = [f"and {len(names) - MODELS_NAMED} more"] if len(names) > MODELS_NAMED else []

@@ -1,4 +1,4 @@
-"""What a run's folder says about its past: finished questions, known steps of unfinished ones, and what was spent.
+"""Restore a run from its folder: finished questions, known steps of unfinished ones, and the money spent.
 
 A call with an intent in the journal and no outcome was in flight when its process ended. Whether it was billed is
 unknown, so it becomes an "unknown" ledger row that holds its full reserve.

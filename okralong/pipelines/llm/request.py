@@ -19,13 +19,13 @@ from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
 
 TOKENS_PER_MESSAGE: Final = 4
 TOKENS_PER_PROMPT: Final = 3
-"""What OpenAI's chat format adds: 3 tokens and the role around each message, and 3 that open the reply (OpenAI
-cookbook, "How to count tokens with tiktoken"). What another endpoint adds is learned from its replies."""
+"""Tokens that OpenAI's chat format adds: 3 and the role around each message, and 3 that open the reply (OpenAI
+cookbook, "How to count tokens with tiktoken"). Those of other endpoints are learned from their replies."""
 MOST_TOKENS_PER_MESSAGE: Final = 8  # project default
-"""What a chat template adds to a message at most: OpenAI's adds 4, ChatML 5."""
+"""The most tokens that a chat template adds to a message: OpenAI's adds 4, ChatML 5."""
 CACHED_FROM: Final = 1024
 CACHED_BY: Final = 128
-"""Endpoints cache a prefix from this many tokens on, in steps of so many (OpenAI's guide to prompt caching)."""
+"""The least tokens of a cached prefix, and the steps in which it grows (OpenAI's guide to prompt caching)."""
 SHORT = 500  # project default
 """Below this many tokens, an excess is attributed to the chat template, which adds the same to every prompt."""
 TEXT: Final = "text"

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 STORM = 3  # project default
 """Consecutive failures that open a breaker; a failed connection opens it at once."""
 PREFERENCE_S = 0.1  # project default
-"""Seconds to wait for an endpoint's permit before the next endpoint is asked for one as well."""
+"""Seconds to wait for an endpoint's permit before also requesting one from the next endpoint."""
 LOOK_AGAIN_S = 1.0  # project default
 """Interval in seconds at which a waiting call checks again which endpoints are usable."""
 REMEDIES: Final = {
@@ -36,7 +36,7 @@ REMEDIES: Final = {
     "logprobs": "The strategy works with the log-probabilities of the reply's tokens: set llm.base_url and llm.model "
     "to an endpoint and a model that give them, or choose another strategy.",
 }
-"""What to do where an endpoint refuses a field that cannot be left out."""
+"""Remedies for a refused field that cannot be left out."""
 _KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
 """Endpoints that document ``prompt_cache_key`` (November 2026)."""
 
@@ -179,7 +179,7 @@ class Route:
     def can_do_without(self, api_error: ApiError, sent: Collection[str], request: LlmRequest) -> bool:
         """Return whether the endpoint refused one of the fields ``sent`` that later requests can leave out.
 
-        Raises EndpointError for a refused field that the run was told to send.
+        Raises EndpointError for a refused field that the config demands.
         """
         if refused := self.fields.refuse(api_error, sent, request.json_schema):
             logger.warning("%s does not take %s, which is left out from here on", self.endpoint.base_url, refused)

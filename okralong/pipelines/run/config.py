@@ -35,8 +35,8 @@ class RunConfig(Settings):
     - ``analyzer``, ``llm``, ``query_embedder``: the models for questions.
     - ``concurrency``: questions in flight over all planners; in batch mode ``llm.batch.concurrency`` counts instead.
     - ``planners``: processes that work on questions. null starts one, and more while they are busy and cores are free.
-    - ``own_process``: up to so many questions over a small archive are answered, or estimated, in the command's own
-      process, without Ray (0: never).
+    - ``own_process``: the most questions over a small archive to answer, or estimate, in the command's own process,
+      without Ray (0: never).
     - ``reranker``: the cross-encoder of policies that rank by one.
     - ``scorer``: the model of policies that measure likelihoods (null: none).
     - ``token_classifier``: decides what LLMLingua-2 keeps.

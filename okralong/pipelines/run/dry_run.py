@@ -168,7 +168,7 @@ async def prompt_growth(
 
     The queries of later look-ups are unknown until a model writes them, so the question itself is looked up deeper than
     the plan would: n look-ups that find only new chunks are taken to be as long as the first n times ``count`` chunks.
-    The priors say what share later look-ups find anew, measured with the public sets' sub-questions
+    The priors say what share of their chunks is new, measured with the public sets' sub-questions
     (``python -m benchmarks.estimate.priors``). A split has no reasoning prompts.
 
     ``tools`` must not select chunks one by one. Raises QuestionError when no passage fits beside the question.

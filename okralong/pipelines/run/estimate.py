@@ -1,4 +1,4 @@
-"""What the questions of a run may cost: tokens and dollars, each with a range, from a thousand simulated runs.
+"""Cost estimates of a run: tokens and dollars, each with a range, from a thousand simulated runs.
 
 Questions that were already asked, such as a pilot's, count as what they used (``simulation.py`` says how the others
 learn from them).
@@ -58,7 +58,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What some questions use together, in tokens (weighted: input + 4 x output) and US dollars.
+    """The use of some questions together, in tokens (weighted: input + 4 x output) and US dollars.
 
     ``batch_usd`` and ``flex_usd`` are None if the price has no such rate. ``warm_usd`` is for real time with every
     shared prefix found in the endpoint's cache; None if no prompts share one, or if cached tokens were observed.
@@ -81,7 +81,7 @@ class StrategyEstimate:
 
     ``by_type`` and ``by_workflow`` group the questions as the method classifies them, whatever the strategy.
     ``problems`` has by query_id why a question cannot be asked; such questions count as zero. ``again`` is the part of
-    ``total`` that is asked because a first answer is not trusted, None if nothing ever is.
+    ``total`` for second answers, where the first one is not trusted; None if all are.
     """
 
     total: Figures
@@ -93,7 +93,7 @@ class StrategyEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The stronger generator, which is asked where an answer is not trusted."""
+    """The stronger generator, for questions whose answer is not trusted."""
 
     limit: Callable[[str], int]
     price: Price
@@ -102,7 +102,7 @@ class Again:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is the same for all questions. ``limit`` returns the longest reply of a role in tokens.
+    """Settings for all questions. ``limit`` returns the longest reply of a role in tokens.
 
     Without a ``stronger`` generator, questions whose answer is not trusted go to the same one again.
     """
@@ -263,9 +263,9 @@ def _draws(
 ) -> Iterator[Floats]:
     """Yield the tokens of each question in each draw, shape (9, questions).
 
-    Three rows each (prompt, cached, completion) are for the first answer, for one that is asked again, and for that if
-    all were. ``posteriors`` are of the generator and of the one asked again. Questions in ``asked`` count as what they
-    used, and the others of their workflow follow them.
+    Three rows each (prompt, cached, completion) are for the first answer, for the second one where it is not trusted,
+    and for the second one of all. ``posteriors`` are of the generator and of that for second answers. Questions in
+    ``asked`` count as what they used, and the others of their workflow follow them.
     """
     random = np.random.default_rng(setting.seed)
     forecasts = [outlook.forecasts[name] for outlook in outlooks]

@@ -1,4 +1,4 @@
-"""The matrix: its columns are questions that each document is asked separately, its rows are documents.
+"""The matrix: its rows are documents, its columns are questions about each single document.
 
 A question with ``for_each`` (in a questions file also ``doc_ids: each``) becomes one cell per document. A cell is a
 question of its own, planned, estimated, capped, resumed and cited like any other. A columns file, in YAML, is a
@@ -25,7 +25,7 @@ class Column(Settings):
     """A column of a matrix.
 
     - ``name``: its heading, and the query_id of its question.
-    - ``question``: asked of every document.
+    - ``question``: the question about every document.
     - ``answer_type``, ``choices``: the kind of each value, as in any questions file; text by default.
     """
 
@@ -86,7 +86,7 @@ def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 class MatrixRows:
     """The documents of ``okralong matrix``: ids or patterns, and a filter.
 
-    Where one is empty the question's own applies; a question without documents is asked of all of them.
+    Where one is empty the question's own applies; a question without documents covers all of them.
     """
 
     documents: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ _FAILED: Final[tuple[Ending, ...]] = ("failed",)
 
 
 class Keep(Settings):
-    """How long to keep things.
+    """Retention of archive versions and nights.
 
     - ``versions``: how many of the newest versions of the archive.
     - ``nights``, ``days``: nights among the newest ``nights``, or at most ``days`` old. null turns a rule off; with
@@ -65,7 +65,7 @@ class NightlyConfig(Settings):
     - ``index``, ``answer``: the configs of the two jobs, each a file, or the keys that differ from the shipped one.
     - ``budget_usd``: a night's hard cap (null: that of ``answer``), compared with the estimate before anything is
       spent.
-    - ``retry``: statuses of questions that are asked again every night.
+    - ``retry``: statuses of questions to ask again every night.
     - ``on_change``: a command, word by word, called with the path of the table of differences when an answer changed
       materially.
     - ``exit_on_change``: report such changes by the exit code, too.
@@ -92,8 +92,8 @@ class NightlyConfig(Settings):
 
 Phase = Literal["index", "estimate", "answer", "diff", "merge", "tell", "keep", "done"]
 PHASES: Final[tuple[Phase, ...]] = ("index", "estimate", "answer", "diff", "merge", "tell", "keep", "done")
-"""The phases of a night, in order. A finished phase is never repeated, a killed one starts over. Nothing is spent up to
-``estimate``; a night that got no further starts over as a whole."""
+"""The phases of a night, in order. A finished phase is never repeated, a killed one starts over. Up to ``estimate`` no
+money is spent, and a night that got no further starts over as a whole."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run's folder says about its generator: the calls of each question that has an answers row."""
+"""Observed use of a generator: the calls of each question in a run's folder that has an answers row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ObservedCall:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question that was asked, and what was billed for it in US dollars."""
+    """A finished question, with its calls and its bill in US dollars."""
 
     query_id: str
     calls: tuple[ObservedCall, ...]

@@ -108,7 +108,7 @@ class Prepared:
 
     @property
     def columns(self) -> list[str]:
-        """The query_ids of the questions that each document is asked separately, in order."""
+        """The query_ids of the columns of a matrix, in order."""
         return list(dict.fromkeys(each.question.asked_id for each in self.questions if each.question.asked_id))
 
     @property
@@ -120,8 +120,7 @@ class Prepared:
 def prepare(archive: str, questions: Questions, config: RunConfig, matrix: MatrixRows | None = None) -> Prepared:
     """Check everything and read the questions, without spending anything.
 
-    With ``matrix``, every question is asked of its documents separately. Raises ConfigError, ArchiveError or
-    InputError.
+    With ``matrix``, every question becomes a column. Raises ConfigError, ArchiveError or InputError.
     """
     policy = load_config(FullPolicy, config.policy)
     prices = PriceTable.load(config.prices)

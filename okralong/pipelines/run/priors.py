@@ -1,4 +1,4 @@
-"""What an estimate assumes about a generator whose replies nobody has seen (``configs/estimate.yaml``)."""
+"""Assumptions about a generator before its replies were seen (``configs/estimate.yaml``)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Priors(Settings):
     - ``new_in_split``, ``new_in_step``: the share of a further look-up's chunks that no earlier one found.
     - ``unanswerable``: the share of questions answered "unanswerable" before the full text is read.
     - ``escalated``: the share of answers that are not trusted where the policy escalates.
-    - ``repaired``: the share of typed answers that are asked for once more.
+    - ``repaired``: the share of typed answers that are requested once more.
     - ``pilot_against``: how many of a pilot's questions of one workflow weigh as much as all of these priors.
     - ``thought``: the mean tokens of thought before a reply, by ``reasoning_effort``. ``thought_spread`` and
       ``thought_wordiness`` replace ``spread`` and ``wordiness`` for a generator that thinks.

@@ -65,7 +65,7 @@ OTHER_NAMES: Final = {
     "answer": "answers",
     "expected": "answers",
 }
-"""Names that people give to columns, where spelling alone does not suggest ours."""
+"""Common names of columns that spelling alone does not match to the right one."""
 
 
 @dataclass(frozen=True, slots=True)

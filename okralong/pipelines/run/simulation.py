@@ -1,4 +1,4 @@
-"""Possible runs: what replies that nobody has seen make of the forecasts of questions.
+"""Simulated runs: the use of questions, given forecasts of their prompts and assumptions about the replies.
 
 All calls of a run share some unknowns: a generator that is wordy in one reply is wordy in all. So each draw first fixes
 these (``GeneratorParameters``, of a ``Posterior``) and only then samples each question (``Simulation``). Questions that
@@ -137,7 +137,7 @@ class Simulation:
     ) -> tuple[Floats, Floats, Floats]:
         """Return repeated calls, prompt and reply tokens of answers, repetitions included.
 
-        Some of the typed answers are asked for once more, by a prompt that shows the first reply.
+        Some typed answers are requested once more, by a prompt that shows the first reply.
         """
         if not self._typed[at].any():
             return np.zeros(at.size), tokens, replies
@@ -300,7 +300,7 @@ class GeneratorParameters:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known about a generator, before and after some of its replies.
+    """The knowledge about a generator, before and after some of its replies.
 
     Attributes:
         log_words: Mean logarithms of the factors on each role's replies, in the order of ``ROLES``.
