@@ -31,8 +31,8 @@ class RequestFields:
     """The request fields that an endpoint accepts, learned from its refusals.
 
     An endpoint that refuses one of our own (strict) schemas gets no schemas from then on; a refused schema of a user
-    only rules out itself. Replies are requested as streams, so that one that ignores its limit can be aborted. That ends
-    when the endpoint refuses streams, or streams a reply without its usage.
+    only rules out itself. Replies are requested as streams, which can be aborted if they exceed their limit, until the
+    endpoint refuses streams or streams a reply without its usage.
     """
 
     def __init__(self, limit_field: str = "max_tokens", *, stream: bool = False, schema_optional: bool = True) -> None:

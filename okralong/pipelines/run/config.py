@@ -84,18 +84,18 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
     cannot be used.
     """
     stronger = asked_again(config.llm, policy, strategy)
-    sara = strategy.reads_vectors or strategy.needs_compressor
+    sara = strategy.needs.sara_generator or strategy.needs.compressor
     parts = {
         "strategy": strategy.identity,
         "policy": policy.model_dump(mode="json"),
         "analyzer": config.analyzer.identity(),
-        "llm": _generator(config.llm, strategy.reads_vectors),
+        "llm": _generator(config.llm, strategy.needs.sara_generator),
         "stronger": _generator(stronger, False) if stronger is not None else None,
-        "scorer": config.scorer.model if config.scorer is not None and strategy.needs_scorer else None,
-        "reranker": config.reranker.identity() if strategy.needs_reranker else None,
-        "token_classifier": config.token_classifier.identity() if strategy.needs_token_classifier else None,
+        "scorer": config.scorer.model if config.scorer is not None and strategy.needs.scorer else None,
+        "reranker": config.reranker.identity() if strategy.needs.reranker else None,
+        "token_classifier": config.token_classifier.identity() if strategy.needs.token_classifier else None,
         "compressor": weights_digest(config.sara.folder()) if sara else None,
-        "precision": config.sara.precision if strategy.reads_vectors else None,
+        "precision": config.sara.precision if strategy.needs.sara_generator else None,
         "archive": archive.get("fingerprint"),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -103,7 +103,7 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
 
 def asked_again(llm: LlmConfig, policy: Policy, strategy: StrategySpec) -> GeneratorConfig | None:
     """Return the stronger generator if the strategy may call it under the policy."""
-    wanted = strategy.escalates and policy.escalate is not None and policy.escalate.to == "stronger"
+    wanted = strategy.needs.escalates and policy.escalate is not None and policy.escalate.to == "stronger"
     return llm.stronger if wanted else None
 
 
