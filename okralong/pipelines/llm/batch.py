@@ -289,7 +289,7 @@ class BatchScheduler:
             deadline = f"The deadline for batches ({self._until.astimezone():%Y-%m-%d %H:%M:%S %Z}) has passed:"
             since = deadline if self._config.mode == "batch" else "The run goes on in real time:"
             self._end_batches(
-                f"{since} batches under way are cancelled, and what they have not answered is asked alone."
+                f"{since} batches under way are cancelled, and calls that they did not answer are made in real time."
             )
         return bool(self._ended)
 

@@ -326,8 +326,7 @@ class BatchEndpoint:
             self._tell(
                 f"The clock of this machine is {abs(behind) / 60:,.0f} minutes {side} "
                 f"that of {self._config.base_url}. Batches are found by their metadata and durations are measured by a "
-                "clock that nobody sets, so nothing is paid twice; a deadline that names a time of day means this "
-                "machine's clock."
+                "monotonic clock, so nothing is paid twice; a deadline at a time of day means this machine's clock."
             )
 
     async def _try(self, work: Callable[[], Awaitable[T]], attempts: int | None = None) -> T:

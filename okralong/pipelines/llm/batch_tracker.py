@@ -159,9 +159,9 @@ class BatchTracker:
         except OkraError as error:
             self._owner.halt(error)
         except Exception as error:
-            logger.exception("a batch could not be looked after")
+            logger.exception("a batch could not be watched")
             said = f"{type(error).__name__}: {error}"
-            self._owner.halt(BrokenError(f"A batch could not be looked after ({said}). Run the same command again."))
+            self._owner.halt(BrokenError(f"A batch could not be watched ({said}). Run the same command again."))
 
     async def _hand_in_and_follow(self, batch: TrackedBatch, items: Sequence[BatchItem]) -> None:
         try:

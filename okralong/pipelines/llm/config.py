@@ -104,8 +104,8 @@ def _a_name_and_no_key(value: str) -> str:
         # The value may be the key, so it is not repeated, as an error of pydantic would do.
         raise ConfigError(
             "llm.api_key_env must be the name of an environment variable in capitals, such as OPENAI_API_KEY; "
-            "what stands there looks like a key or is no such name. Put the key into the environment of the "
-            "machine, and only the variable's name into the config."
+            "the value looks like a key, or is not such a name. Put the key into the environment of the machine, and "
+            "only the variable's name into the config."
         )
     return value
 
@@ -331,8 +331,8 @@ class GeneratorConfig(EndpointConfig):
     def _endpoints_that_differ(self) -> Self:
         if self.endpoints and EMBEDDED in {one.base_url for one in self.all_endpoints}:
             raise ConfigError(
-                "llm.endpoints cannot be used together with the embedded model: it is another generator, whose answers "
-                "would stand beside theirs. Set llm.base_url to the first endpoint, and list the others."
+                "llm.endpoints cannot be used together with the embedded model: it is another generator, whose "
+                "answers would be mixed with theirs. Set llm.base_url to the first endpoint, and list the others."
             )
         names = [f"{one.base_url} ({one.model})" for one in self.all_endpoints]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -423,7 +423,7 @@ class LlmConfig(GeneratorConfig):
             )
         if self.stronger.mode == "batch":
             raise ConfigError(
-                "llm.stronger.mode is batch, and the stronger generator is asked in real time: what it is to answer is "
-                "known only when the first answer is there. Leave llm.stronger.mode out. Nothing was run."
+                "llm.stronger.mode is batch, and the stronger generator is called in real time: its questions are known "
+                "only after their first answer. Leave llm.stronger.mode out. Nothing was run."
             )
         return self

@@ -74,7 +74,7 @@ class Segments:
         self._last = 0
 
     def start_after(self, number: int) -> None:
-        """Number new segments from ``number`` + 1 on, and after all existing ones."""
+        """Start numbering new segments at ``number`` + 1, or after the existing ones if that is higher."""
         self._last = max(number, *numbers(self._folder), 0)
 
     @property
@@ -214,7 +214,7 @@ def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, li
     if data[: len(MAGIC)].to_pybytes() != MAGIC:
         if _all_zeros(data):  # its writer was killed right after preallocation
             return None
-        raise ArchiveError(f"{where} is no part of a run's log, or is damaged. Restore it from a copy, or remove it.")
+        raise ArchiveError(f"{where} is not part of a run's log, or is damaged. Restore it from a copy, or remove it.")
     frames = _frames(data, where)
     opening = next(frames, None)
     if opening is None or table not in opening:
@@ -239,8 +239,8 @@ def _frames(data: pa.Buffer, where: str) -> Iterator[dict[str, pa.Buffer]]:
             if _all_zeros(data[end:]):
                 return
             raise ArchiveError(
-                f"{where} is damaged at byte {at}: the disk has not kept what was written. Restore the run folder from "
-                "a copy; a run that begins anew in an empty folder can take its replies by replies_from."
+                f"{where} is damaged at byte {at}: the disk did not keep what was written. Restore the run folder from "
+                "a copy; a new run in an empty folder can reuse its replies with replies_from."
             )
         yield _messages(payload)
         at = end

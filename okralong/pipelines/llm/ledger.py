@@ -358,7 +358,7 @@ class RunLedger:
         these questions does not fit its table.
         """
         if self._closed:
-            raise ArchiveError("This run was closed while a question was still being worked on. Run the command again.")
+            raise ArchiveError("This run was closed while a question was still in progress. Run the command again.")
         if self._next_commit is None:
             self._needed = asyncio.Event()
             self._next_commit = asyncio.get_running_loop().create_task(self._commit(self._needed, within_s))

@@ -33,7 +33,7 @@ def certificates() -> tuple[str, str] | None:
         place = os.environ.get(name, "")
         if place and not Path(place).exists():
             raise ConfigError(
-                f"{name} names {place} as the certificates that are to be trusted, and there is no such file. Correct "
+                f"{name} names {place} as the trusted certificates, and there is no such file. Correct "
                 "the variable on every node, or unset it to trust the system's certificates."
             )
         if place:
@@ -107,9 +107,9 @@ def trouble(error: BaseException, url: str) -> str:
         if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(cause):
             return (
                 f"{url} shows a certificate that is not trusted here ({_reason(cause)}; {described(url)}). If your "
-                "network looks into TLS or the endpoint is your own, set SSL_CERT_FILE on every node to a PEM file "
-                "with your organisation's authority, and with the public ones where other endpoints are asked as well. "
-                "No setting of okralong switches the check off."
+                "network inspects TLS or the endpoint is self-hosted, set SSL_CERT_FILE on every node to a PEM file "
+                "with your organisation's authority, and with the public ones if other endpoints are used as well. "
+                "No setting of okralong turns the check off."
             )
     through = proxy(url)
     refused = next((cause for cause in causes if isinstance(cause, aiohttp.ClientHttpProxyError)), None)

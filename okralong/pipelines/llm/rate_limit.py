@@ -84,7 +84,7 @@ class Limiter:
     """
 
     def __init__(self, limits: Limits, first_permit: int = 1) -> None:
-        """Number permits from ``first_permit``, so that they differ from those of an earlier limiter."""
+        """Start with full limits. Permits count from ``first_permit``, to differ from those of an earlier limiter."""
         self.limits = limits
         self._requests = Quota(limits.requests_per_minute)
         self._tokens = Quota(limits.tokens_per_minute)

@@ -287,7 +287,7 @@ class RealtimeCalls:
             )
         raw = read_completion(received, bounds, route.endpoint.model, self._count)
         if route.fields.came(received.streamed, usage_told=received.aborted or not raw.counted_here):
-            logger.warning("%s streams replies without usage: they are not streamed any more", route.endpoint.base_url)
+            logger.warning("%s streams replies without usage, so they are no longer streamed", route.endpoint.base_url)
         usage, latency_s = raw.reply.usage, time.perf_counter() - start
         price = route.price.in_flex() if raw.service_tier == "flex" else route.price
         price = price.charged(usage.prompt_tokens)
@@ -311,7 +311,7 @@ class RealtimeCalls:
         if all(api_error.whose == "endpoint" for api_error in api_errors):
             return EndpointError(f"{self._why(api_errors)} {tries}")
         if self._exhausted >= GIVE_UP_AFTER:
-            often = f"{self._exhausted} calls in a row have ended so; run the same command again later."
+            often = f"{self._exhausted} calls in a row have ended like this; run the same command again later."
             return EndpointError(f"{self._why(api_errors)} {tries} {often}")
         return replace(api_errors[-1], message=f"{api_errors[-1].message} {tries}").error()
 
@@ -339,14 +339,13 @@ def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -
     tokens = raw.reply.usage.completion_tokens
     where = f"{route.endpoint.base_url} ({route.endpoint.model})"
     if in_a_row == 1:
-        logger.warning("%s wrote %d tokens where %d were asked for at most", where, tokens, max_tokens)
+        logger.warning("%s wrote %d tokens, more than the limit of %d", where, tokens, max_tokens)
     if in_a_row >= OVERLONG_IN_A_ROW:
         raise EndpointError(
             f"{where} ignores the limit of its replies: {in_a_row} in a row were too long, the last of them "
-            f"{tokens} tokens where {max_tokens} were asked for, and it does not stream, so that none could be "
-            "aborted. The replies are kept. If the model thinks before it answers, give llm.reasoning_tokens as "
-            "much room as that takes; else use an endpoint that keeps the limit or streams, and run the same "
-            "command again."
+            f"{tokens} tokens with a limit of {max_tokens}, and it does not stream, so none could be aborted. The "
+            "replies are kept. If the model thinks before it answers, set llm.reasoning_tokens to the room that it "
+            "needs; otherwise use an endpoint that keeps the limit or streams, and run the same command again."
         )
 
 

@@ -107,7 +107,7 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
             reply.text or raw.refusal,
         )
     if reply.finish_reason == "content_filter":
-        raise ReplyError(f"The content filter of the endpoint took away the reply of {reply.model}.", reply.text)
+        raise ReplyError(f"The content filter of the endpoint removed the reply of {reply.model}.", reply.text)
     if not reply.text.strip() and reply.usage.reasoning_tokens and reply.finish_reason == "length":
         raise CutShort(
             f"{reply.model} used up its {reply.usage.completion_tokens} completion tokens before it answered, "
@@ -125,7 +125,7 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
         raise EndpointError(
             f"The strategy works with the log-probabilities of the reply's tokens, and {reply.model} sent none. Set "
             "llm.base_url to an endpoint that gives them (OpenAI, vLLM, llama.cpp's server do), or choose a strategy "
-            "that does not need them. The reply that was paid for stands in the journal."
+            "that does not need them. The paid reply is in the journal."
         )
     return reply
 
@@ -174,7 +174,7 @@ def sharing_runs(runs: Sequence[str]) -> tuple[str, ...]:
         folder = Folder.of(run)
         if not folder.exists("journal"):
             raise ConfigError(
-                f"replies_from names {run}, which holds no journal: it is no run folder, or nothing was asked there "
+                f"replies_from names {run}, which holds no journal: it is not a run folder, or nothing was asked there "
                 "yet. Give folders that okralong answer --run has written, or take it out. Nothing was spent."
             )
         places.append(folder.path if folder.is_local else run)

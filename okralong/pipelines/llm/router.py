@@ -182,7 +182,7 @@ class Route:
         Raises EndpointError for a refused field that the config demands.
         """
         if refused := self.fields.refuse(api_error, sent, request.json_schema):
-            logger.warning("%s does not take %s, which is left out from here on", self.endpoint.base_url, refused)
+            logger.warning("%s does not accept %s, which is left out from now on", self.endpoint.base_url, refused)
             return True
         if api_error.http_status in (400, 422):
             for name, remedy in REMEDIES.items():

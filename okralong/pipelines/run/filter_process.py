@@ -222,12 +222,14 @@ class Evaluator:
         elif kind == "TYPE":
             if str(part["type_name"]).upper() not in _TYPES:
                 raise QuestionError(
-                    f"{_named(where)} casts to {_cut(part['type_name'])}, which is none of the types of a filter. They "
-                    f"are {', '.join(_TYPES)}."
+                    f"{_named(where)} casts to {_cut(part['type_name'])}, which a filter cannot use. The types are "
+                    f"{', '.join(_TYPES)}."
                 )
         elif kind not in _CLASSES or (kind == "OPERATOR" and part["type"] not in _OPERATORS):
             told = part["type"] if kind == "OPERATOR" else kind
-            raise QuestionError(f"{_named(where)} holds a {str(told).lower()}, which no condition needs. {_LIKE}")
+            raise QuestionError(
+                f"{_named(where)} holds a {str(told).lower()}, which is not allowed in a filter. {_LIKE}"
+            )
 
     def _refuse_function(self, where: str, name: str) -> None:
         if name.lower() in _TODAY:
@@ -293,7 +295,7 @@ def _named(where: str) -> str:
 
 
 def _too_deep(where: str) -> str:
-    return f"{_named(where)} has more than {MOST_DEPTH} levels of expressions within expressions. Write it flatter."
+    return f"{_named(where)} has more than {MOST_DEPTH} levels of expressions within expressions. Nest it less."
 
 
 def _cut(text: str) -> str:

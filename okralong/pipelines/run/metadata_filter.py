@@ -144,7 +144,7 @@ class MetadataFilter:
         if loss.how == "memory":
             return f"{_named(where)} needed more than {memory} and was given up. {easier}"
         return (
-            f"{_named(where)} ended the process that evaluates it ({loss.why}), or needed more than {memory}. {easier}"
+            f"{_named(where)} killed the process that evaluates it ({loss.why}), or needed more than {memory}. {easier}"
         )
 
 

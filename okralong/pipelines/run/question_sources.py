@@ -94,7 +94,7 @@ def read_rows(source: Questions, name: str) -> Rows:
         content = read_content(source)
         if kind not in _READERS:
             raise InputError(
-                f"{name} is no jsonl, csv, tsv, xlsx, parquet or yaml file (by its suffix {kind!r}). Convert it, or "
+                f"{name} is not a jsonl, csv, tsv, xlsx, parquet or yaml file (by its suffix {kind!r}). Convert it, or "
                 "rename it."
             )
         yield from _READERS[kind](name, content)
