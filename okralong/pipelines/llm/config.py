@@ -423,7 +423,7 @@ class LlmConfig(GeneratorConfig):
             )
         if self.stronger.mode == "batch":
             raise ConfigError(
-                "llm.stronger.mode is batch, and the stronger generator is called in real time: its questions are known "
-                "only after their first answer. Leave llm.stronger.mode out. Nothing was run."
+                "llm.stronger.mode is batch, and the stronger generator is called in real time: its questions are only "
+                "known after their first answer. Leave llm.stronger.mode out. Nothing was run."
             )
         return self
