@@ -16,7 +16,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from okralong.lab.datasets.base import DataSet, Item, load_catalog
+from okralong.lab.datasets.base import DataSet, Item
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.registry import read_dataset
 from okralong.pipelines.answering.readers.calculation import read_calculation
 from okralong.pipelines.core.types import Answer, Document

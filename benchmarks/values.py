@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from okralong.lab.datasets.base import Pieces
-from okralong.lab.datasets.filings import PipeTable, find_cell, write_table
+from okralong.lab.datasets.pipe_tables import PipeTable, find_cell, write_table
+from okralong.lab.datasets.places import Pieces
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.statements.amounts import SCALES, amounts
 from okralong.pipelines.statements.values import Context, read_value

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.datasets.gold import gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import EACH, cached_encoder
 from okralong.lab.datasets.financial import LOONG
 from okralong.lab.datasets.pooling import PooledQuestion, whole

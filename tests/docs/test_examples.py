@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from okralong.jobs.cli import app
 from okralong.jobs.submission import Submission
-from okralong.lab.datasets.base import Catalog
+from okralong.lab.datasets.catalog import Catalog
 from okralong.pipelines.core.config import Settings, parse_config, shipped_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.methods.registry import BUILT_IN
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from okralong.jobs.cli import app
-from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import Split
 

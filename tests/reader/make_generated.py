@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.datasets.pooling import Span, whole
 from okralong.lab.datasets.split import MANIFEST, Split

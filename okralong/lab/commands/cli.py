@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from okralong.lab.commands.sweep import SweepResult
     from okralong.lab.datasets.split import Side
     from okralong.lab.datasets.split_build import Account
+    from okralong.lab.sweeps.comparison import Compared
     from okralong.lab.sweeps.config import Tune
-    from okralong.lab.sweeps.results import Compared, Point
+    from okralong.lab.sweeps.tuning import Point
 
 
 def compare(
@@ -37,7 +38,7 @@ def compare(
 ) -> None:
     """Compare two runs question by question, with intervals and p-values; usable in a nightly check."""
     from okralong.jobs.terminal import say_line
-    from okralong.lab.sweeps.results import compare_runs, regression
+    from okralong.lab.sweeps.comparison import compare_runs, regression
 
     console = Console()
     found = compare_runs(run_a, run_b, questions)
@@ -54,7 +55,7 @@ def compare(
 
 def _print(console: Console, found: list[Compared]) -> None:
     from okralong.jobs.terminal import widen_plain
-    from okralong.lab.sweeps.results import shown_number
+    from okralong.lab.sweeps.markdown import shown_number
 
     widen_plain(console)
     grid = Table(title="B less A, on the same questions", title_justify="left")
@@ -132,7 +133,8 @@ def evidence(
     """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
     from okralong.jobs.terminal import say_line
     from okralong.lab.evidence.config import Sweep
-    from okralong.lab.evidence.report import over_sets, set_figures, write_report
+    from okralong.lab.evidence.figures import over_sets, set_figures
+    from okralong.lab.evidence.report import write_report
     from okralong.lab.evidence.sweep import run_sweep
     from okralong.lab.evidence.writers import model_writers
     from okralong.pipelines.core.config import load_config
@@ -159,9 +161,10 @@ def split(
 ) -> None:
     """Split all sets at hand into train, validation, tune and test; no question or document stands on two sides."""
     from okralong.jobs.terminal import say_line
-    from okralong.lab.datasets.base import load_catalog
+    from okralong.lab.datasets.catalog import load_catalog
     from okralong.lab.datasets.registry import read_dataset
-    from okralong.lab.datasets.split_build import SplitRules, build_split, card
+    from okralong.lab.datasets.split_build import build_split, card
+    from okralong.lab.datasets.split_components import SplitRules
     from okralong.pipelines.core.config import load_config
 
     console = Console()
@@ -202,7 +205,9 @@ def tune(
     from okralong.jobs.terminal import say_line
     from okralong.lab.commands.sweep import expand_sweep, run_sweep, show, spent_so_far
     from okralong.lab.sweeps.config import CHOSEN, Tune, policy_of
-    from okralong.lab.sweeps.results import cells_of, choose, points_of, read_scores, summary_rows
+    from okralong.lab.sweeps.results import read_scores
+    from okralong.lab.sweeps.statistics import cells_of, summary_rows
+    from okralong.lab.sweeps.tuning import choose, points_of
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
 
@@ -242,7 +247,7 @@ def _went_well(console: Console, result: SweepResult) -> None:
 
 
 def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
-    from okralong.lab.sweeps.results import shown_number
+    from okralong.lab.sweeps.markdown import shown_number
     from okralong.pipelines.reporting.tables import markdown_table
 
     shown = list(dict.fromkeys([tune.metric, *tune.most, "weighted_tokens"]))
@@ -278,7 +283,7 @@ def train(
     """Train an analyzer (`okralong answer --analyzer`), a reader (llm.reader), a cross-encoder (reranker.model), a
     token classifier (token_classifier.model) or a question writer (`okralong train-data --writer`)."""
     if report:
-        from okralong.lab.commands.train import report_on
+        from okralong.lab.training.reports import report_on
 
         report_on(config, rows, out)
         return
@@ -378,12 +383,13 @@ def train_data(
 ) -> None:
     """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
     from okralong.jobs.terminal import say_line
-    from okralong.lab.commands.train import Labeller, written_questions
+    from okralong.lab.training.labeller import Labeller
     from okralong.lab.training.rows.analyzer_rows import RowsConfig, build_rows
     from okralong.lab.training.rows.cross_encoder_rows import RankingConfig, build_ranking
     from okralong.lab.training.rows.reader_rows import ReadingConfig, build_reading
     from okralong.lab.training.rows.tables import ANALYZER_ROWS, KEEP, RANKING, READER_ROWS
     from okralong.lab.training.rows.token_classifier_rows import KeepConfig, build_keep
+    from okralong.lab.training.rows.written import written_questions
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
     from okralong.pipelines.core.types import EXIT_OVER_BUDGET

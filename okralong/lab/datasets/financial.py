@@ -9,22 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from okralong.lab.datasets.base import (
-    Builder,
-    DataSet,
-    Evidence,
-    Item,
-    Pieces,
-    Range,
-    Row,
-    Text,
-    grounded,
-    length_label,
-    one_part,
-    question_type,
-    rows_in,
-    table_rows,
-)
+from okralong.lab.datasets.answers import grounded, length_label, one_part
+from okralong.lab.datasets.base import Builder, DataSet, Evidence, Item, Text
+from okralong.lab.datasets.catalog import question_type
+from okralong.lab.datasets.files import Row, rows_in, table_rows
+from okralong.lab.datasets.places import Pieces, Range
 from okralong.pipelines.core.types import InputError
 
 FINANCIAL_QA: Final = "financial_qa_10k"

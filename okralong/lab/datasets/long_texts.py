@@ -12,22 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from okralong.lab.datasets.base import (
-    Builder,
-    DataSet,
-    Evidence,
-    Item,
-    Row,
-    Text,
-    grounded,
-    json_lines,
-    one_part,
-    question_type,
-    read_json,
-    row_of,
-    rows_in,
-    table_rows,
-)
+from okralong.lab.datasets.answers import grounded, one_part
+from okralong.lab.datasets.base import Builder, DataSet, Evidence, Item, Text
+from okralong.lab.datasets.catalog import question_type
+from okralong.lab.datasets.files import Row, json_lines, read_json, row_of, rows_in, table_rows
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.formats.text import page_of_html
 

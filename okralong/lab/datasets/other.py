@@ -12,21 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, get_args
 
-from okralong.lab.datasets.base import (
-    Builder,
-    DataSet,
-    Evidence,
-    Item,
-    Row,
-    Text,
-    grounded,
-    one_part,
-    question_type,
-    read_json,
-    row_of,
-    rows_in,
-    text_id,
-)
+from okralong.lab.datasets.answers import grounded, one_part
+from okralong.lab.datasets.base import Builder, DataSet, Evidence, Item, Text, text_id
+from okralong.lab.datasets.catalog import question_type
+from okralong.lab.datasets.files import Row, read_json, row_of, rows_in
 from okralong.lab.datasets.gold import Gold, words
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VERSIONS

@@ -8,27 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.lab.datasets.base import (
-    FLOAT,
-    Builder,
-    DataSet,
-    Evidence,
-    Item,
-    Pieces,
-    Range,
-    Row,
-    Text,
-    grounded,
-    one_part,
-    question_type,
-    read_json,
-    row_of,
-    rows_in,
-    span_parts,
-    text_id,
-    trimmed,
-)
+from okralong.lab.datasets.answers import grounded, one_part, span_parts
+from okralong.lab.datasets.base import FLOAT, Builder, DataSet, Evidence, Item, Text, text_id
+from okralong.lab.datasets.catalog import question_type
+from okralong.lab.datasets.files import Row, read_json, row_of, rows_in
 from okralong.lab.datasets.gold import Gold
+from okralong.lab.datasets.places import Pieces, Range, trimmed
 from okralong.pipelines.core.types import Question
 
 QASPER: Final = "qasper"

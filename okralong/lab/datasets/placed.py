@@ -23,17 +23,9 @@ from typing import Final, Literal, get_args
 
 from pydantic import Field, ValidationError
 
-from okralong.lab.datasets.base import (
-    Builder,
-    DataSet,
-    Evidence,
-    Item,
-    Row,
-    Text,
-    grounded,
-    one_part,
-    operand_parts,
-)
+from okralong.lab.datasets.answers import grounded, one_part, operand_parts
+from okralong.lab.datasets.base import Builder, DataSet, Evidence, Item, Text
+from okralong.lab.datasets.files import Row
 from okralong.pipelines.core.config import Settings, parse_config
 from okralong.pipelines.core.types import InputError
 

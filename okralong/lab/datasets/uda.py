@@ -13,33 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from okralong.lab.datasets.base import (
-    Builder,
-    DataSet,
-    Item,
-    Row,
+from okralong.lab.datasets.answers import (
     grounded,
     length_label,
     one_part,
     operand_parts,
-    question_type,
-    read_json,
-    row_of,
     scaled_wordings,
     span_parts,
     spans_of,
-    table_rows,
 )
-from okralong.lab.datasets.filings import (
-    FINQA,
-    PROGRAM,
-    TATQA,
-    clean_answer,
-    finqa_answers,
-    program_item,
-    read_page,
-)
+from okralong.lab.datasets.base import Builder, DataSet, Item
+from okralong.lab.datasets.catalog import question_type
+from okralong.lab.datasets.files import Row, read_json, row_of, table_rows
+from okralong.lab.datasets.finqa import FINQA, PROGRAM, clean_answer, finqa_answers, program_item, read_page
 from okralong.lab.datasets.gold import derivation_operands, words
+from okralong.lab.datasets.tatqa import TATQA
 from okralong.pipelines.core.types import InputError
 
 PAPERS: Final = "uda_paper_qa"

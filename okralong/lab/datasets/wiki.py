@@ -13,25 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.lab.datasets.base import (
-    Builder,
-    DataSet,
-    Evidence,
-    Hop,
-    Item,
-    Range,
-    Row,
-    Text,
-    grounded,
-    one_part,
-    read_json,
-    row_of,
-    rows_in,
-    sentence_at,
-    trimmed,
-    whole,
-)
+from okralong.lab.datasets.answers import grounded, one_part
+from okralong.lab.datasets.base import Builder, DataSet, Evidence, Hop, Item, Text, whole
+from okralong.lab.datasets.files import Row, read_json, row_of, rows_in
 from okralong.lab.datasets.gold import Gold
+from okralong.lab.datasets.places import Range, sentence_at, trimmed
 
 HOTPOTQA: Final = "hotpotqa"
 HOTPOTQA_POOLED: Final = "hotpotqa_pooled"

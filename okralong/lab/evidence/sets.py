@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from okralong.lab.datasets.base import Catalog, DataSet, Item, Text
+from okralong.lab.datasets.base import DataSet, Item, Text
+from okralong.lab.datasets.catalog import Catalog
 from okralong.lab.datasets.encoder import CachedEncoder, index_encoder
 from okralong.lab.datasets.pooling import Pooled, pool, whole
 from okralong.lab.datasets.registry import read_dataset

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import EACH, cached_encoder
 from okralong.lab.datasets.other import OWN
 from okralong.lab.datasets.pooling import Pooled

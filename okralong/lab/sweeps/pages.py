@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from okralong.lab.sweeps.config import CELLS, slug
-from okralong.lab.sweeps.results import SCORES_FOLDER, System, read_scores
+from okralong.lab.sweeps.results import SCORES_FOLDER, read_scores
+from okralong.lab.sweeps.statistics import System
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question

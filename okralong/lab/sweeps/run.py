@@ -22,7 +22,9 @@ from typing import Any, Final
 
 import yaml
 
-from okralong.lab.datasets.base import Item, load_catalog, one_part
+from okralong.lab.datasets.answers import one_part
+from okralong.lab.datasets.base import Item
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.datasets.gold import Gold, Parts
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span

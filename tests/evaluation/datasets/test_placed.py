@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from okralong.lab.datasets.base import DataSource, load_catalog
+from okralong.lab.datasets.catalog import DataSource, load_catalog
 from okralong.lab.datasets.placed import (
     FILINGS_QUESTIONS,
     Kind,
@@ -21,7 +21,8 @@ from okralong.lab.datasets.placed import (
 )
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import Split, question_hash
-from okralong.lab.datasets.split_build import RULES, SplitRules
+from okralong.lab.datasets.split_build import RULES
+from okralong.lab.datasets.split_components import SplitRules
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import jsonl_file, shown

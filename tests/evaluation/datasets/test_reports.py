@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from okralong.lab.datasets.filings import read_reports, read_reports_set
 from okralong.lab.datasets.gold import (
     derivation_operands,
     program_operands,
     read_operands,
 )
+from okralong.lab.datasets.reports import read_reports, read_reports_set
 from okralong.pipelines.core.types import InputError
 from tests.evaluation.data import FINQA, ROWS, write_data
 

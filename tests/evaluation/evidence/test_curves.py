@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from okralong.lab.evidence.report import (
+from okralong.lab.evidence.curves import (
     Curve,
     Pair,
     Rates,

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from okralong.lab.evidence.report import markdown, over_sets, public_name, set_figures, write_report
+from okralong.lab.evidence.figures import over_sets, set_figures
+from okralong.lab.evidence.report import markdown, public_name, write_report
 from tests.evaluation.evidence.invented_rows import SWEEP, four_questions, sweep
 
 

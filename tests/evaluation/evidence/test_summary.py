@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from okralong.lab.evidence.report import Curve, measured, over_sets, set_figures
+from okralong.lab.evidence.curves import Curve
+from okralong.lab.evidence.figures import measured, over_sets, set_figures
 from tests.evaluation.evidence.invented_rows import SWEEP, four_questions, row, sweep
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from okralong.lab.datasets.base import DataSet, Evidence, Item, make_text
 from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.split import Side
-from okralong.lab.datasets.split_build import Rule, SplitRules
+from okralong.lab.datasets.split_components import Rule, SplitRules
 from okralong.pipelines.core.types import Question
 
 Asked = tuple[str, Sequence[str], Sequence[str]]

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from okralong.lab.datasets.base import DataSet, make_text
-from okralong.lab.datasets.split_build import SplitRules, build_split, by_passages, by_questions, find_aliases
+from okralong.lab.datasets.split_build import build_split
+from okralong.lab.datasets.split_components import SplitRules, by_passages, by_questions, find_aliases
 from tests.evaluation.split.invented import Asked, data_set, rule
 
 FILINGS = data_set(

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.lab.datasets.base import load_catalog
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.split import MANIFEST, SIDES, SPLIT, Split
-from okralong.lab.datasets.split_build import LEFT_OUT, RULES, SplitRules, build_split
+from okralong.lab.datasets.split_build import LEFT_OUT, RULES, build_split
+from okralong.lab.datasets.split_components import SplitRules
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError
 from tests.evaluation.split.invented import TEST_FIRST, data_set

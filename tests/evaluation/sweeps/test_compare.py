@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.lab.sweeps.results import compare_runs, regression
+from okralong.lab.sweeps.comparison import compare_runs, regression
 from okralong.pipelines.core.types import ConfigError, InputError
 from tests.archives.written import write_version
 from tests.evaluation.sweeps.invented_run import usual_run, write_questions

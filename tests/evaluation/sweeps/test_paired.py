@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from okralong.lab.sweeps.results import cells_of, paired_rows
+from okralong.lab.sweeps.statistics import cells_of, paired_rows
 from tests.evaluation.sweeps.invented_scores import cell
 
 BASE = ("std_rag", "default")

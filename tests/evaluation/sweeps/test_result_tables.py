@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from okralong.lab.sweeps.results import kappa, r_of, read_scores, shown_number, write_results
+from okralong.lab.sweeps.markdown import kappa, r_of, shown_number
+from okralong.lab.sweeps.results import read_scores, write_results
 from okralong.lab.sweeps.schemas import PAIRED, SUMMARY
 from okralong.pipelines.core.storage import Folder
 from tests.evaluation.sweeps.invented_scores import cell

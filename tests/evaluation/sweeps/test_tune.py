@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from okralong.lab.sweeps.config import SweepFolder, Tune, expand
-from okralong.lab.sweeps.results import Point, cells_of, choose, points_of, summary_rows
+from okralong.lab.sweeps.statistics import cells_of, summary_rows
+from okralong.lab.sweeps.tuning import Point, choose, points_of
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
 from tests.evaluation.sweeps.invented_scores import cell

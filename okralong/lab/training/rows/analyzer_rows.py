@@ -15,11 +15,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from okralong.lab.datasets.base import Item, load_catalog
+from okralong.lab.datasets.base import Item
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import MANIFEST, SIDES, Side, Split, question_hash
-from okralong.lab.datasets.split_build import SplitRules, build_split
+from okralong.lab.datasets.split_build import build_split
+from okralong.lab.datasets.split_components import SplitRules
 from okralong.lab.evidence.bench import Bench, Lookup, gold_labels
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say, drawn, measurable

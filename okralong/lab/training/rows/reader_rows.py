@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from okralong.lab.datasets.base import one_part
+from okralong.lab.datasets.answers import one_part
 from okralong.lab.datasets.gold import Gold, answer_recall, findable, gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.datasets.split import MANIFEST, Side, Split

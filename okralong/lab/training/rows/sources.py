@@ -8,16 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from okralong.lab.datasets.base import (
-    DataSet,
-    Evidence,
-    Item,
-    Text,
-    grounded,
-    load_catalog,
-    make_text,
-    one_part,
-)
+from okralong.lab.datasets.answers import grounded, one_part
+from okralong.lab.datasets.base import DataSet, Evidence, Item, Text, make_text
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import EACH, cached_encoder
 from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.pooling import Pooled, whole

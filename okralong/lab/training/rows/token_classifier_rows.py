@@ -16,7 +16,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from okralong.lab.datasets.base import DataSet, Item, load_catalog
+from okralong.lab.datasets.base import DataSet, Item
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.gold import COMMON, findable, words
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import MANIFEST, Side, Split

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from okralong.lab.datasets.base import DataSet, Item, load_catalog
+from okralong.lab.datasets.base import DataSet, Item
+from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.pooling import pool
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import MANIFEST, Side, Split

@@ -1,0 +1,176 @@
+"""Read the files of data sets row by row; every error names file, row and field."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from okralong.lab.datasets.catalog import question_type
+from okralong.pipelines.core.types import InputError, QuestionType
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One entry of a file. ``place`` says where it stands ("row 12", "meeting 3, query 2")."""
+
+    file: Path
+    place: str
+    values: Mapping[str, Any]
+
+    def get(self, field: str, kind: type[T]) -> T:
+        """The field's value. Raises InputError when it is missing or of another kind."""
+        if field not in self.values:
+            self.bad(field, f"is missing (there are: {', '.join(map(str, list(self.values)[:12])) or 'none'})")
+        value = self.values[field]
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind):
+            self.bad(field, f"is {type(value).__name__}, not {kind.__name__}")
+        return value
+
+    def text(self, field: str) -> str:
+        """A text that is more than blanks. Raises InputError otherwise."""
+        value = self.get(field, str)
+        if not value.strip():
+            self.bad(field, "is an empty text")
+        return value
+
+    def texts(self, field: str) -> list[str]:
+        """A list of texts. Raises InputError when an entry is something else."""
+        return self.all_texts(field, self.get(field, list))
+
+    def all_texts(self, field: str, values: Sequence[Any]) -> list[str]:
+        """``values`` of the field, which must all be texts. Raises InputError otherwise."""
+        for value in values:
+            if not isinstance(value, str):
+                self.bad(field, f"holds {type(value).__name__} where a text is expected")
+        return list(values)
+
+    def inner(self, field: str) -> Row:
+        """The object of a field as a row of its own. Raises InputError when it is none."""
+        return Row(self.file, f"{self.place}, {field}", self.get(field, dict))
+
+    def type_of(self, field: str, dataset: str, label: str) -> QuestionType:
+        """The mapped type of a label that the field holds or implies. Raises InputError for one without a type."""
+        try:
+            return question_type(dataset, label)
+        except InputError as error:
+            self.bad(field, f"holds a kind of question without a type. {error}")
+
+    def rows(self, field: str, what: str = "") -> Iterator[Row]:
+        """The entries of a list of objects, each as a row of its own. Raises InputError when one is no object."""
+        for number, value in enumerate(self.get(field, list), start=1):
+            yield row_of(self.file, f"{self.place}, {what or field} {number}", value)
+
+    def bad(self, field: str, why: str) -> NoReturn:
+        """Raises InputError naming the field and what is wrong with it."""
+        raise InputError(
+            f"{self.file}, {self.place}: the field {field!r} {why}. The file is not in the form in which its authors "
+            "publish it: fetch it again, or correct or delete that entry."
+        )
+
+
+def row_of(file: Path, place: str, value: object) -> Row:
+    """``value`` as a row. Raises InputError when it is no object."""
+    if not isinstance(value, dict):
+        raise InputError(
+            f"{file}, {place} is {type(value).__name__} and not an object. The file is not in the form in which its "
+            "authors publish it: fetch it again, or correct or delete that entry."
+        )
+    return Row(file, place, value)
+
+
+def read_json(file: Path) -> Any:
+    """The content of a JSON file. Raises InputError when it is missing or no JSON."""
+    try:
+        return json.loads(_read(file))
+    except ValueError as error:
+        raise InputError(f"{file} is no JSON: {error}. Fetch the file again.") from error
+
+
+def rows_in(file: Path) -> Iterator[Row]:
+    """The rows of a file by its suffix: .parquet, .jsonl (blank lines are passed over), or else a JSON list.
+
+    Raises InputError when it cannot be read, or when a row is no object.
+    """
+    values = (
+        _parquet(file) if file.suffix == ".parquet" else json_lines(file) if file.suffix == ".jsonl" else _list(file)
+    )
+    for number, value in values:
+        yield row_of(file, f"row {number}", value)
+
+
+def table_rows(file: Path, delimiter: str = ",") -> tuple[tuple[str, ...], list[Row]]:
+    """The columns of a csv file and its rows, which count as a spreadsheet counts them: the head is row 1.
+
+    Raises InputError when it cannot be read, or when a row has more or fewer cells than the head.
+    """
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines, delimiter=delimiter, strict=True)
+            columns = tuple(reader.fieldnames or ())
+            records = list(reader)
+    except FileNotFoundError as error:
+        raise InputError(f"{file} does not exist. Give the csv file of the data set.") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{file} cannot be read as a csv file in UTF-8: {error}. Fetch the file again.") from error
+    return columns, [_table_row(file, number, record) for number, record in enumerate(records, start=2)]
+
+
+def _table_row(file: Path, number: int, record: dict[str | None, str | list[str] | None]) -> Row:
+    row = Row(file, f"row {number}", {str(key): value for key, value in record.items() if key is not None})
+    if None in record:
+        row.bad(str(list(row.values)[-1]), f"is followed by more cells: {record[None]!r}")
+    for column, value in row.values.items():
+        if value is None:
+            row.bad(column, "is missing: the row ends before it")
+    return row
+
+
+def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
+    """Parquet is how a hub keeps many sets."""
+    try:
+        return enumerate(pq.read_table(file).to_pylist(), start=1)
+    except FileNotFoundError as error:
+        raise InputError(f"{file} does not exist. Give the folder or file that holds the data set.") from error
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file} cannot be read as Parquet: {error}. Fetch the file again.") from error
+
+
+def _list(file: Path) -> Iterator[tuple[int, Any]]:
+    content = read_json(file)
+    if not isinstance(content, list):
+        raise InputError(f"{file} holds {type(content).__name__}, not a list of questions. Fetch the file again.")
+    return enumerate(content, start=1)
+
+
+def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
+    """The values of a file of one JSON value a line, by their line's number from 1; blank lines are passed over. Raises
+    InputError naming the line that is none.
+    """
+    for number, line in enumerate(_read(file).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{file}, row {number} is no JSON: {error}. Correct or delete that line.") from error
+        yield number, value
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{file} does not exist. Give the folder or file that holds the data set.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {error}. Is it the right file, in UTF-8?") from error

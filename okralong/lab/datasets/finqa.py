@@ -1,0 +1,158 @@
+"""FinQA: questions on one page of a filing, each with a program of calculations (Chen et al. 2021).
+
+The set writes down figures and not places, so each figure is looked up among the cells of the page's table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from okralong.lab.datasets.answers import (
+    grounded,
+    operand_parts,
+)
+from okralong.lab.datasets.base import Builder, DataSet, Evidence, GoldCell, Item, Text
+from okralong.lab.datasets.catalog import question_type
+from okralong.lab.datasets.files import Row, rows_in
+from okralong.lab.datasets.gold import (
+    program_expression,
+    program_operands,
+)
+from okralong.lab.datasets.pipe_tables import PipeTable, cells_with, is_figure, table_cells, write_table
+from okralong.lab.datasets.places import Pieces, Range
+
+FINQA: Final = "finqa"
+PROGRAM: Final = "program"
+"""The one label of FinQA's questions."""
+_WHOLE_ROW: Final = re.compile(r"\btable_(?:sum|average|max|min)\(\s*(.+?)\s*,\s*none\s*\)")
+_DEBRIS: Final = re.compile(r"(?:\\+n)+$")
+
+# --------
+# FinQA: questions on one page of a filing, each with a program of calculations (Chen et al. 2021).
+
+
+def read_finqa(path: Path, part: str) -> DataSet:
+    """A ``train.json``, ``dev.json`` or ``test.json``. One text a page; its document is the filing ("V_2008").
+
+    Answers are the written one, which is rounded, and the executed one. Raises InputError naming file, row and field.
+    """
+    made = Builder(FINQA, part)
+    for row in rows_in(path):
+        page, asked = read_page(row), row.inner("qa")
+        answers = finqa_answers(asked, "answer", "exe_ans")
+        program = asked.text("program")
+        both = replace(row, values={**row.values, "question": asked.text("question")})
+        made.items.append(program_item(made, both, "id", _filing(row), page, (asked, "gold_inds"), answers, program))
+    return made.built()
+
+
+def program_item(
+    made: Builder,
+    row: Row,
+    id_field: str,
+    document: str,
+    page: Page,
+    evidence: tuple[Row, str],
+    answers: Iterable[str],
+    program: str,
+) -> Item:
+    """A question on a page with its program; ``evidence`` is the row and its field that name the evidence."""
+    text = made.text(document, page.text)
+    found, cells = _locate_program(*evidence, page, text, program)
+    parts = grounded(operand_parts(program_operands(program)), [page.text])
+    gold = made.gold(row, id_field, answers, question_type(FINQA, PROGRAM), PROGRAM, parts)
+    calculation = program_expression(program)
+    return Item(gold, (text.document,), (text.text_id,), tuple(found), tuple(cells), calculation=calculation)
+
+
+def finqa_answers(row: Row, written: str, executed: str) -> list[str]:
+    """The written answer of a row, where there is one, and the executed one."""
+    value = row.get(executed, object)
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        row.bad(executed, f"is {type(value).__name__}, neither a number nor a text")
+    return [each for each in (clean_answer(row.get(written, str)), str(value)) if each]
+
+
+def clean_answer(answer: str) -> str:
+    """A written answer without the line breaks that some of the files spell out at its end."""
+    return _DEBRIS.sub("", answer.strip()).strip()
+
+
+def _filing(row: Row) -> str:
+    """The filing of a page: "V/2008/page_17.pdf" is one of V_2008."""
+    names = row.text("filename").split("/")
+    if len(names) != 3:
+        row.bad("filename", f"is {row.values['filename']!r}, not of the form TICKER/YEAR/page_N.pdf")
+    return f"{names[0]}_{names[1]}"
+
+
+# --------
+# A page of a filing as FinQA and UDA write it: sentences, one table, sentences; and the gold evidence on it.
+#
+# Of the two tables in the files, ``table`` is taken: its rows are those that ``table_N`` of the gold evidence counts,
+# and its words are prepared as the sentences are. (``table_ori`` keeps rows that ``table`` leaves out.)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The page's text; ``sentences`` by their number in the files (None for one without a word), and the table."""
+
+    text: str
+    sentences: tuple[Range | None, ...]
+    table: PipeTable
+
+
+def read_page(row: Row) -> Page:
+    """The page of the fields pre_text, table and post_text. Raises InputError naming the field that is not right.
+
+    Sentences stand one a line; those without any letter or digit (dots of a chart) are left out.
+    """
+    pieces = Pieces()
+    before, after, cells = row.texts("pre_text"), row.texts("post_text"), table_cells(row)
+    above = _write(pieces, before)
+    if above:
+        pieces.add("", "\n")
+    table = write_table(pieces, cells)
+    below = _write(pieces, after)
+    return Page(pieces.text, (*above, *below), table)
+
+
+def _locate_program(
+    row: Row, field: str, page: Page, text: Text, program: str
+) -> tuple[list[Evidence], list[GoldCell]]:
+    """The pieces of evidence that the row's field names as ``text_N`` and ``table_N``, and the cells used.
+
+    Used are the cells of these table rows that hold a number of the program, and all figures of a row that the program
+    takes as a whole (``table_average(net sales, none)``). Raises InputError for a name that the page does not have.
+    """
+    evidence, cells = [], []
+    operands = program_operands(program)
+    whole = frozenset(match.casefold() for match in _WHOLE_ROW.findall(program))
+    for name in row.get(field, dict):
+        kind, _, number = str(name).partition("_")
+        places: Sequence[Range | None] = {"text": page.sentences, "table": page.table.rows}.get(kind, ())
+        if not number.isdecimal() or int(number) >= len(places):
+            row.bad(field, f"names {name!r}, which the page does not have")
+        place = places[int(number)]
+        if place is None:
+            continue
+        evidence.append(Evidence(text.text_id, *place))
+        if kind == "table":
+            used = _used(page.table, int(number), operands, whole)
+            cells += [GoldCell(text.text_id, place, page.table.header)] * used
+    return evidence, cells
+
+
+def _write(pieces: Pieces, sentences: Iterable[str]) -> list[Range | None]:
+    return [pieces.add(each, "\n") if any(map(str.isalnum, each)) else None for each in sentences]
+
+
+def _used(table: PipeTable, row: int, operands: Sequence[str], whole: frozenset[str]) -> int:
+    cells = table.cells[row]
+    if cells and cells[0].strip().casefold() in whole:
+        return sum(is_figure(cell) for cell in cells[1:])
+    return len({column for operand in operands for column in cells_with(table, row, operand)})

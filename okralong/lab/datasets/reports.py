@@ -1,0 +1,160 @@
+"""The ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from okralong.lab.datasets.answers import (
+    grounded,
+    length_label,
+    one_part,
+    operand_parts,
+    scaled_wordings,
+    span_parts,
+)
+from okralong.lab.datasets.base import Builder, DataSet, Item
+from okralong.lab.datasets.catalog import question_type
+from okralong.lab.datasets.gold import (
+    Gold,
+    OperandBook,
+    Parts,
+    read_operands,
+)
+from okralong.pipelines.core.types import InputError, Question
+
+REPORTS: Final = "reports"
+_SOURCES: Final = re.compile(r"\s*\(?\bSOURCE(?:\(S\))?:[^\n]*", re.IGNORECASE)
+
+
+# --------
+# The ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``.
+#
+# Qasper comes without a type here; it goes by the length of its answers, a guess and not the annotators' word. An
+# answer that stands nowhere in its documents as it is written was put in other words by its annotator. It has no parts
+# to look for, since no retrieval could show them.
+
+
+def read_reports_set(path: Path, part: str) -> DataSet:
+    """``reports/questions.jsonl`` with the documents beside it, each of which is a text; no evidence is known.
+
+    An item's ``documents`` are those that its question is about, its context is all of them. Operands are looked up in
+    the other folders beside ``reports``. Raises InputError naming file and line, also when a document is missing.
+    """
+    made = Builder(REPORTS, part)
+    documents = {name: made.text(name, text) for name, text in read_texts(path.parent.parent).items()}
+    for gold in read_reports(path.parent.parent):
+        scope = [name for name in documents if _in_scope(name, gold)]
+        if not scope:
+            raise InputError(
+                f"{path}, the question {gold.question.query_id}: the field 'doc' is {gold.question.doc_ids[0]!r}, and "
+                f"{path.parent / 'docs'} holds no text of that name. Put the document there, or delete the question."
+            )
+        asked = replace(gold, question=replace(gold.question, doc_ids=()))
+        made.items.append(Item(asked, tuple(scope), tuple(documents[name].text_id for name in scope)))
+    return made.built()
+
+
+def read_reports(data: Path) -> list[Gold]:
+    """The questions of ``data/reports/questions.jsonl`` in the file's order.
+
+    ``query_id`` is the dataset and the question's number within it ("finqa-007"). Operands are looked up in the other
+    folders of ``data``, answers in the texts of ``reports/docs``, where those are there. Raises InputError naming the
+    line that cannot be read.
+    """
+    file = data / "reports" / "questions.jsonl"
+    if not file.is_file():
+        raise InputError(f"{file} does not exist. Give the data folder that holds reports/questions.jsonl.")
+    book, texts = read_operands(data), read_texts(data)
+    counts: Counter[str] = Counter()
+    golds = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            dataset = row["dataset"]
+            counts[dataset] += 1
+            golds.append(_grounded(_SHAPES[dataset](row, f"{dataset}-{counts[dataset]:03d}", book), texts))
+        except InputError as error:
+            raise InputError(f"{file}, line {number}: {error}") from error
+        except (ValueError, KeyError, TypeError, SyntaxError) as error:
+            raise InputError(
+                f"{file}, line {number} is none of the shapes {', '.join(_SHAPES)}: {type(error).__name__}: {error}. "
+                "Correct or delete that line."
+            ) from error
+    return golds
+
+
+def read_texts(data: Path) -> dict[str, str]:
+    """Text by doc_id of the ``.txt`` files in ``data/reports/docs``."""
+    files = sorted((data / "reports" / "docs").glob("*.txt"))
+    return {file.stem: file.read_text(encoding="utf-8") for file in files}
+
+
+def _grounded(gold: Gold, texts: Mapping[str, str]) -> Gold:
+    """``gold``, without parts when some of them stand nowhere in its documents."""
+    scope = [text for name, text in texts.items() if _in_scope(name, gold)]
+    return replace(gold, parts=grounded(gold.parts, scope))
+
+
+def _in_scope(name: str, gold: Gold) -> bool:
+    return any(fnmatchcase(name, scope) for scope in gold.question.doc_ids)
+
+
+def _tat_dqa(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
+    spans = tuple(str(span) for span in ast.literal_eval(row["answer"]))
+    calculated = question_type(REPORTS, row["type"]) == "arithmetic"
+    parts = operand_parts(book.operands(row["question"], spans)) if calculated else span_parts(spans)
+    return _gold(row, query_id, scaled_wordings(spans, row["scale"]), row["type"], parts)
+
+
+def _finqa(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
+    # The executed result is exact, the written one rounded; where they disagree nobody knows which is meant.
+    answers = tuple(dict.fromkeys(answer for answer in (row["answer"], row["exe_answer"]) if answer))
+    return _gold(row, query_id, answers, row["type"], operand_parts(book.operands(row["question"], answers)))
+
+
+def _qasper(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
+    del book  # a paper is not calculated with
+    answers = tuple(dict.fromkeys(row["answers"]))
+    return _gold(row, query_id, answers, length_label(answers), one_part(answers))
+
+
+def _sec_10q(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
+    del book  # its answers are sentences
+    answer = _SOURCES.sub("", _mended(row["answer"])).strip()
+    return _gold(row, query_id, (answer,), row["type"], one_part([answer]))
+
+
+def _gold(row: Mapping[str, Any], query_id: str, answers: tuple[str, ...], label: str, parts: Parts) -> Gold:
+    kind = question_type(REPORTS, label)
+    question = Question(query_id, row["question"], (row["doc"],), answers, type=kind)
+    return Gold(question, row["dataset"], row.get("type", ""), parts)
+
+
+def _mended(text: str) -> str:
+    """UTF-8 that was once read as Windows-1252 (an apostrophe became three letters), put right."""
+    return re.sub("\u00e2\u20ac.", lambda match: _reread(match.group()), text)
+
+
+def _reread(text: str) -> str:
+    try:
+        return text.encode("cp1252").decode("utf-8")
+    except UnicodeError:
+        return text
+
+
+_SHAPES: Final[dict[str, Callable[[Mapping[str, Any], str, OperandBook], Gold]]] = {
+    "tat-dqa": _tat_dqa,
+    "finqa": _finqa,
+    "qasper": _qasper,
+    "docugami-sec-10q": _sec_10q,
+}

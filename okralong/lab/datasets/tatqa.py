@@ -1,0 +1,191 @@
+"""TAT-QA: questions on a table of a filing and the paragraphs around it (Zhu et al. 2021)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from okralong.lab.datasets.answers import (
+    grounded,
+    operand_parts,
+    scaled_wordings,
+    span_parts,
+    spans_of,
+)
+from okralong.lab.datasets.base import Builder, DataSet, Evidence, GoldCell, Item, Text
+from okralong.lab.datasets.files import Row, rows_in
+from okralong.lab.datasets.gold import (
+    Parts,
+    derivation_operands,
+)
+from okralong.lab.datasets.pipe_tables import (
+    PipeTable,
+    Place,
+    cell_below,
+    find_cell,
+    find_head,
+    table_cells,
+    write_table,
+)
+from okralong.lab.datasets.places import Pieces, Range, distinct, sentence_with
+
+TATQA: Final = "tatqa"
+
+ANSWER_SOURCES: Final = ("table", "text", "table-text")
+"""What TAT-QA's ``answer_from`` may be."""
+_ADVICE: Final = re.compile(r"[^\W\d_]{4}")
+
+logger = logging.getLogger(__name__)
+
+
+# --------
+# TAT-QA: questions on a table of a filing and the paragraphs around it (Zhu et al. 2021).
+#
+# One context becomes one text: the table first, since the paragraphs mostly speak of it, then the paragraphs in their
+# order. Which filing it was cut from the set does not say; ``document`` is the table's own id. The set says *table*,
+# *text* or both, and names paragraphs; the rows are found again by the figures of the derivation or by the answer's
+# spans.
+
+
+def read_tatqa(path: Path, part: str) -> DataSet:
+    """A ``tatqa_dataset_*.json``. Parts are the spans, a calculation's operands or the things that were counted.
+
+    Raises InputError naming file, row and field. How many questions have evidence is logged.
+    """
+    made = Builder(TATQA, part)
+    for row in rows_in(path):
+        context, document = _context(row)
+        text = made.text(document, context.text)
+        made.items += [_tatqa_item(each, context, text, made) for each in row.rows("questions", "question")]
+    lost = sum(not item.evidence for item in made.items)
+    logger.info("%s: %d of %d questions have no evidence that could be found again.", path, lost, len(made.items))
+    return made.built()
+
+
+def _context(row: Row) -> tuple[Context, str]:
+    table, pieces = row.inner("table"), Pieces()
+    written = write_table(pieces, table_cells(table))
+    paragraphs = {}
+    for each in sorted(row.rows("paragraphs", "paragraph"), key=lambda paragraph: paragraph.get("order", int)):
+        paragraphs[str(each.get("order", int))] = pieces.add(each.get("text", str))
+    return Context(pieces.text, written, paragraphs), f"{TATQA}-{table.text('uid')}"
+
+
+def _tatqa_item(row: Row, context: Context, text: Text, made: Builder) -> Item:
+    label, question = row.text("answer_type"), row.text("question")
+    spans = spans_of(row, "answer", row.get("answer", object))
+    derivation, source = row.get("derivation", str), row.text("answer_from")
+    if source not in ANSWER_SOURCES:
+        row.bad("answer_from", f"is {source!r}, none of {', '.join(ANSWER_SOURCES)}")
+    related = row.texts("rel_paragraphs")
+    unknown = [name for name in related if name not in context.paragraphs]
+    if unknown:
+        row.bad("rel_paragraphs", f"names the paragraph {unknown[0]!r}, which the context does not have")
+    kind = row.type_of("answer_type", TATQA, label)
+    asked = Asked(question, label, source, spans, derivation, tuple(related))
+    evidence, cells = locate_tatqa(context, asked)
+    answers = scaled_wordings(spans, row.get("scale", str))
+    return Item(
+        made.gold(row, "uid", answers, kind, label, grounded(_parts(asked), [text.text])),
+        (text.document,),
+        (text.text_id,),
+        tuple(Evidence(text.text_id, *each) for each in evidence),
+        tuple(GoldCell(text.text_id, each, context.table.header) for each in cells),
+        calculation=derivation.strip() if label == "arithmetic" else "",
+    )
+
+
+def _parts(asked: Asked) -> Parts:
+    if asked.label == "count":
+        return span_parts(counted_items(asked.derivation))
+    if asked.label == "arithmetic":
+        return operand_parts(derivation_operands(asked.derivation))
+    return span_parts(asked.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A text with its table and the ranges of its paragraphs, by their order as the set writes it."""
+
+    text: str
+    table: PipeTable
+    paragraphs: Mapping[str, Range]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the set says of one question."""
+
+    question: str
+    label: str
+    source: str
+    spans: tuple[str, ...]
+    derivation: str
+    paragraphs: tuple[str, ...]
+
+
+def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
+    """The evidence ranges, each row or sentence once, and the row of each gold cell; both empty when nothing is found.
+
+    - From the text: in each related paragraph the sentences that hold the wanted figures or spans literally, or the
+      whole paragraph when it holds none.
+    - From the table, or from both: the rows that hold what is wanted. What no row holds is looked for in the column
+      heads (the head row is then evidence, though no cell), and after that, for *both*, in the related paragraphs.
+    """
+    figures = _figures(asked)
+    wanted = counted_items(asked.derivation) if asked.label == "count" else figures or asked.spans
+    if asked.source == "text":
+        found = [_in_paragraph(context, name, wanted, asked.question) for name in asked.paragraphs]
+        return distinct(each for ranges in found for each in ranges), ()
+    places: list[Place] = []
+    evidence: list[Range] = []
+    for each in wanted:
+        place = find_cell(context.table, each, asked.question, wanted) or _below_head(context.table, each, asked)
+        if place is not None:
+            places.append(place)
+            continue
+        # A year in a derivation ("44.1 (2019) > 12.7 (2018)") stands beside its figures and is none of them.
+        head = None if figures else find_head(context.table, each)
+        if head is not None:
+            evidence.append(context.table.rows[head[0]])
+        elif asked.source == "table-text":
+            evidence.extend(_sentences(context, asked.paragraphs, [each], asked.question))
+    cells = tuple(context.table.rows[row] for row, _ in dict.fromkeys(places))
+    return distinct([*evidence, *cells]), cells
+
+
+def counted_items(derivation: str) -> tuple[str, ...]:
+    """What a count counted: the set writes it with ``##`` between."""
+    return tuple(item.strip() for item in derivation.split("##") if item.strip())
+
+
+def _figures(asked: Asked) -> tuple[str, ...]:
+    """The figures of the derivation, where there are some."""
+    return () if asked.label == "count" or _is_advice(asked) else derivation_operands(asked.derivation)
+
+
+def _is_advice(asked: Asked) -> bool:
+    """Whether the derivation of a copied answer is a sentence on what to do ("look at the fifth row"), not figures."""
+    return asked.label not in ("arithmetic", "count") and _ADVICE.search(asked.derivation) is not None
+
+
+def _below_head(table: PipeTable, wanted: str, asked: Asked) -> Place | None:
+    """Years that were counted, or chosen by a condition, are column heads; what was compared stands below them."""
+    if asked.label != "count" and not _is_advice(asked):
+        return None
+    head = find_head(table, wanted)
+    return None if head is None else cell_below(table, head[1], asked.question)
+
+
+def _in_paragraph(context: Context, name: str, wanted: Iterable[str], question: str) -> list[Range]:
+    return _sentences(context, [name], wanted, question) or [context.paragraphs[name]]
+
+
+def _sentences(context: Context, names: Iterable[str], wanted: Iterable[str], question: str) -> list[Range]:
+    wanted = list(wanted)
+    found = (sentence_with(context.text, context.paragraphs[n], each, question) for n in names for each in wanted)
+    return [each for each in found if each is not None]
