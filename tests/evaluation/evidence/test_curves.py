@@ -10,13 +10,27 @@ from okralong.lab.evidence.curves import (
     Pair,
     Rates,
     Results,
-    rate_ratio,
+    mean_estimate,
+    rate_ratios,
     recall_at,
-    recall_difference,
-    token_ratio,
+    recall_differences,
+    token_ratios,
     tokens_at,
 )
-from okralong.pipelines.reporting.statistics import Estimate
+from okralong.pipelines.reporting.statistics import DRAWS, Estimate
+
+
+def recall_difference(*pairs: Pair) -> Estimate:
+    return mean_estimate(recall_differences(pairs))
+
+
+def token_ratio(*pairs: Pair, draws: int = DRAWS) -> Estimate:
+    return mean_estimate(token_ratios(pairs, draws=draws))
+
+
+def rate_ratio(*rates: Rates) -> Estimate:
+    return mean_estimate(rate_ratios(rates))
+
 
 BENT = Curve((800.0, 100.0, 400.0, 200.0), (0.8, 0.4, 0.3, 0.6))
 """In order: (100, 0.4), (200, 0.6), then a point that shows less for more (400), then (800, 0.8)."""

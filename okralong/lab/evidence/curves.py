@@ -1,0 +1,174 @@
+"""Curves of recall against tokens, and two methods compared on the same questions.
+
+A curve is read off the upper envelope: what fewer tokens have shown, more tokens can show as well. Between points, and
+between nothing (0 tokens, recall 0) and the first point, it is linear; beyond the last point it is undefined. Two
+methods are compared at equal recall or at equal tokens, and paired: each bootstrap draw takes whole documents, the same
+for both methods, and reads both curves anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from okralong.pipelines.reporting.statistics import (
+    DRAWS,
+    Drawn,
+    Estimate,
+    Floats,
+    estimate,
+    mean_over_sets,
+    resample,
+)
+
+# --------
+# Curves, and two methods on the same questions.
+
+_Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
+"""Compares mean tokens and recall of a method (curves, budgets) with those of a baseline at one budget (curves,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Results:
+    """A method on the questions of a set: ``tokens`` shown and ``recall`` reached, each (budgets, questions).
+
+    Raises ValueError when the shapes differ or a value is nan: questions without evidence are to be left out.
+    """
+
+    tokens: Floats
+    recall: Floats
+
+    def __post_init__(self) -> None:
+        if self.tokens.ndim != 2 or self.tokens.shape != self.recall.shape or not self.tokens.size:
+            raise ValueError(
+                f"Tokens and recall must both be (budgets, questions); they are {self.tokens.shape} and "
+                f"{self.recall.shape}."
+            )
+        if np.isnan(self.tokens).any() or np.isnan(self.recall).any():
+            raise ValueError("A question has no tokens or no recall; leave out the questions without evidence.")
+
+    @property
+    def curve(self) -> Curve:
+        """Mean tokens and mean recall at each budget."""
+        return Curve(tuple(self.tokens.mean(axis=1).tolist()), tuple(self.recall.mean(axis=1).tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of mean ``tokens`` and mean ``recall``, in the order of the budgets."""
+
+    tokens: tuple[float, ...]
+    recall: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """Two methods on the same questions. ``clusters`` names each question's document; ``at`` is the budget of
+    ``baseline`` at which the two are compared. Raises ValueError when the numbers of questions differ.
+    """
+
+    method: Results
+    baseline: Results
+    clusters: Sequence[Hashable]
+    at: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.method.tokens.shape[1] == self.baseline.tokens.shape[1] == len(self.clusters):
+            raise ValueError("Both methods and the clusters of a pair must have the same questions.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """Marks of two methods on the same questions, each (questions,): 1 where all evidence is shown, else 0."""
+
+    method: Floats
+    baseline: Floats
+    clusters: Sequence[Hashable]
+
+
+def recall_differences(pairs: Sequence[Pair], seed: int = 7, draws: int = DRAWS) -> list[Drawn]:
+    """Return, for each pair, the method's recall at the baseline's tokens minus the baseline's recall."""
+    return _compared(pairs, lambda tokens, recall, x, y: recall_at(tokens, recall, x) - y, seed, draws)
+
+
+def token_ratios(pairs: Sequence[Pair], seed: int = 7, draws: int = DRAWS) -> list[Drawn]:
+    """Return, for each pair, the method's tokens at the baseline's recall divided by the baseline's tokens.
+
+    The ratio is infinite where the method does not reach that recall.
+    """
+
+    def compare(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
+        reached = tokens_at(tokens, recall, other_recall)
+        return _by(np.where(np.isnan(reached), np.inf, reached), other_tokens)
+
+    return _compared(pairs, compare, seed, draws)
+
+
+def rate_ratios(rates: Sequence[Rates], seed: int = 7, draws: int = DRAWS) -> list[Drawn]:
+    """Return, for each set, the method's rate divided by the baseline's; infinite where the baseline's is zero."""
+    found: list[Drawn] = []
+    for n, rate in enumerate(rates):
+        both = np.stack([rate.method, rate.baseline]).astype(np.float64)
+        drawn = resample(rate.clusters, seed + n, draws)
+        found.append((_by(*both.mean(axis=1)), _by(*drawn.means(both).T) if drawn else None))
+    return found
+
+
+def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -> list[Drawn]:
+    """For each pair the comparison on the questions as they are, and in each draw."""
+
+    def means(pair: Pair, mean: Callable[[Floats], Floats]) -> Floats:
+        method, baseline, at = pair.method, pair.baseline, pair.at
+        return compare(*map(mean, (method.tokens, method.recall, baseline.tokens[at], baseline.recall[at])))
+
+    found: list[Drawn] = []
+    for n, pair in enumerate(pairs):
+        drawn = resample(pair.clusters, seed + n, draws)
+        whole = means(pair, lambda values: values.mean(axis=-1)[None])[0]
+        found.append((whole, means(pair, drawn.means) if drawn else None))
+    return found
+
+
+def _by(above: Floats, below: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(above / below)
+
+
+def mean_estimate(found: Sequence[Drawn]) -> Estimate:
+    """Return the mean over the sets on which the figure is finite, or over all where it is on none."""
+    read = [each for each in found if np.isfinite(each[0])] or found
+    return estimate(*mean_over_sets(read)) if read else Estimate(None)
+
+
+def recall_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
+    """The recall of each curve (curves, budgets) at so many tokens (curves,); nan beyond its last point."""
+    return _read(*_envelope(tokens, recall), at)
+
+
+def tokens_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
+    """The fewest tokens at which each curve reaches a recall; nan where it never does."""
+    x, y = _envelope(tokens, recall)
+    return _read(y, x, at)
+
+
+def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
+    """Points (rows, budgets) in order of tokens, from nothing on, the recall never falling."""
+    order = np.lexsort((-recall, tokens), axis=1)
+    x = np.take_along_axis(tokens, order, axis=1)
+    y = np.maximum.accumulate(np.take_along_axis(recall, order, axis=1), axis=1)
+    start = np.zeros((len(x), 1))
+    return np.hstack([start, x]), np.hstack([start, y])
+
+
+def _read(x: Floats, y: Floats, at: Floats) -> Floats:
+    """y where x first reaches ``at``, row by row; nan where it never does. Both x and y never fall along a row."""
+    after = (x < at[:, None]).sum(axis=1)
+    rows, last = np.arange(len(x)), x.shape[1] - 1
+    right, left = np.minimum(after, last), np.maximum(np.minimum(after, last) - 1, 0)
+    width = x[rows, right] - x[rows, left]
+    share = np.divide(at - x[rows, left], width, out=np.ones_like(width), where=(width > 0) & (after > 0))
+    read = y[rows, left] + share * (y[rows, right] - y[rows, left])
+    return np.where(after > last, np.nan, np.where(after == 0, 0.0, read))

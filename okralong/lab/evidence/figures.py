@@ -1,0 +1,243 @@
+"""From rows to figures: each method on each set, and each method against those that the sweep names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from okralong.lab.evidence.bench import Row
+from okralong.lab.evidence.config import PlainMethod, Sweep
+from okralong.lab.evidence.curves import (
+    Curve,
+    Pair,
+    Rates,
+    Results,
+    mean_estimate,
+    rate_ratios,
+    recall_at,
+    recall_differences,
+    token_ratios,
+)
+from okralong.pipelines.reporting.statistics import (
+    DRAWS,
+    Estimate,
+    Floats,
+    clustered_mean,
+    joined_by_documents,
+)
+
+HALF: Final = 0.5
+"""The share of the baseline's tokens at which all-evidence rates are compared."""
+
+
+# --------
+# From rows to figures: each method on each set, and each method against the baseline and the strong hybrid.
+
+
+@dataclass(frozen=True, slots=True)
+class MethodFigures:
+    """A method on a set as it is (its own count, scale 1), with its curve. Shares are means over questions that have
+    them; ``all_evidence`` and ``cells`` are None where the set marks nothing of the kind. The last two are read off the
+    curves at the sweep's ``at_tokens``, or at their last points where those have fewer tokens.
+    """
+
+    tokens: float
+    recall: Estimate
+    all_evidence: Estimate
+    answer_recall: float | None
+    cells: float | None
+    queries: float
+    prompt_tokens: float
+    curve: Curve
+    workflows: dict[str, int]
+    recall_within: float | None = None
+    answer_recall_within: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A method against another. ``half`` is the ratio of all-evidence rates at the method's largest
+    point of at most half of the other's tokens, with that point's share of tokens; None where there is no such point.
+    ``left_out`` has, by figure, the sets on which it is not reached or not defined: a mean is over the others.
+    """
+
+    token_ratio: Estimate
+    recall_difference: Estimate
+    all_evidence_ratio: Estimate
+    half: Estimate
+    half_tokens: float | None
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SetFigures:
+    """A set: how much was asked, all methods, and by each method that the sweep names the others against it.
+
+    ``measure`` is "evidence" or "answer"; ``questions`` are those that have it, ``documents`` the sources asked about.
+    """
+
+    name: str
+    measure: str
+    questions: int
+    documents: int
+    methods: dict[str, MethodFigures]
+    against: dict[str, dict[str, Comparison]]
+
+
+@dataclass(frozen=True)
+class _Method:
+    """Rows of a method as arrays (points, questions), points in the sweep's order; ``at`` is its own point.
+
+    ``answered`` has answer recall, of the questions that have one; None where none has.
+    """
+
+    results: Results
+    answered: Results | None
+    all_evidence: Floats | None
+    rows: list[Row]
+    clusters: list[str]
+    at: int
+
+
+def set_figures(sweep: Sweep, name: str, rows: Sequence[Row]) -> SetFigures:
+    """All figures of one set from its rows. Raises ValueError when none of them has a recall."""
+    kind, own = measured(name, rows)
+    methods = {method: _arrays(sweep, method, own) for method in sweep.methods}
+    first = next(iter(methods.values()))
+    return SetFigures(
+        name=name,
+        measure=kind,
+        questions=len(first.clusters),
+        documents=len({document for row in first.rows for document in row.documents}),
+        methods={method: _figures(arrays, sweep.at_tokens) for method, arrays in methods.items()},
+        against={other: _against({name: methods}, other, sweep.seed) for other in sweep.against},
+    )
+
+
+def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
+    """What a set's recall is of ("evidence" or "answer"), and its rows that have it.
+
+    A set that marks evidence is judged by it alone: its questions without any are left out, so that no mean mixes two
+    measures. Raises ValueError when no row has either.
+    """
+    own = [row for row in rows if row.dataset == name]
+    if marked := [row for row in own if row.shown.evidence_recall is not None]:
+        return "evidence", marked
+    if answered := [row for row in own if row.shown.answer_recall is not None]:
+        return "answer", answered
+    raise ValueError(f"No row of {name} has evidence or parts of an answer to look for.")
+
+
+def over_sets(sweep: Sweep, rows: Sequence[Row], names: Sequence[str]) -> dict[str, dict[str, Comparison]]:
+    """By each method that the sweep names, the others against it: the mean of the comparison over the sets.
+
+    A set on which a figure is not reached or not defined is left out of that figure's mean, and named.
+    """
+    by_set = {}
+    for name in names:
+        own = measured(name, rows)[1]
+        by_set[name] = {method: _arrays(sweep, method, own) for method in sweep.methods}
+    return {other: _against(by_set, other, sweep.seed) for other in sweep.against}
+
+
+def _against(by_set: Mapping[str, Mapping[str, _Method]], other: str, seed: int) -> dict[str, Comparison]:
+    methods = [name for name in next(iter(by_set.values())) if name != other]
+    return {
+        name: _compare({each: (methods_of[name], methods_of[other]) for each, methods_of in by_set.items()}, seed)
+        for name in methods
+    }
+
+
+def _compare(pairs: Mapping[str, tuple[_Method, _Method]], seed: int) -> Comparison:
+    """A method and another, by set."""
+    curves = [Pair(method.results, other.results, method.clusters, other.at) for method, other in pairs.values()]
+    whole = {
+        name: Rates(mine[method.at], theirs[other.at], method.clusters)
+        for name, (method, other) in pairs.items()
+        if (mine := method.all_evidence) is not None and (theirs := other.all_evidence) is not None
+    }
+    halves = {name: half for name in whole if (half := _at_half(*pairs[name])) is not None}
+    found = {
+        "token_ratio": dict(zip(pairs, token_ratios(curves, seed, DRAWS), strict=True)),
+        "recall_difference": dict(zip(pairs, recall_differences(curves, seed, DRAWS), strict=True)),
+        "all_evidence_ratio": dict(zip(whole, rate_ratios(list(whole.values()), seed, DRAWS), strict=True)),
+        "half": dict(zip(halves, rate_ratios([rates for rates, _ in halves.values()], seed, DRAWS), strict=True)),
+    }
+    read = {figure: [name for name, (value, _) in of.items() if np.isfinite(value)] for figure, of in found.items()}
+    asked = {"token_ratio": pairs, "recall_difference": pairs, "all_evidence_ratio": whole, "half": whole}
+    lost = {figure: tuple(name for name in asked[figure] if name not in names) for figure, names in read.items()}
+    shares = [halves[name][1] for name in read["half"] or halves]
+    means = {figure: mean_estimate(list(of.values())) for figure, of in found.items()}
+    return Comparison(
+        **means,
+        half_tokens=float(np.mean(shares)) if shares else None,
+        left_out={figure: names for figure, names in lost.items() if names and read[figure]},
+    )
+
+
+def _at_half(method: _Method, other: _Method) -> tuple[Rates, float] | None:
+    """All-evidence rates at the method's largest point within half of the other's tokens, and its share of them."""
+    if method.all_evidence is None or other.all_evidence is None:
+        return None
+    whole = other.results.tokens[other.at].mean()
+    means = method.results.tokens.mean(axis=1)
+    fitting = [point for point in range(len(means)) if means[point] <= HALF * whole]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda point: means[point])
+    rates = Rates(method.all_evidence[best], other.all_evidence[other.at], method.clusters)
+    return rates, float(means[best] / whole)
+
+
+def _arrays(sweep: Sweep, method: str, rows: Sequence[Row]) -> _Method:
+    choice = sweep.methods[method]
+    if isinstance(choice, PlainMethod):
+        points, own_point = [float(count) for count in choice.counts], float(choice.count)
+    else:
+        points, own_point = list(choice.scales), 1.0
+    by_point = {point: [row for row in rows if row.method == method and row.point == point] for point in points}
+    own = by_point[own_point]
+    tokens = np.array([[float(row.shown.context_tokens) for row in by_point[point]] for point in points])
+    recall = np.array([[float(row.recall or 0.0) for row in by_point[point]] for point in points])
+    marked = own[0].shown.all_evidence is not None
+    pieces = np.array([[float(bool(row.shown.all_evidence)) for row in by_point[point]] for point in points])
+    clusters = joined_by_documents([row.documents for row in own])
+    known = [number for number, row in enumerate(own) if row.shown.answer_recall is not None]
+    shown = np.array([[float(by_point[point][n].shown.answer_recall or 0.0) for n in known] for point in points])
+    answered = Results(tokens[:, known], shown) if known else None
+    at = points.index(own_point)
+    return _Method(Results(tokens, recall), answered, pieces if marked else None, own, clusters, at)
+
+
+def _figures(arrays: _Method, at_tokens: int | None) -> MethodFigures:
+    recall = arrays.results.recall[arrays.at]
+    whole = None if arrays.all_evidence is None else arrays.all_evidence[arrays.at]
+    return MethodFigures(
+        tokens=float(arrays.results.tokens[arrays.at].mean()),
+        recall=clustered_mean(recall.tolist(), arrays.clusters),
+        all_evidence=Estimate(None) if whole is None else clustered_mean(whole.tolist(), arrays.clusters),
+        answer_recall=_known_mean(row.shown.answer_recall for row in arrays.rows),
+        cells=_known_mean(row.shown.cell_recall for row in arrays.rows),
+        queries=float(np.mean([row.queries for row in arrays.rows])),
+        prompt_tokens=float(np.mean([row.prompt_tokens for row in arrays.rows])),
+        curve=arrays.results.curve,
+        workflows=dict(Counter(row.workflow for row in arrays.rows)),
+        recall_within=_within(arrays.results, at_tokens),
+        answer_recall_within=_within(arrays.answered, at_tokens),
+    )
+
+
+def _within(results: Results | None, at_tokens: int | None) -> float | None:
+    if results is None or at_tokens is None:
+        return None
+    tokens, recall = results.tokens.mean(axis=1)[None], results.recall.mean(axis=1)[None]
+    return float(recall_at(tokens, recall, np.minimum(tokens.max(axis=1), at_tokens))[0])
+
+
+def _known_mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None

@@ -1,0 +1,132 @@
+"""Compare two runs over the same questions, and tell whether the second is worse beyond a bound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from okralong.lab.sweeps.config import CellName
+from okralong.lab.sweeps.metrics import METRICS
+from okralong.lab.sweeps.run import CELL_FILE, GoldQuestion, read_gold_questions, score_rows
+from okralong.lab.sweeps.statistics import System, cells_of, paired_rows, summary_rows
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.run.rows import BEGUN
+
+# --------
+# Two runs over the same questions: what the second does better or worse, and whether that is beyond a bound.
+
+FIRST: Final[System] = ("A", "default")
+SECOND: Final[System] = ("B", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One metric: both means, the second less the first with interval and p-value, and how many questions have it."""
+
+    metric: str
+    first: float | None
+    second: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    n: int
+
+    def worse_by(self) -> float:
+        """By how much the second run is worse; below 0 when it is better, and 0 where nothing is known."""
+        if self.difference is None:
+            return 0.0
+        return -self.difference if METRICS[self.metric] == "more" else self.difference
+
+
+def compare_runs(first: str, second: str, questions: str | None = None) -> list[Compared]:
+    """Every metric that both runs have. ``questions`` is the file with the gold answers; cells of a sweep know theirs.
+
+    Raises InputError when there is no gold, when a run is no run folder, and when the two were not asked the same.
+    """
+    golds = read_gold_questions(questions or gold_of(first, second))
+    rows: list[dict[str, Any]] = []
+    asked = []
+    for system, place in ((FIRST, first), (SECOND, second)):
+        own = _rows(place, system, golds)
+        asked.append({row["query_id"] for row in own if row["status"] != "over_budget"})
+        rows += own
+    if asked[0] != asked[1] or not asked[0]:
+        only = sorted(asked[0] ^ asked[1])
+        some = f" ({', '.join(only[:3])}, ...)" if only else ""
+        raise InputError(
+            f"{first} has finished {len(asked[0])} questions of the file and {second} {len(asked[1])}, of which "
+            f"{len(only)} are not the same{some}. Runs are compared over the same questions: finish both, or give "
+            "--questions with those that both were asked."
+        )
+    cells = cells_of(rows)
+    means = {(r["method"], r["metric"]): r["value"] for r in summary_rows(cells) if not r["type"] and r["cell"]}
+    return [
+        Compared(
+            row["metric"],
+            means.get((FIRST[0], row["metric"])),
+            means.get((SECOND[0], row["metric"])),
+            *(row[key] for key in ("difference", "low", "high", "p", "n")),
+        )
+        for row in paired_rows(cells, [FIRST])
+        if row["set"] and not row["type"]
+    ]
+
+
+def regression(found: Sequence[Compared], metric: str, bound: float) -> Compared | None:
+    """The metric when the second run is worse in it by more than ``bound`` in the mean, else None.
+
+    Raises ConfigError for a metric that there is not, or that the two runs do not have.
+    """
+    if metric not in METRICS:
+        raise ConfigError(f"--metric takes {', '.join(METRICS)}, not {metric!r}.")
+    named = [each for each in found if each.metric == metric]
+    if not named:
+        raise ConfigError(
+            f"The runs have no {metric}: their questions have no gold for it. Choose one of "
+            f"{', '.join(each.metric for each in found)}."
+        )
+    return named[0] if named[0].worse_by() > bound else None
+
+
+def gold_of(*runs: str) -> str:
+    """Where the gold questions of cells of a sweep lie. Raises InputError for runs that know of none, or of several."""
+    found = set()
+    for run in runs:
+        folder = Folder.of(run)
+        if not folder.exists(CELL_FILE):
+            raise InputError(
+                f"{run} does not say which questions file has its gold answers, as cells of a sweep do. Give it with "
+                "--questions."
+            )
+        questions = json.loads(folder.read_bytes(CELL_FILE))["questions"]
+        found.add(str((Path(folder.path) / questions).resolve()))
+    contents = {Path(file).read_bytes() for file in found if Path(file).is_file()}
+    if len(contents) != 1:
+        raise InputError(
+            f"The runs were asked different questions files ({', '.join(sorted(found))}), or they are gone. Give the "
+            "one to compare over with --questions."
+        )
+    return min(found)
+
+
+def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dict[str, Any]]:
+    run = Folder.of(place)
+    if not run.exists(BEGUN):
+        raise InputError(
+            f"{place} holds no {BEGUN}: it is no run folder. Give one that okralong answer --run has written."
+        )
+    begun: Mapping[str, Any] = json.loads(run.read_bytes(BEGUN))
+    archive = Archive.open(begun["archive"])
+    text = cache(lambda doc_id: archive.document(doc_id).text)
+    named = CellName(system[0], system[0], "questions", system[1], 0)
+    known = set(archive.doc_ids())
+    # Evidence of a document that the archive does not hold has no place in it.
+    fitting = [g if {s.doc_id for s in g.evidence} <= known else replace(g, evidence=()) for g in golds]
+    return score_rows(run, named, fitting, text)
