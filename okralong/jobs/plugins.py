@@ -42,9 +42,9 @@ class ReportMaker(Protocol):
 def offered(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name, sorted.
 
-    A checkout that is on the path without being installed has no metadata; its ``pyproject.toml`` is read instead.
+    A checkout's own ``pyproject.toml`` counts too, as a checkout may lack metadata or have that of an older install.
     """
-    found = {entry.name: entry for entry in (*_declared_beside(group), *entry_points(group=group))}
+    found = {entry.name: entry for entry in (*entry_points(group=group), *_declared_beside(group))}
     return dict(sorted(found.items()))
 
 

@@ -1,0 +1,192 @@
+"""The commands ``evaluate``, ``tune`` and ``compare``; what they need is imported when one is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK
+
+if TYPE_CHECKING:
+    from okralong.lab.commands.sweep import SweepResult
+    from okralong.lab.sweeps.comparison import Compared
+    from okralong.lab.sweeps.config import Tune
+    from okralong.lab.sweeps.tuning import Point
+
+
+def compare(
+    run_a: Annotated[str, typer.Argument(help="The run folder that is compared with: yesterday's.")],
+    run_b: Annotated[str, typer.Argument(help="The run folder that is judged: today's.")],
+    questions: Annotated[
+        str | None, typer.Option(help="The questions file with the gold answers; cells of a sweep know theirs.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="The metric that --worse-than is about.")] = "f1",
+    worse_than: Annotated[
+        float | None, typer.Option(min=0.0, help="End with exit code 1 when B is worse by more than this, in the mean.")
+    ] = None,
+) -> None:
+    """Compare two runs question by question, with intervals and p-values; usable in a nightly check."""
+    from okralong.jobs.terminal import say_line
+    from okralong.lab.sweeps.comparison import compare_runs, regression
+
+    console = Console()
+    found = compare_runs(run_a, run_b, questions)
+    _print(console, found)
+    if worse_than is None:
+        return
+    worse = regression(found, metric, worse_than)
+    if worse is not None:
+        said = f"{metric} is worse by {worse.worse_by():.4g}, beyond the bound of {worse_than:g}"
+        say_line(console, f"regression: {said}", style="red")
+        raise typer.Exit(EXIT_FAILURES)
+    say_line(console, f"{metric} is not worse by more than {worse_than:g}")
+
+
+def _print(console: Console, found: list[Compared]) -> None:
+    from okralong.jobs.terminal import widen_plain
+    from okralong.lab.sweeps.markdown import shown_number
+
+    widen_plain(console)
+    grid = Table(title="B less A, on the same questions", title_justify="left")
+    for title in ("metric", "A", "B", "difference", "95 % interval", "p", "questions"):
+        grid.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
+    for each in found:
+        means = map(shown_number, (each.first, each.second, each.difference))
+        interval = f"[{shown_number(each.low)}, {shown_number(each.high)}]"
+        grid.add_row(each.metric, *means, interval, shown_number(each.p), f"{each.n:,}")
+    console.print(grid)
+
+
+def evaluate(
+    sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/sweeps/.")],
+    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    out: Annotated[Path, typer.Option(help="The sweep's folder: cells and tables. The same command goes on there.")],
+    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
+        ".evidence"
+    ),
+    budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars over the whole sweep.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and what they may cost, and end.")] = False,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Run every method on every set, under one budget, and write scores, summaries, differences and a page of all."""
+    from okralong.jobs.report import write_report
+    from okralong.jobs.terminal import say_line
+    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show
+    from okralong.lab.sweeps.config import Sweep
+    from okralong.pipelines.core.config import load_config
+
+    console = Console()
+    given = {} if budget_usd is None else {"budget_usd": budget_usd}
+    expanded = expand_sweep(load_config(Sweep, sweep, given), data, out, work, console)
+    show(expanded, console)
+    if dry_run:
+        return
+    _agree(yes)
+    result = run_sweep(expanded, address=address, console=console)
+    for name in result.written:
+        say_line(console, f"written: {result.folder / name}")
+    if result.statuses:  # a sweep that was stopped before its first answer has nothing to look at
+        page, *_ = write_report(str(result.folder), note=lambda line: say_line(console, line, style="yellow"))
+        say_line(console, f"written: {page}")
+    if result.stopped:
+        say_line(console, f"stopped: {result.stopped}", style="red")
+    if result.exit_code != EXIT_OK:
+        raise typer.Exit(result.exit_code)
+
+
+def _agree(yes: bool) -> None:
+    """Ask whether to begin, unless ``yes`` says so. Raises ConfigError where nobody can be asked, typer.Exit for no."""
+    from okralong.pipelines.core.types import ConfigError
+
+    if not yes and not sys.stdin.isatty():
+        raise ConfigError(
+            "There is no terminal to confirm at. Add --yes to begin without confirmation, or --dry-run to see only the "
+            "cells and their cost."
+        )
+    if not yes and not typer.confirm("Begin?"):
+        raise typer.Exit(EXIT_OK)
+
+
+def tune(
+    tune: Annotated[str, typer.Argument(help="A tune file: a policy, a grid of its values, sets, a metric.")],
+    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    out: Annotated[Path, typer.Option(help="The folder of both sweeps. The same command goes on there.")],
+    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
+        ".evidence"
+    ),
+    yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the search and what it may cost, and end.")] = False,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
+) -> None:
+    """Search a grid of policy values on the tune side, and report the chosen ones on the test side."""
+    from okralong.jobs.terminal import say_line
+    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show, spent_so_far
+    from okralong.lab.sweeps.config import CHOSEN, Tune, policy_of
+    from okralong.lab.sweeps.results import read_scores
+    from okralong.lab.sweeps.statistics import cells_of, summary_rows
+    from okralong.lab.sweeps.tuning import choose, points_of
+    from okralong.pipelines.core.config import load_config
+    from okralong.pipelines.core.storage import Folder
+
+    console = Console()
+    chosen = load_config(Tune, tune)
+    search = expand_sweep(chosen.searching(), data, out / "search", work, console)
+    show(search, console)
+    if dry_run:
+        return
+    _agree(yes)
+    _went_well(console, run_sweep(search, address=address, console=console))
+    rows = read_scores(Folder.of(search.folder.path))
+    points = points_of(chosen, summary_rows(cells_of(rows), chosen.seed))
+    best = choose(chosen, points)
+    say_line(console, f"chosen on {chosen.search}: {_words(best)}")
+    spent = sum(spent_so_far(search.folder).values())
+    left = None if chosen.budget_usd is None else max(chosen.budget_usd - spent, 1e-9)
+    report = chosen.reporting(best.values, left)
+    policy = policy_of(report, report.variants[CHOSEN])
+    folder = Folder.of(search.folder.path.parent)
+    folder.write_bytes("chosen.yaml", yaml.safe_dump(policy.model_dump(mode="json"), sort_keys=False).encode())
+    folder.write_bytes("search.md", _page(chosen, points, best).encode())
+    reported = run_sweep(expand_sweep(report, data, out / "report", work, console), address=address, console=console)
+    _went_well(console, reported)
+    say_line(console, f"written: {folder.path}/chosen.yaml, search.md, and the report on {chosen.report} in report/")
+
+
+def _went_well(console: Console, result: SweepResult) -> None:
+    """Go on with failed questions, which have no marks. Raises typer.Exit for a sweep that is not complete."""
+    from okralong.jobs.terminal import say_line
+
+    if result.exit_code == EXIT_FAILURES:
+        say_line(console, f"{result.statuses['failed']} questions failed and count as wrong", style="yellow")
+    elif result.exit_code != EXIT_OK:  # half of a search chooses nothing
+        say_line(console, f"stopped: {result.stopped}", style="red")
+        raise typer.Exit(result.exit_code)
+
+
+def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
+    from okralong.lab.sweeps.markdown import shown_number
+    from okralong.pipelines.reporting.tables import markdown_table
+
+    shown = list(dict.fromkeys([tune.metric, *tune.most, "weighted_tokens"]))
+    rows = [
+        [
+            f"{_words(point)}{' (chosen)' if point is best else ''}",
+            *(shown_number(point.means.get(name)) for name in shown),
+        ]
+        for point in points
+    ]
+    words = f"Means over the sets on the side {tune.search}; the figures that count are those of {tune.report}."
+    table = markdown_table(["values", *shown], rows, range(1, len(shown) + 1))
+    return f"# {tune.title}: the search\n\n{words}\n\n{table}\n"
+
+
+def _words(point: Point) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in point.values.items())

@@ -1,0 +1,104 @@
+"""Have a language model label rows or explain their answers, within a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+
+from okralong.jobs.generator import Generator, generator
+from okralong.jobs.terminal import say_line
+from okralong.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
+from okralong.lab.training.rows.tables import ReadingRow, TrainingRow
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.llm.client import LlmClient
+from okralong.pipelines.llm.gateway import Gateway
+from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.prices import PriceTable
+from okralong.pipelines.llm.rate_limit_client import LocalLimiter
+from okralong.pipelines.llm.records import Totals
+from okralong.pipelines.llm.snapshots import drift
+from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.config import RunConfig
+
+if TYPE_CHECKING:
+    pass
+
+LABELS = "labels"
+RATIONALES = "rationales"
+"""The folders beside the rows with journal and ledger of labels and of rationales: what was paid for is not asked
+again."""
+
+R = TypeVar("R")
+
+
+class Labeller:
+    """Labels rows, or explains their answers, by the generator of ``config``, at its price and within ``budget_usd``.
+
+    Raises ConfigError for the embedded generator, whose guesses are no labels.
+    """
+
+    def __init__(self, config: RunConfig, out: Path, console: Console) -> None:
+        if config.llm.base_url == EMBEDDED:
+            raise ConfigError(
+                "The embedded model is too small to label rows. Give --llm an answer config whose llm.base_url and "
+                "llm.model name a large model, and a budget_usd."
+            )
+        if config.llm.mode == "batch":
+            raise ConfigError(
+                "Labels are asked for in real time, and the answer config of --llm says llm.mode: batch. Give one that "
+                "says realtime."
+            )
+        self.model = config.llm.model
+        self.over_budget = 0
+        self._config = config
+        self._out = out
+        self._console = console
+
+    def __call__(self, rows: list[TrainingRow]) -> list[TrainingRow]:
+        """The rows, with what could be had of the labels that they lack."""
+        open_rows = sum(map(is_unlabelled, rows))
+        if not open_rows:
+            return rows
+        llm = self._config.llm
+        say_line(self._console, f"  {open_rows:,} rows are labelled by {llm.model} at {llm.base_url}")
+        return self._asked(partial(label_rows, rows), LABELS)
+
+    def explain(self, rows: list[ReadingRow]) -> list[ReadingRow]:
+        """InstructRAG's rows of the reader's: those of which a rationale could be had."""
+        llm = self._config.llm
+        say_line(self._console, f"  answers of {len(rows):,} rows are explained by {llm.model} at {llm.base_url}")
+        return self._asked(partial(explain_rows, rows), RATIONALES)
+
+    def _asked(self, ask: Callable[[LlmClient, int], Awaitable[Labelled[R]]], place: str) -> list[R]:
+        folder = self._out / place
+        with generator(self._config.llm, self._out) as served:
+            for note in served.notes:
+                say_line(self._console, f"  {note}", style="yellow")
+            found, totals = asyncio.run(_ask(ask, self._config, served, Folder.of(folder)))
+        self.over_budget += found.counts.get("over_budget", 0)
+        said = ", ".join(f"{count:,} {name}" for name, count in sorted(found.counts.items()))
+        paid = f"{totals.calls:,} calls, ${totals.settled_usd:.4f} so far ({folder})"
+        say_line(self._console, f"  {said}; {paid}")
+        if (warning := drift(totals.snapshots)) is not None:
+            say_line(self._console, f"  {warning}", style="yellow")
+        return found.rows
+
+
+async def _ask(
+    ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: Generator, folder: Folder
+) -> tuple[R, Totals]:
+    ledger = RunLedger(folder, config.budget_usd)
+    llm = served.llm
+    gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
+    client = LlmClient(llm, gateway, PriceTable.load(config.prices), address=served.address, tags=config.tags)
+    try:
+        return await ask(client, config.concurrency), await ledger.totals()
+    finally:
+        await client.aclose()
+        await ledger.close()

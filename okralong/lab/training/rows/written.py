@@ -1,0 +1,46 @@
+"""Have a question writer write about the passages of the train side, or export these passages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from okralong.lab.training.rows.cross_encoder_rows import RankingConfig, passages_to_ask_about
+from okralong.lab.training.rows.question_writer_rows import WrittenQuestion, read_written, write_passages
+from okralong.pipelines.core.types import ConfigError
+
+if TYPE_CHECKING:
+    from okralong.lab.training.learners.fit import Say
+
+
+PASSAGES: Final = "passages.json"
+WRITTEN: Final = "written.jsonl"
+"""Beside the rows: what a question writer is to ask about, and what it wrote, so that one that was killed goes on."""
+
+
+def written_questions(
+    config: RankingConfig, data: Path, work: Path, out: Path, writer: Path, export: bool, say: Say
+) -> list[WrittenQuestion]:
+    """What ``writer`` writes about the train side's passages; with ``export`` only these passages are written.
+
+    Raises ConfigError where there is no such writer, before any set is read.
+    """
+    if not export and not (writer / "config.json").is_file():
+        raise ConfigError(
+            f"{writer} holds no question writer. Give the folder that `okralong train training/question_writer.yaml` "
+            "wrote."
+        )
+    asked = passages_to_ask_about(config, data, work, say)
+    wanted = sum(sum(ask.values()) for ask in asked.passages.values())
+    said = "all" if asked.questions is None else f"about {asked.questions:,}"
+    say(f"{len(asked.passages):,} passages, {wanted:,} questions, of which {said} are written")
+    if export:
+        write_passages(out / PASSAGES, asked)
+        command = "python -m okralong.lab.training.learners.question_writer"
+        say(f"written: {out / PASSAGES}. `{command} {writer} {PASSAGES} {WRITTEN}` writes what belongs beside it.")
+        return []
+    from okralong.lab.training.learners.question_writer import write_questions
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_questions(writer, asked.passages, asked.questions, out / WRITTEN, say)
+    return read_written(out / WRITTEN)
