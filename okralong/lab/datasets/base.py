@@ -1,4 +1,4 @@
-"""What every data set becomes: texts, and questions with their gold evidence.
+"""Define what every data set becomes: texts, and questions with their gold evidence.
 
 A *text* is the piece in which a set delivers its contexts: a Wikipedia paragraph, a page of a filing, a whole paper or
 meeting. Short texts can be pooled into long documents later, so evidence is kept as ranges of a text. An adapter reads
@@ -20,18 +20,18 @@ from okralong.pipelines.core.types import Question, QuestionType
 from okralong.pipelines.reporting.metrics import plain_words
 
 FLOAT: Final = "FLOAT SELECTED"
-"""How Qasper writes that the evidence is a figure or a table, of which the files have no text but the caption."""
+"""Qasper's marker for evidence that is a figure or a table, of which the files hold only the caption."""
 
 _UNSAFE: Final = re.compile(r"[^\w.\-]")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A context as a set gives it, title line included where it has one.
+    """A context as the set gives it, including its title line.
 
-    ``text_id`` follows from the words alone (see ``text_id``), so the same paragraph in two sets has one id.
-    ``document`` names the source that it is part of ("ADI_2009", an arXiv id, a Wikipedia title): the split keeps all
-    texts of a document on one side.
+    ``text_id`` depends on the words alone, so the same paragraph in two sets has one id. ``document`` names the source
+    that the text is part of ("ADI_2009", an arXiv id, a Wikipedia title); the split keeps all texts of a document on
+    one side.
     """
 
     text_id: str
@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One piece of gold evidence: the range ``[start_char, end_char)`` of a text. All pieces of an item are needed."""
+    """One piece of gold evidence: the range ``[start_char, end_char)`` of a text. An item needs all its pieces."""
 
     text_id: str
     start_char: int
@@ -50,9 +50,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class GoldCell:
-    """A table cell that the answer needs, by the ranges of its row and of the table's column heads.
+    """A table cell that the answer needs, given by the ranges of its row and of the column heads.
 
-    The row's range begins with the row's own label, so a shown row always has its row header.
+    A row's range begins with its label, so a row that is shown always has its row header.
     """
 
     text_id: str
@@ -70,16 +70,18 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A question with all that its set knows of it.
+    """A question with everything that its set knows about it.
 
-    ``gold`` has the question (its doc_ids still empty), answers, mapped type and the parts that answer recall looks
-    for. ``documents`` are the sources asked about, also where the set delivers no text. ``text_ids`` is the item's own
-    context, gold and distractors; empty where the set has none. ``gold_queries`` are what a perfect writer of
-    sub-questions would ask, in order: the set's own sub-questions, or what stands nearest (the adapter says what).
-    ``calculation`` is the expression that leads to the answer, in the text's own figures ("(44.1-56.7)/56.7"); empty
-    where there is nothing to calculate or the set does not say how. ``sub_questions`` are those of the gold queries
-    that the set wrote as whole sentences, in order; empty where it did not. ``hops`` are the look-ups whose own answers
-    the set gives, in order, in its best wording; empty where it gives none.
+    Attributes:
+        gold: The question (its doc_ids still empty), answers, mapped type, and the parts that answer recall looks for.
+        documents: The sources asked about, even if the set delivers no text of them.
+        text_ids: The item's context, gold and distractors.
+        evidence: The gold ranges.
+        cells: The gold table cells.
+        gold_queries: The set's own sub-questions in order, or the nearest thing that it has (see the adapter).
+        calculation: The expression that leads to the answer, in the text's own figures ("(44.1-56.7)/56.7").
+        sub_questions: Those of the gold queries that the set wrote as whole sentences.
+        hops: The look-ups whose answers the set gives, in its best wording.
     """
 
     gold: Gold
@@ -95,10 +97,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """One source file (or folder) as read. ``name`` is the set's ("hotpotqa"), ``part`` the file's ("dev").
+    """One source file (or folder) as read.
 
-    ``texts`` by text_id; every text_id of an item is in it. ``notes`` are lines for whoever wrote the file: what was
-    not taken as it stands there, with its row and the reason.
+    ``name`` is the set's ("hotpotqa"), ``part`` the file's ("dev"). ``texts`` are by text_id and hold every text_id of
+    an item. ``notes`` tell the author of the file what was skipped, with its row and the reason.
     """
 
     name: str
@@ -109,17 +111,17 @@ class DataSet:
 
 
 def text_id(text: str) -> str:
-    """An id of 16 hex digits that follows from a text's words: case, punctuation and spacing do not count."""
+    """Return an id of 16 hex digits made from a text's words; case, punctuation and spacing do not count."""
     return hashlib.sha256(" ".join(plain_words(text)).encode()).hexdigest()[:16]
 
 
 def make_text(document: str, text: str) -> Text:
-    """A text with its id."""
+    """Make a text with its id."""
     return Text(text_id(text), document, text)
 
 
 class Builder:
-    """A data set while its file is read: its texts, its items, and the ids that are taken."""
+    """Collects the texts and items of a data set while its file is read, and refuses ids that were used before."""
 
     def __init__(self, name: str, part: str) -> None:
         self.name, self.part = name, part
@@ -129,7 +131,7 @@ class Builder:
         self._ids: set[str] = set()
 
     def built(self) -> DataSet:
-        """The data set with all that was added."""
+        """Return the data set with everything that was added."""
         return DataSet(self.name, self.part, self.texts, tuple(self.items), tuple(self.notes))
 
     def gold(
@@ -142,10 +144,10 @@ class Builder:
         parts: Parts = (),
         prefix: str = "",
     ) -> Gold:
-        """The row's ``question`` with its answers, each once.
+        """Return the row's ``question`` with its answers, without duplicates.
 
-        Its id is ``prefix``, or else the set's name, and the set's own id, with signs that no file name bears made
-        ``_``. Raises InputError for an id that was taken before.
+        The id is ``prefix`` (default: the set's name) and the set's own id, with characters that are unsafe in file
+        names replaced by ``_``. Raises InputError for an id that was used before.
         """
         query_id = f"{prefix or self.name}-{_UNSAFE.sub('_', row.text(id_field).strip())}"
         if query_id in self._ids:
@@ -155,10 +157,10 @@ class Builder:
         return Gold(question, self.name, label, parts)
 
     def text(self, document: str, text: str) -> Text:
-        """The text, from now on one of the set's; the one kept before when it was there already.
+        """Add a text to the set and return it, or return the one that is there already.
 
-        Where a text of the same words but other punctuation is there, ranges of the two would differ: the later one
-        then gets an id in which the document, and a number, count as words.
+        If a text with the same words but other punctuation is there, ranges of the two would differ. The later one then
+        gets an id that also counts the document and a number as words.
         """
         known = self.texts.setdefault(text_id(text), make_text(document, text))
         number = 1
@@ -169,12 +171,13 @@ class Builder:
         return known
 
     def titled(self, title: str, paragraph: str) -> Text:
-        """A Wikipedia paragraph as a text: its title on a line of its own before it."""
+        """Add a Wikipedia paragraph as a text, with its title on a line before it."""
         return self.text(title, f"{title}\n{paragraph}")
 
     def paragraphs(self, document: str, paragraphs: Sequence[str]) -> tuple[tuple[Evidence, ...], int]:
-        """Evidence paragraphs of a paper whose full text the file does not hold: each is a text of its own, wholly
-        evidence. With them how many figures and tables were left out.
+        """Add the evidence paragraphs of a paper whose full text the file lacks, each as a text that is all evidence.
+
+        Also returns how many figures and tables were left out.
         """
         written = [each.strip() for each in paragraphs if not each.startswith(FLOAT)]
         kept = dict.fromkeys(self.text(document, each) for each in dict.fromkeys(written) if each)
@@ -182,6 +185,6 @@ class Builder:
 
 
 def whole(text: Text, title: str = "") -> Evidence:
-    """All of a text as evidence, or all but its title line."""
+    """Return all of a text as evidence, or all but its title line."""
     skipped = len(title) + 1 if title else 0
     return Evidence(text.text_id, *trimmed(text.text, (skipped, len(text.text))))

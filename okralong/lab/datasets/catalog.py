@@ -1,4 +1,4 @@
-"""The two tables that describe data sets: their files, and the question type of each of their labels."""
+"""Describe data sets by two tables: their files (``datasets.yaml``), and the question type of each of their labels."""
 
 from __future__ import annotations
 
@@ -12,25 +12,22 @@ from pydantic import Field, model_validator
 from okralong.pipelines.core.config import Settings, load_config
 from okralong.pipelines.core.types import InputError, QuestionType
 
-# --------
-# The one table that maps a set's own labels to the five question types: ``configs/question_types.yaml``.
-
 
 class MappedLabel(Settings):
-    """One label's type, and the reason for it."""
+    """The type of one label, and the reason for it."""
 
     type: QuestionType
     why: str
 
 
 class TypeTable(Settings):
-    """By set, then by the set's own label."""
+    """``configs/question_types.yaml``: mapped labels by set, then by the set's own label."""
 
     sets: dict[str, dict[str, MappedLabel]]
 
 
 def question_type(dataset: str, label: str) -> QuestionType:
-    """The type of a set's label. Raises InputError for a label that the table does not know."""
+    """Return the type of a set's label. Raises InputError for a label that the table does not map."""
     known = type_table().sets.get(dataset, {})
     if label not in known:
         raise InputError(
@@ -42,19 +39,15 @@ def question_type(dataset: str, label: str) -> QuestionType:
 
 @cache
 def type_table() -> TypeTable:
-    """The table as committed."""
+    """Return the shipped table."""
     return load_config(TypeTable, "question_types.yaml")
 
 
-# --------
-# The catalog of data sets: which files there are, in which format, below the folder that holds the data.
-
-
 class DataSource(Settings):
-    """One file of a data set. ``name`` and ``part`` are how splits and sweeps call it; no two sources share both.
+    """One file of a data set. Splits and sweeps refer to it by ``name`` and ``part``; no two sources share both.
 
     ``format`` is a key of ``registry.FORMATS``, ``path`` is relative to the data folder. ``hub`` is the file on a hub
-    of data sets, "owner/repository/file", for those who have a connection.
+    of data sets, "owner/repository/file", which is fetched if the path does not exist.
     """
 
     name: str
@@ -78,7 +71,7 @@ class Catalog(Settings):
         return self
 
     def source(self, name: str, part: str) -> DataSource:
-        """The entry of that name and part. Raises InputError naming those that there are."""
+        """Return the entry of that name and part. Raises InputError listing the known ones."""
         for source in self.sources:
             if (source.name, source.part) == (name, part):
                 return source
@@ -87,5 +80,5 @@ class Catalog(Settings):
 
 
 def load_catalog(source: str | Path = "datasets.yaml") -> Catalog:
-    """The catalog as committed, or another one. Raises ConfigError when it cannot be read."""
+    """Load the shipped catalog or another one. Raises ConfigError if it cannot be read."""
     return load_config(Catalog, source)

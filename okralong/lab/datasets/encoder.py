@@ -1,4 +1,4 @@
-"""Vectors by text, kept on disk: a sweep that runs again embeds nothing twice, whatever archive a text is in."""
+"""Embed texts with a cache on disk, so that a repeated sweep embeds nothing twice, whichever archive a text is in."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, available
 Vectors = npt.NDArray[np.float32]
 
 EACH: Final = EmbeddingConfig(of="each")
-"""A vector for every chunk, as the papers and their baselines search. A user's archive embeds each text once unless it
-is told otherwise, which finds a little more (docs/retrieval.md)."""
+"""A vector for every chunk, as in the papers and their baselines.
+
+A user's archive embeds each text once by default, which finds a little more (docs/retrieval.md).
+"""
 
 BATCH: Final = 1024
-"""Texts embedded between two writes, so that a run that is stopped loses about a minute of work."""
+"""Texts embedded between two writes: an interrupted run loses about a minute of work."""
 
 
 @dataclass
 class CachedEncoder:
-    """An encoder that remembers. ``load`` makes the real one, and is called only when a text is new.
+    """An encoder with a cache. ``load`` makes the real encoder and is called only for new texts.
 
-    The folder holds Parquet files of (key, vector), one set for each model; deleting it is always safe.
+    The folder holds Parquet files of (key, vector), one set per model; deleting it is always safe.
     """
 
     folder: Folder
@@ -46,13 +48,13 @@ class CachedEncoder:
     _opened: bool = False
 
     def encode(self, texts: list[str]) -> Vectors:
-        """Unit vectors of ``texts``, shape (n, d). Raises ValueError when there is no text at all."""
+        """Return unit vectors of ``texts``, shape (n, d). Raises ValueError for no texts."""
         if not texts:
             raise ValueError("An encoder needs at least one text.")
         self._open()
         keys = [self._key(text) for text in texts]
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
-        # Texts of like length share a batch, and a part that was written is done for good.
+        # Texts of similar length share a batch.
         waiting = sorted(new.items(), key=lambda entry: len(entry[1]))
         for start in range(0, len(waiting), BATCH):
             self._embed(dict(waiting[start : start + BATCH]))
@@ -82,28 +84,28 @@ class CachedEncoder:
 
 
 LIMIT: Final = EmbeddingConfig().max_seq_length
-"""Tokens of a text, the encoder's special ones included, that the packaged encoder sees; it has 512 positions."""
+"""Tokens of a text, special ones included, that the packaged encoder reads; it has 512 positions."""
 
 _BATCH: Final = 1024
-"""Texts counted at a time: each takes some kilobytes. Ours."""
+"""Texts tokenized at a time; each takes a few kilobytes."""
 
 
 def cached_encoder(work: Path, name: str = EMBEDDED) -> CachedEncoder:
-    """The packaged encoder, or that of a model folder, with what it embedded before below ``work/vectors``.
+    """Return the packaged encoder or that of a model folder, with the cache below ``work/vectors``.
 
-    Raises ConfigError when the package is missing or altered, or there is no such folder.
+    Raises ConfigError if the package is missing or altered, or the folder does not exist.
     """
     model = resolve_embedding_model(name)
     return CachedEncoder(Folder.of(work / "vectors"), model, partial(_load, model.path))
 
 
 def index_encoder(cached: CachedEncoder) -> Encoder:
-    """The same for building an archive."""
+    """Return the same encoder for building an archive."""
     return Encoder(cached.encode, cached.model, _precision, partial(over_limit, cached.model.path))
 
 
 def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
-    """Which of ``texts`` have more than ``limit`` tokens, by the tokenizer in a model's folder."""
+    """Return which of ``texts`` have more than ``limit`` tokens by the tokenizer in a model's folder."""
     tokenizer = Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One entry of a file. ``place`` says where it stands ("row 12", "meeting 3, query 2")."""
+    """One entry of a file; ``place`` locates it ("row 12", "meeting 3, query 2")."""
 
     file: Path
     place: str
     values: Mapping[str, Any]
 
     def get(self, field: str, kind: type[T]) -> T:
-        """The field's value. Raises InputError when it is missing or of another kind."""
+        """Return the field's value. Raises InputError if it is missing or of another type."""
         if field not in self.values:
             self.bad(field, f"is missing (there are: {', '.join(map(str, list(self.values)[:12])) or 'none'})")
         value = self.values[field]
@@ -38,41 +38,41 @@ class Row:
         return value
 
     def text(self, field: str) -> str:
-        """A text that is more than blanks. Raises InputError otherwise."""
+        """Return a text that is not blank. Raises InputError otherwise."""
         value = self.get(field, str)
         if not value.strip():
             self.bad(field, "is an empty text")
         return value
 
     def texts(self, field: str) -> list[str]:
-        """A list of texts. Raises InputError when an entry is something else."""
+        """Return a list of texts. Raises InputError for any other entry."""
         return self.all_texts(field, self.get(field, list))
 
     def all_texts(self, field: str, values: Sequence[Any]) -> list[str]:
-        """``values`` of the field, which must all be texts. Raises InputError otherwise."""
+        """Return ``values`` of the field as texts. Raises InputError for any other value."""
         for value in values:
             if not isinstance(value, str):
                 self.bad(field, f"holds {type(value).__name__} where a text is expected")
         return list(values)
 
     def inner(self, field: str) -> Row:
-        """The object of a field as a row of its own. Raises InputError when it is none."""
+        """Return the object of a field as a row. Raises InputError if it is not an object."""
         return Row(self.file, f"{self.place}, {field}", self.get(field, dict))
 
     def type_of(self, field: str, dataset: str, label: str) -> QuestionType:
-        """The mapped type of a label that the field holds or implies. Raises InputError for one without a type."""
+        """Return the mapped type of a label that the field holds or implies. Raises InputError for an unknown label."""
         try:
             return question_type(dataset, label)
         except InputError as error:
             self.bad(field, f"holds a kind of question without a type. {error}")
 
     def rows(self, field: str, what: str = "") -> Iterator[Row]:
-        """The entries of a list of objects, each as a row of its own. Raises InputError when one is no object."""
+        """Return the entries of a list of objects as rows. Raises InputError for an entry that is not an object."""
         for number, value in enumerate(self.get(field, list), start=1):
             yield row_of(self.file, f"{self.place}, {what or field} {number}", value)
 
     def bad(self, field: str, why: str) -> NoReturn:
-        """Raises InputError naming the field and what is wrong with it."""
+        """Raise InputError naming the field and the problem."""
         raise InputError(
             f"{self.file}, {self.place}: the field {field!r} {why}. The file is not in the form in which its authors "
             "publish it: fetch it again, or correct or delete that entry."
@@ -80,7 +80,7 @@ class Row:
 
 
 def row_of(file: Path, place: str, value: object) -> Row:
-    """``value`` as a row. Raises InputError when it is no object."""
+    """Return ``value`` as a row. Raises InputError if it is not an object."""
     if not isinstance(value, dict):
         raise InputError(
             f"{file}, {place} is {type(value).__name__} and not an object. The file is not in the form in which its "
@@ -90,7 +90,7 @@ def row_of(file: Path, place: str, value: object) -> Row:
 
 
 def read_json(file: Path) -> Any:
-    """The content of a JSON file. Raises InputError when it is missing or no JSON."""
+    """Return the content of a JSON file. Raises InputError if it is missing or not JSON."""
     try:
         return json.loads(_read(file))
     except ValueError as error:
@@ -98,9 +98,9 @@ def read_json(file: Path) -> Any:
 
 
 def rows_in(file: Path) -> Iterator[Row]:
-    """The rows of a file by its suffix: .parquet, .jsonl (blank lines are passed over), or else a JSON list.
+    """Return the rows of a file by its suffix: .parquet, .jsonl (blank lines are skipped), or else a JSON list.
 
-    Raises InputError when it cannot be read, or when a row is no object.
+    Raises InputError if the file cannot be read, or a row is not an object.
     """
     values = (
         _parquet(file) if file.suffix == ".parquet" else json_lines(file) if file.suffix == ".jsonl" else _list(file)
@@ -110,9 +110,9 @@ def rows_in(file: Path) -> Iterator[Row]:
 
 
 def table_rows(file: Path, delimiter: str = ",") -> tuple[tuple[str, ...], list[Row]]:
-    """The columns of a csv file and its rows, which count as a spreadsheet counts them: the head is row 1.
+    """Return the columns of a csv file and its rows, numbered as in a spreadsheet: the head is row 1.
 
-    Raises InputError when it cannot be read, or when a row has more or fewer cells than the head.
+    Raises InputError if the file cannot be read, or a row has more or fewer cells than the head.
     """
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
@@ -137,7 +137,6 @@ def _table_row(file: Path, number: int, record: dict[str | None, str | list[str]
 
 
 def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
-    """Parquet is how a hub keeps many sets."""
     try:
         return enumerate(pq.read_table(file).to_pylist(), start=1)
     except FileNotFoundError as error:
@@ -154,8 +153,9 @@ def _list(file: Path) -> Iterator[tuple[int, Any]]:
 
 
 def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
-    """The values of a file of one JSON value a line, by their line's number from 1; blank lines are passed over. Raises
-    InputError naming the line that is none.
+    """Return the values of a JSON-lines file by line number from 1; blank lines are skipped.
+
+    Raises InputError naming the line that is not JSON.
     """
     for number, line in enumerate(_read(file).split("\n"), start=1):
         if not line.strip():

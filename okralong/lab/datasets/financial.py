@@ -1,4 +1,4 @@
-"""Questions on companies' reports: Financial-QA-10k, over excerpts, and Loong's finance part, over whole filings."""
+"""Read questions on companies' reports: Financial-QA-10k (excerpts) and Loong's finance part (whole filings)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOONG: Final = "loong_finance"
 COLUMNS: Final = ("question", "answer", "context", "ticker", "filing")
 
 DOCUMENTS: Final = "documents"
-"""Loong's filings, a folder of text files beside the questions."""
+"""The folder of Loong's filings, text files beside the questions."""
 
 _IN_THOUSANDS: Final = re.compile(r"\s+in (?:thousand|million)s?$")
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Filing:
-    """The excerpts of a filing while its rows are read: their text, and the range of each by its words."""
+    """The excerpts of a filing while its rows are read, with the range of each by its words."""
 
     pieces: Pieces = field(default_factory=Pieces)
     places: dict[str, Range] = field(default_factory=dict)
@@ -45,13 +45,13 @@ class _Filing:
 
 
 def read_financial_qa(path: Path, part: str) -> DataSet:
-    """``Financial-QA-10k.csv``: question, answer, context (an excerpt), ticker and filing ("2023_10K").
+    """Read ``Financial-QA-10k.csv``: question, answer, context (an excerpt), ticker and filing ("2023_10K").
 
-    One text a filing: its distinct excerpts in the order of the file, blank lines between them; ``document`` is the
-    ticker and the year ("NVDA_2023"), as UDA names filings. Evidence is the question's excerpt. The file has no ids: a
-    question is called by its row, as a spreadsheet counts it, since some are asked twice. There are no kinds either:
-    the type goes by the length of the answer, a guess. Rows without a question, an answer or a context are left out
-    and counted in the log. Raises InputError naming file, row and field.
+    One text per filing holds its distinct excerpts in file order, separated by blank lines; ``document`` is ticker and
+    year ("NVDA_2023"), as in UDA. Evidence is the question's excerpt. The file has no ids, and some questions occur
+    twice, so the id is the row's number in a spreadsheet. The type is guessed from the length of the answer. Rows
+    without a question, an answer or a context are skipped and counted in the log. Raises InputError naming file, row
+    and field.
     """
     columns, rows = table_rows(path)
     if columns != COLUMNS:
@@ -88,13 +88,13 @@ def _item(row: Row, filing: _Filing, made: Builder) -> Item:
 
 
 def read_loong_finance(path: Path, part: str) -> DataSet:
-    """A ``questions.jsonl`` beside the folder ``documents``, or the folder that holds both.
+    """Read a ``questions.jsonl`` beside the folder ``documents``, or the folder that holds both.
 
     A row has ``query_id``, ``kind`` (the label), ``question``, ``documents`` (``doc_id`` each, the text file's name
-    without its ending) and ``answer``. One text a filing, and an item's context are the filings that it names. A list
-    or an object as an answer is written as JSON. The set marks no evidence. What can be looked for is a short answer
-    to one figure or name; "in thousands" behind it may be missing, as tables say it above them. What the answer of a
-    clustering needs is no copy, so it has no parts. Raises InputError naming file, row and field.
+    without its suffix) and ``answer``. There is one text per filing, and an item's context is the filings that it
+    names. A list or an object as an answer is written as JSON. The set marks no evidence. Only a short answer to one
+    figure or name has a part; "in thousands" after it is optional, as tables give it above the figures. Raises
+    InputError naming file, row and field.
     """
     questions = path / "questions.jsonl" if path.is_dir() else path
     made = Builder(LOONG, part)

@@ -1,6 +1,6 @@
-"""FinQA: questions on one page of a filing, each with a program of calculations (Chen et al. 2021).
+"""Read FinQA: questions on one page of a filing, each with a program of calculations (Chen et al. 2021).
 
-The set writes down figures and not places, so each figure is looked up among the cells of the page's table.
+The set gives figures without their places, so each figure is searched for among the cells of the page's table.
 """
 
 from __future__ import annotations
@@ -27,16 +27,13 @@ from okralong.lab.datasets.places import Pieces, Range
 
 FINQA: Final = "finqa"
 PROGRAM: Final = "program"
-"""The one label of FinQA's questions."""
+"""The only label of FinQA's questions."""
 _WHOLE_ROW: Final = re.compile(r"\btable_(?:sum|average|max|min)\(\s*(.+?)\s*,\s*none\s*\)")
 _DEBRIS: Final = re.compile(r"(?:\\+n)+$")
 
-# --------
-# FinQA: questions on one page of a filing, each with a program of calculations (Chen et al. 2021).
-
 
 def read_finqa(path: Path, part: str) -> DataSet:
-    """A ``train.json``, ``dev.json`` or ``test.json``. One text a page; its document is the filing ("V_2008").
+    """Read a ``train.json``, ``dev.json`` or ``test.json``: one text per page, whose document is the filing ("V_2008").
 
     Answers are the written one, which is rounded, and the executed one. Raises InputError naming file, row and field.
     """
@@ -60,7 +57,7 @@ def program_item(
     answers: Iterable[str],
     program: str,
 ) -> Item:
-    """A question on a page with its program; ``evidence`` is the row and its field that name the evidence."""
+    """Make the item of a question on a page; ``evidence`` is the row and the field that name the evidence."""
     text = made.text(document, page.text)
     found, cells = _locate_program(*evidence, page, text, program)
     parts = grounded(operand_parts(program_operands(program)), [page.text])
@@ -70,7 +67,7 @@ def program_item(
 
 
 def finqa_answers(row: Row, written: str, executed: str) -> list[str]:
-    """The written answer of a row, where there is one, and the executed one."""
+    """Return the written answer of a row, if there is one, and the executed one."""
     value = row.get(executed, object)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         row.bad(executed, f"is {type(value).__name__}, neither a number nor a text")
@@ -78,12 +75,12 @@ def finqa_answers(row: Row, written: str, executed: str) -> list[str]:
 
 
 def clean_answer(answer: str) -> str:
-    """A written answer without the line breaks that some of the files spell out at its end."""
+    """Remove the literal line breaks that some files have at the end of an answer."""
     return _DEBRIS.sub("", answer.strip()).strip()
 
 
 def _filing(row: Row) -> str:
-    """The filing of a page: "V/2008/page_17.pdf" is one of V_2008."""
+    """Return the filing of a page: "V/2008/page_17.pdf" is one of V_2008."""
     names = row.text("filename").split("/")
     if len(names) != 3:
         row.bad("filename", f"is {row.values['filename']!r}, not of the form TICKER/YEAR/page_N.pdf")
@@ -93,13 +90,13 @@ def _filing(row: Row) -> str:
 # --------
 # A page of a filing as FinQA and UDA write it: sentences, one table, sentences; and the gold evidence on it.
 #
-# Of the two tables in the files, ``table`` is taken: its rows are those that ``table_N`` of the gold evidence counts,
-# and its words are prepared as the sentences are. (``table_ori`` keeps rows that ``table`` leaves out.)
+# Of the two tables in the files we take ``table``, whose rows ``table_N`` of the gold evidence counts; ``table_ori``
+# keeps rows that ``table`` leaves out.
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page's text; ``sentences`` by their number in the files (None for one without a word), and the table."""
+    """A page's text, its sentences by their number in the files (None for one without a word), and its table."""
 
     text: str
     sentences: tuple[Range | None, ...]
@@ -107,9 +104,9 @@ class Page:
 
 
 def read_page(row: Row) -> Page:
-    """The page of the fields pre_text, table and post_text. Raises InputError naming the field that is not right.
+    """Read the page in the fields pre_text, table and post_text. Raises InputError naming the bad field.
 
-    Sentences stand one a line; those without any letter or digit (dots of a chart) are left out.
+    Sentences are written one per line; those without any letter or digit (dots of a chart) are left out.
     """
     pieces = Pieces()
     before, after, cells = row.texts("pre_text"), row.texts("post_text"), table_cells(row)
@@ -124,10 +121,11 @@ def read_page(row: Row) -> Page:
 def _locate_program(
     row: Row, field: str, page: Page, text: Text, program: str
 ) -> tuple[list[Evidence], list[GoldCell]]:
-    """The pieces of evidence that the row's field names as ``text_N`` and ``table_N``, and the cells used.
+    """Locate the evidence that the row's field names as ``text_N`` and ``table_N``, and the cells that the program
+    uses.
 
-    Used are the cells of these table rows that hold a number of the program, and all figures of a row that the program
-    takes as a whole (``table_average(net sales, none)``). Raises InputError for a name that the page does not have.
+    Used cells are those that hold a number of the program, and all figures of a row that the program takes as a whole
+    (``table_average(net sales, none)``). Raises InputError for a name that the page does not have.
     """
     evidence, cells = [], []
     operands = program_operands(program)

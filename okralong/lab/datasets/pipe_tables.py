@@ -1,4 +1,4 @@
-"""Tables of filings as pipe rows, and which cell an answer or an operand was taken from."""
+"""Write tables of filings as pipe rows, and find the cell that an answer or an operand was taken from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PERIOD: Final = re.compile(r"\W*(?:19|20)\d\d(?:\s*[-\N{EN DASH}/]\s*(?:\d\d)?\
 
 
 def table_cells(row: Row) -> list[list[str]]:
-    """The rows of a table's cells, at least one."""
+    """Return the rows of a table's cells. Raises InputError if there are none."""
     cells = []
     for line in row.get("table", list):
         if not isinstance(line, list):
@@ -33,9 +33,9 @@ def table_cells(row: Row) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class PipeTable:
-    """``cells`` as given and the range of each row in the text; the first ``heads`` rows are column heads.
+    """A table's cells and the range of each row in the text; the first ``heads`` rows are column heads.
 
-    A table without heads has 0 of them, and its first row stands in their place in ``header``.
+    If there are no heads, ``header`` is the first row.
     """
 
     cells: tuple[tuple[str, ...], ...]
@@ -48,14 +48,14 @@ class PipeTable:
         return self.rows[0][0], self.rows[max(self.heads, 1) - 1][1]
 
     def head(self, column: int) -> str:
-        """The words above a column, of all its head rows."""
+        """Return the words above a column, from all head rows."""
         return " ".join(row[column] for row in self.cells[: self.heads] if column < len(row))
 
 
 def write_table(pieces: Pieces, cells: Sequence[Sequence[str]]) -> PipeTable:
-    """Write each row as ``| a | b |`` on a line of its own, and a blank line after the last.
+    """Write each row as ``| a | b |`` on its own line, and a blank line after the last.
 
-    Breaks inside a cell become blanks and pipes become slashes, so that a row stays a row.
+    Line breaks in a cell become blanks and pipes become slashes, so that a row stays one row.
     """
     rows = []
     for number, row in enumerate(cells, start=1):
@@ -65,10 +65,10 @@ def write_table(pieces: Pieces, cells: Sequence[Sequence[str]]) -> PipeTable:
 
 
 def count_heads(cells: Sequence[Sequence[str]]) -> int:
-    """How many rows come before the first one with a figure in another column than the first.
+    """Count the rows before the first one that has a figure outside the first column.
 
-    The titles of a first section ("Assets", nothing beside it) are no heads where heads stand above them. A table
-    without any figure has one head row.
+    The title of a first section ("Assets", with empty cells beside it) is not a head if there are heads above it. A
+    table without any figure has one head row.
     """
     first = next((number for number, row in enumerate(cells) if any(is_figure(cell) for cell in row[1:])), None)
     if first is None:
@@ -79,7 +79,7 @@ def count_heads(cells: Sequence[Sequence[str]]) -> int:
 
 
 def is_figure(cell: str) -> bool:
-    """Whether a cell is a figure: it has digits, no words other than units, and is no year or date."""
+    """Return whether a cell is a figure: digits, no words except units, and not a year or date."""
     if not any(char.isdigit() for char in cell) or _PERIOD.fullmatch(cell.strip()):
         return False
     return all(word.lower() in _UNITS for word in _LETTERS.findall(cell))
@@ -88,19 +88,18 @@ def is_figure(cell: str) -> bool:
 # --------
 # Which cell of a table an answer or an operand was taken from.
 #
-# Where a figure stands in several cells, the question decides: the row whose label shares most words with it, then the
-# row that holds most of the other figures that are looked for, then the column whose heads share most words, then the
-# first.
+# If several cells hold a figure, the question decides: the row whose label shares most words with it, then the row
+# that holds most of the other wanted figures, then the column whose heads share most words, then the first.
 
 Place = tuple[int, int]
 """Row and column of a cell, from 0."""
 
 
 def find_cell(table: PipeTable, wanted: str, question: str, others: Sequence[str] = ()) -> Place | None:
-    """The cell below the heads that holds ``wanted``; None when there is none.
+    """Return the cell below the heads that holds ``wanted``, or None.
 
-    Cells are compared by their words and numbers, without currency, percent and minus signs. A cell with the very same
-    words comes before a figure with a note behind it, that before a longer cell that holds the words.
+    Cells are compared by words and numbers, without currency, percent and minus signs. An equal cell comes before a
+    figure followed by a note, and that before a longer cell that holds the words.
     """
     key = _key(wanted)
     if not key:
@@ -113,7 +112,7 @@ def find_cell(table: PipeTable, wanted: str, question: str, others: Sequence[str
 
 
 def find_head(table: PipeTable, wanted: str) -> Place | None:
-    """The cell of the column heads that is or holds ``wanted``."""
+    """Return the cell of the column heads that is or holds ``wanted``, or None."""
     key = _key(wanted)
     places = [
         (row, column)
@@ -125,7 +124,7 @@ def find_head(table: PipeTable, wanted: str) -> Place | None:
 
 
 def cell_below(table: PipeTable, column: int, question: str) -> Place | None:
-    """The figure of a column in the row whose label shares most words with the question; None when none shares any."""
+    """Return the figure of a column in the row whose label shares most words with the question, or None."""
     asked = frozenset(plain_words(question))
     places = [(row, col) for (row, col), cell in _body(table) if col == column and is_figure(cell)]
     if not any(asked & _label(table, row) for row, _ in places):
@@ -174,7 +173,7 @@ def _holds(cell: str, key: str) -> bool:
 
 
 def cells_with(table: PipeTable, row: int, wanted: str) -> list[int]:
-    """The columns of a row, its label apart, in which a figure stands."""
+    """Return the columns of a row, except its label, that hold a figure."""
     key = _key(wanted)
     cells = list(enumerate(table.cells[row]))[1:]
     return [column for column, cell in cells if key and (_is_same(cell, key) or _begins_with(cell, key))]

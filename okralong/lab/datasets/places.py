@@ -1,4 +1,4 @@
-"""Put texts together from pieces, and find places in them."""
+"""Build texts from pieces, and find places in them."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.reporting.metrics import plain_words
 
 Range = tuple[int, int]
-"""``[start, end)`` in characters of a text."""
+"""Characters ``[start, end)`` of a text."""
 _WORD_BEFORE: Final = r"(?<!\w)(?<!\d[.,])"
 _WORD_AFTER: Final = r"(?!\w)(?![.,]\d)"
 
 
-# --------
-# Texts put together from pieces, and places in them.
-
-
 class Pieces:
-    """Write pieces one after another; ``text`` is what was written."""
+    """Writes pieces one after another into a text."""
 
     def __init__(self) -> None:
         self._written: list[str] = []
         self._length = 0
 
     def add(self, piece: str, after: str = "\n\n") -> Range:
-        """Write ``piece`` without blanks around it, then ``after``; its range, without ``after``."""
+        """Write ``piece`` stripped, then ``after``; return the range without ``after``."""
         piece = piece.strip()
         start = self._length
         self._written += (piece, after)
@@ -36,15 +32,15 @@ class Pieces:
 
     @property
     def text(self) -> str:
-        """All that was written, without the blanks at its end."""
+        """The text written so far, without trailing blanks."""
         return "".join(self._written).rstrip()
 
 
 def sentence_with(text: str, within: Range, wanted: str, question: str) -> Range | None:
-    """The sentence of ``text[within]`` that holds ``wanted`` literally and as whole words; None when none does.
+    """Return the sentence of ``text[within]`` that holds ``wanted`` literally and as whole words, or None.
 
-    Of several the one that shares most words with the question, of those the first. A ``wanted`` that runs over the
-    end of a sentence gives the sentences from its first to its last character.
+    Of several sentences the one that shares most words with the question wins, then the first. A ``wanted`` that
+    crosses the end of a sentence gives all sentences that it touches.
     """
     if not wanted.strip():
         return None
@@ -64,7 +60,7 @@ def sentence_with(text: str, within: Range, wanted: str, question: str) -> Range
 
 
 def sentence_at(text: str, within: Range, place: Range) -> Range:
-    """The sentence of ``text[within]`` that holds the range ``place`` of ``text``; several where it spans an end."""
+    """Return the sentence or sentences of ``text[within]`` that hold the range ``place`` of ``text``."""
     start, end = within
     first, last = _sentence(_cuts(text[start:end]), (place[0] - start, place[1] - start))
     return trimmed(text, (start + first, start + last))
@@ -79,14 +75,14 @@ def _sentence(cuts: Sequence[int], place: Range) -> Range:
 
 
 def trimmed(text: str, of: Range) -> Range:
-    """The range without the blanks at its ends."""
+    """Return the range without the blanks at its ends."""
     shown = text[of[0] : of[1]]
     start = of[0] + len(shown) - len(shown.lstrip())
     return start, start + len(shown.strip())
 
 
 def distinct(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """The ranges in the order of the text, each once, without those that lie inside another."""
+    """Return the ranges in text order, without duplicates and without those inside another."""
     kept: list[Range] = []
     for start, end in sorted(set(ranges), key=lambda each: (each[0], -each[1])):
         if not kept or end > kept[-1][1]:

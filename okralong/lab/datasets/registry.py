@@ -1,4 +1,4 @@
-"""Which adapter reads which format; ``read_dataset`` is the one function by which a data set is read."""
+"""The adapter of each format, and ``read_dataset``, the function that reads every data set."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "filings_questions": read_filings_questions,
     "own": read_own,
 }
-"""By the ``format`` of a source: a path and the name of a part in, a data set out."""
+"""By a source's ``format``: a function from a path and the name of a part to a data set."""
 
 
 def read_dataset(source: DataSource, data: Path) -> DataSet:
-    """The data set of a source below the folder ``data``, or from its hub when the file is not there.
+    """Read the data set of a source below the folder ``data``, or from its hub if the file is not there.
 
-    It has the source's ``name``. Raises InputError when the format is unknown, when neither the file nor the hub can
-    be had, and as the adapter does for a malformed file.
+    The result has the source's ``name``. Raises InputError if the format is unknown, if neither file nor hub is
+    available, and for a malformed file.
     """
     if source.format not in FORMATS:
         raise InputError(

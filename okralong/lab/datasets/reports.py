@@ -1,4 +1,8 @@
-"""The ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``."""
+"""Read the ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``.
+
+Qasper comes without types here, so they are guessed from the length of the answers. An answer that occurs in none of
+its documents was put in other words by its annotator and has no parts to look for.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +38,11 @@ REPORTS: Final = "reports"
 _SOURCES: Final = re.compile(r"\s*\(?\bSOURCE(?:\(S\))?:[^\n]*", re.IGNORECASE)
 
 
-# --------
-# The ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``.
-#
-# Qasper comes without a type here; it goes by the length of its answers, a guess and not the annotators' word. An
-# answer that stands nowhere in its documents as it is written was put in other words by its annotator. It has no parts
-# to look for, since no retrieval could show them.
-
-
 def read_reports_set(path: Path, part: str) -> DataSet:
-    """``reports/questions.jsonl`` with the documents beside it, each of which is a text; no evidence is known.
+    """Read ``reports/questions.jsonl`` and the documents beside it, each of which is a text; no evidence is known.
 
-    An item's ``documents`` are those that its question is about, its context is all of them. Operands are looked up in
-    the other folders beside ``reports``. Raises InputError naming file and line, also when a document is missing.
+    An item's ``documents`` are those that its question is about, and its context is all of them. Operands are looked up
+    in the folders beside ``reports``. Raises InputError naming file and line, also for a missing document.
     """
     made = Builder(REPORTS, part)
     documents = {name: made.text(name, text) for name, text in read_texts(path.parent.parent).items()}
@@ -63,11 +59,10 @@ def read_reports_set(path: Path, part: str) -> DataSet:
 
 
 def read_reports(data: Path) -> list[Gold]:
-    """The questions of ``data/reports/questions.jsonl`` in the file's order.
+    """Read the questions of ``data/reports/questions.jsonl`` in order.
 
-    ``query_id`` is the dataset and the question's number within it ("finqa-007"). Operands are looked up in the other
-    folders of ``data``, answers in the texts of ``reports/docs``, where those are there. Raises InputError naming the
-    line that cannot be read.
+    ``query_id`` is the data set and the question's number within it ("finqa-007"). Operands are looked up in the other
+    folders of ``data``, answers in the texts of ``reports/docs``. Raises InputError naming the line.
     """
     file = data / "reports" / "questions.jsonl"
     if not file.is_file():
@@ -94,13 +89,13 @@ def read_reports(data: Path) -> list[Gold]:
 
 
 def read_texts(data: Path) -> dict[str, str]:
-    """Text by doc_id of the ``.txt`` files in ``data/reports/docs``."""
+    """Return the ``.txt`` files in ``data/reports/docs`` by doc_id."""
     files = sorted((data / "reports" / "docs").glob("*.txt"))
     return {file.stem: file.read_text(encoding="utf-8") for file in files}
 
 
 def _grounded(gold: Gold, texts: Mapping[str, str]) -> Gold:
-    """``gold``, without parts when some of them stand nowhere in its documents."""
+    """Drop the parts if one of them occurs in none of the documents."""
     scope = [text for name, text in texts.items() if _in_scope(name, gold)]
     return replace(gold, parts=grounded(gold.parts, scope))
 
@@ -117,7 +112,7 @@ def _tat_dqa(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
 
 
 def _finqa(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
-    # The executed result is exact, the written one rounded; where they disagree nobody knows which is meant.
+    # The executed result is exact, the written one rounded; if they disagree, either may be meant.
     answers = tuple(dict.fromkeys(answer for answer in (row["answer"], row["exe_answer"]) if answer))
     return _gold(row, query_id, answers, row["type"], operand_parts(book.operands(row["question"], answers)))
 
@@ -141,7 +136,7 @@ def _gold(row: Mapping[str, Any], query_id: str, answers: tuple[str, ...], label
 
 
 def _mended(text: str) -> str:
-    """UTF-8 that was once read as Windows-1252 (an apostrophe became three letters), put right."""
+    """Repair UTF-8 that was once read as Windows-1252 (an apostrophe became three letters)."""
     return re.sub("\u00e2\u20ac.", lambda match: _reread(match.group()), text)
 
 

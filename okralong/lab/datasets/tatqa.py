@@ -1,4 +1,9 @@
-"""TAT-QA: questions on a table of a filing and the paragraphs around it (Zhu et al. 2021)."""
+"""Read TAT-QA: questions on a table of a filing and the paragraphs around it (Zhu et al. 2021).
+
+One context becomes one text: the table, then the paragraphs in order. The set does not name the filing, so ``document``
+is the table's id. The set gives *table*, *text* or both, and names paragraphs; rows of the table are found by the
+figures of the derivation or by the answer's spans.
+"""
 
 from __future__ import annotations
 
@@ -36,25 +41,16 @@ from okralong.lab.datasets.places import Pieces, Range, distinct, sentence_with
 TATQA: Final = "tatqa"
 
 ANSWER_SOURCES: Final = ("table", "text", "table-text")
-"""What TAT-QA's ``answer_from`` may be."""
+"""The values of TAT-QA's ``answer_from``."""
 _ADVICE: Final = re.compile(r"[^\W\d_]{4}")
 
 logger = logging.getLogger(__name__)
 
 
-# --------
-# TAT-QA: questions on a table of a filing and the paragraphs around it (Zhu et al. 2021).
-#
-# One context becomes one text: the table first, since the paragraphs mostly speak of it, then the paragraphs in their
-# order. Which filing it was cut from the set does not say; ``document`` is the table's own id. The set says *table*,
-# *text* or both, and names paragraphs; the rows are found again by the figures of the derivation or by the answer's
-# spans.
-
-
 def read_tatqa(path: Path, part: str) -> DataSet:
-    """A ``tatqa_dataset_*.json``. Parts are the spans, a calculation's operands or the things that were counted.
+    """Read a ``tatqa_dataset_*.json``. Parts are the spans, a calculation's operands or the things that were counted.
 
-    Raises InputError naming file, row and field. How many questions have evidence is logged.
+    Logs how many questions have no evidence. Raises InputError naming file, row and field.
     """
     made = Builder(TATQA, part)
     for row in rows_in(path):
@@ -109,7 +105,7 @@ def _parts(asked: Asked) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A text with its table and the ranges of its paragraphs, by their order as the set writes it."""
+    """A text with its table and the ranges of its paragraphs, by their order in the set."""
 
     text: str
     table: PipeTable
@@ -118,7 +114,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the set says of one question."""
+    """A question's fields in the set."""
 
     question: str
     label: str
@@ -129,12 +125,12 @@ class Asked:
 
 
 def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """The evidence ranges, each row or sentence once, and the row of each gold cell; both empty when nothing is found.
+    """Return the evidence ranges without duplicates, and the row of each gold cell; both empty if nothing is found.
 
     - From the text: in each related paragraph the sentences that hold the wanted figures or spans literally, or the
-      whole paragraph when it holds none.
-    - From the table, or from both: the rows that hold what is wanted. What no row holds is looked for in the column
-      heads (the head row is then evidence, though no cell), and after that, for *both*, in the related paragraphs.
+      whole paragraph if it holds none.
+    - From the table, or from both: the rows that hold what is wanted. The rest is looked for in the column heads (the
+      head row is then evidence, but not a cell), and then, for *both*, in the related paragraphs.
     """
     figures = _figures(asked)
     wanted = counted_items(asked.derivation) if asked.label == "count" else figures or asked.spans
@@ -148,7 +144,7 @@ def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tup
         if place is not None:
             places.append(place)
             continue
-        # A year in a derivation ("44.1 (2019) > 12.7 (2018)") stands beside its figures and is none of them.
+        # A year in a derivation ("44.1 (2019) > 12.7 (2018)") labels a figure and is not one itself.
         head = None if figures else find_head(context.table, each)
         if head is not None:
             evidence.append(context.table.rows[head[0]])
@@ -159,22 +155,21 @@ def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tup
 
 
 def counted_items(derivation: str) -> tuple[str, ...]:
-    """What a count counted: the set writes it with ``##`` between."""
+    """Return the things that were counted; the set separates them by ``##``."""
     return tuple(item.strip() for item in derivation.split("##") if item.strip())
 
 
 def _figures(asked: Asked) -> tuple[str, ...]:
-    """The figures of the derivation, where there are some."""
     return () if asked.label == "count" or _is_advice(asked) else derivation_operands(asked.derivation)
 
 
 def _is_advice(asked: Asked) -> bool:
-    """Whether the derivation of a copied answer is a sentence on what to do ("look at the fifth row"), not figures."""
+    """Return whether a copied answer's derivation is an instruction ("look at the fifth row") instead of figures."""
     return asked.label not in ("arithmetic", "count") and _ADVICE.search(asked.derivation) is not None
 
 
 def _below_head(table: PipeTable, wanted: str, asked: Asked) -> Place | None:
-    """Years that were counted, or chosen by a condition, are column heads; what was compared stands below them."""
+    """Return the cell below a head that was counted or chosen by a condition, such as a year."""
     if asked.label != "count" and not _is_advice(asked):
         return None
     head = find_head(table, wanted)

@@ -9,7 +9,7 @@ import pytest
 
 from okralong.lab.datasets.finqa import read_finqa
 from okralong.pipelines.core.types import InputError
-from tests.evaluation.datasets.finqa import cells_of, evidence_of, finqa_row, write
+from tests.evaluation.datasets.filings import cells_of, evidence_of, finqa_row, write
 
 HEADER = "| in millions | 2008 | 2007 |"
 SALES = "| sales | $ 530 | 922 |"

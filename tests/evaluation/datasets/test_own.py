@@ -17,7 +17,7 @@ from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.archives.nights import encoder
-from tests.evaluation.datasets.finqa import evidence_of
+from tests.evaluation.datasets.filings import evidence_of
 
 ROW: dict[str, Any] = {
     "query_id": "rent",

@@ -11,7 +11,7 @@ import pytest
 
 from okralong.lab.datasets.papers import read_qasper, read_qasper_annotations
 from okralong.pipelines.core.types import InputError
-from tests.evaluation.datasets.finqa import evidence_of, write
+from tests.evaluation.datasets.filings import evidence_of, write
 
 
 def answer(**changes: Any) -> dict[str, Any]:

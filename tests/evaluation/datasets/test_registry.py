@@ -10,7 +10,7 @@ from huggingface_hub import constants
 from okralong.lab.datasets.catalog import DataSource, load_catalog
 from okralong.lab.datasets.registry import FORMATS, read_dataset
 from okralong.pipelines.core.types import ConfigError, InputError
-from tests.evaluation.datasets.finqa import finqa_row, write
+from tests.evaluation.datasets.filings import finqa_row, write
 
 
 def source(**changes: str) -> DataSource:

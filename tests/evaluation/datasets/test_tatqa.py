@@ -11,7 +11,7 @@ from okralong.lab.datasets.pipe_tables import count_heads, is_figure
 from okralong.lab.datasets.tatqa import read_tatqa
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.tables import find_tables
-from tests.evaluation.datasets.finqa import cells_of, evidence_of, tat_file, tat_question
+from tests.evaluation.datasets.filings import cells_of, evidence_of, tat_file, tat_question
 
 HEADER = "|  | Years ended June 30, |  |\n|  | 2019 | 2018 |"
 TOTAL = "| Total | 1,496.5 | 1,202.9 |"

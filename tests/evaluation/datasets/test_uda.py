@@ -10,7 +10,7 @@ import pytest
 from okralong.lab.datasets import uda as uda_bench
 from okralong.lab.datasets import uda as uda_csv
 from okralong.pipelines.core.types import InputError
-from tests.evaluation.datasets.finqa import cells_of, evidence_of, page, write
+from tests.evaluation.datasets.filings import cells_of, evidence_of, page, write
 
 TAT = "doc_name|q_uid|question|answer|answer_scale|answer_type\n"
 FIN = "doc_name|q_uid|question|answer_1|answer_2\n"
