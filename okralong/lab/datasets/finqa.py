@@ -121,11 +121,11 @@ def read_page(row: Row) -> Page:
 def _locate_program(
     row: Row, field: str, page: Page, text: Text, program: str
 ) -> tuple[list[Evidence], list[GoldCell]]:
-    """Locate the evidence that the row's field names as ``text_N`` and ``table_N``, and the cells that the program
-    uses.
+    """Locate the evidence and the cells that a program uses.
 
-    Used cells are those that hold a number of the program, and all figures of a row that the program takes as a whole
-    (``table_average(net sales, none)``). Raises InputError for a name that the page does not have.
+    The row's field names the evidence as ``text_N`` and ``table_N``. Used cells are those of these table rows that hold
+    a number of the program, and all figures of a row that the program takes as a whole (``table_average(net sales,
+    none)``). Raises InputError for a name that the page does not have.
     """
     evidence, cells = [], []
     operands = program_operands(program)

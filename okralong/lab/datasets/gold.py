@@ -1,4 +1,4 @@
-"""What is known of a question's answer: what of it a context shows, its operands, and the analyzer's labels."""
+"""Gold of a question: answer recall, the operands of calculations, and the analyzer's labels."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from okralong.pipelines.answering.analyzers.analysis import TYPES, sure_analysis
 from okralong.pipelines.core.types import Analysis, InputError, Pattern, Question
 
 # --------
-# Answer recall: does what must be known for the answer stand in the context that the generator was shown?
+# Answer recall: is everything that the answer needs in the context that the generator was shown?
 #
-# It judges the retrieval and not the reply. What must be found comes as *parts*, all of which are needed; each part
-# has one or more wordings, any of which will do. A short answer is one part, a list is one part for each item, a
-# calculation is one part for each operand. A question without parts (long free answers, yes or no, a calculation whose
-# operands nobody wrote down) has no recall.
+# It measures retrieval, not the reply. All *parts* of an answer are needed; any wording of a part will do. A short
+# answer is one part, a list has one per item, a calculation one per operand. Long free answers, yes or no, and
+# calculations with unknown operands have no parts and no recall.
 #
-# Finding is by words: case, punctuation, currency, signs, thousands separators and line breaks do not count. A short
-# number may therefore be found by chance; a rephrased answer is not found at all.
+# Texts are compared by words: case, punctuation, currency, signs, thousands separators and line breaks do not count.
+# A short number may be found by chance; a rephrased answer is not found.
 
 Parts = tuple[tuple[str, ...], ...]
 
-MOST_WORDS: Final = 12
-"""A gold answer of more words is not looked for: nobody would expect a text to hold it word for word. Ours."""
+MOST_WORDS: Final = 12  # project default
+"""Longer gold answers are not looked for: no text would hold them literally."""
 
 _NO_FACTS: Final = frozenset({"yes", "no", "true", "false", "unanswerable", "none", "n a", ""})
 _SEPARATOR: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -41,23 +40,23 @@ a an the of in on at to for and or by with from as is are was were be been its i
 how when where did does do has have had not than into under over per between
 """
 
-COMMON: Final = frozenset(_COMMON.split())
-"""Words that say nothing of what an answer is about; ours."""
+COMMON: Final = frozenset(_COMMON.split())  # project default
+"""Words that tell nothing about an answer."""
 
 
 def words(text: str) -> list[str]:
-    """The words and numbers of a text as they are compared: "$ (1,544.50) Percent" is ["1544.5", "%"]."""
+    """Return the words and numbers of a text in comparable form: "$ (1,544.50) Percent" is ["1544.5", "%"]."""
     plain = unicodedata.normalize("NFKC", text).lower()
     return [_number(word) for word in _WORD.findall(_PERCENT.sub("%", _SEPARATOR.sub("", plain)))]
 
 
 def findable(answers: Iterable[str]) -> tuple[str, ...]:
-    """Those of the answers that can be looked for: 1 to ``MOST_WORDS`` words that are more than yes or no."""
+    """Return the answers that can be looked for: 1 to ``MOST_WORDS`` words, and more than yes or no."""
     return tuple(a for a in answers if len(a.split()) <= MOST_WORDS and " ".join(words(a)) not in _NO_FACTS)
 
 
 def answer_recall(parts: Parts, shown: Sequence[str]) -> float | None:
-    """The share of ``parts`` that stand in one of the texts shown, 0 to 1; None when there are no parts."""
+    """Return the share of ``parts`` found in one of the texts shown, 0 to 1, or None if there are no parts."""
     if not parts:
         return None
     texts = [_prepared(text) for text in shown]
@@ -84,9 +83,10 @@ def _number(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """``question`` with its gold answers (wordings of the same answer, any of which counts) and mapped type.
+    """A question with its gold answers and mapped type.
 
-    ``dataset`` and ``source_type`` are the source's own words; ``parts`` are what ``answer_recall`` looks for.
+    The answers are wordings of one answer, any of which counts. ``dataset`` and ``source_type`` are the source's own
+    words; ``parts`` are what ``answer_recall`` looks for.
     """
 
     question: Question
@@ -96,15 +96,15 @@ class Gold:
 
     @property
     def cluster(self) -> str:
-        """The documents asked about, as one name: what the bootstrap resamples."""
+        """The documents asked about as one name; the bootstrap resamples by it."""
         return ";".join(self.question.doc_ids)
 
 
 # --------
-# The operands of calculations, as TAT-QA, FinQA and UDA wrote them down.
+# The operands of calculations in TAT-QA, FinQA and UDA.
 #
-# TAT-QA has a derivation ("(242 + 545) / 2"), UDA's copy of it the facts as well (["242", "545"]), FinQA a program
-# ("divide(530, 922)"). The questions of ``reports`` come without them and are looked up by their text.
+# TAT-QA has a derivation ("(242 + 545) / 2"), UDA's copy of it also the facts (["242", "545"]), FinQA a program
+# ("divide(530, 922)"). The questions of ``reports`` come without operands and are looked up by their text.
 
 FILES: Final = (
     "tatqa/tatqa_dataset_dev.json",
@@ -113,7 +113,7 @@ FILES: Final = (
     "finqa/dev_200.json",
     "finqa/train_100.json",
 )
-"""Where operands are looked for, below the data folder. A file that is missing just adds none."""
+"""Files below the data folder that give operands; a missing one is skipped."""
 
 _NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|\d+(?:\.\d+)?%?|\.\d+%?")
 _CONSTANT: Final = re.compile(r"/\s*(?:[2-9]|1[0-2])(?![\d.,])|[*/x]\s*100(?![\d.,])")
@@ -124,27 +124,27 @@ _ARGUMENT: Final = re.compile(r"[(,]\s*(?=([^(),#]+)\s*[,)])")
 
 @dataclass
 class OperandBook:
-    """Operands by question. ``sources`` are the files that were there."""
+    """Operands by question. ``sources`` are the files that were found."""
 
     sources: list[str] = field(default_factory=list)
     _known: dict[str, list[tuple[frozenset[str], tuple[str, ...]]]] = field(default_factory=dict)
 
     def add(self, question: str, answers: Sequence[str], operands: tuple[str, ...]) -> None:
-        """Note the operands of a question with these gold answers."""
+        """Add the operands of a question with these gold answers."""
         if operands:
             self._known.setdefault(_key(question), []).append((_keys(answers), operands))
 
     def operands(self, question: str, answers: Sequence[str]) -> tuple[str, ...]:
-        """The operands of a question that has one of these answers; () when nobody wrote them down.
+        """Return the operands of a question that has one of these answers, or () if they are unknown.
 
-        The answer is compared too, since reports of different companies are asked the same words.
+        The answer is compared too, because reports of different companies are asked the same questions.
         """
         wanted = _keys(answers)
         return next((operands for known, operands in self._known.get(_key(question), ()) if known & wanted), ())
 
 
 def read_operands(data: Path) -> OperandBook:
-    """All operands of the files below ``data``. Raises InputError when one of them has another form."""
+    """Read all operands of the files below ``data``. Raises InputError for a file in another format."""
     book = OperandBook()
     for name in FILES:
         file = data / name
@@ -163,21 +163,23 @@ def read_operands(data: Path) -> OperandBook:
 
 
 def derivation_operands(derivation: str) -> tuple[str, ...]:
-    """The numbers of a derivation, each once, less what is no figure of the report: a divisor up to 12 (the n of an
-    average) and the 100 of a percentage."""
+    """Return the distinct numbers of a derivation that are figures of the report.
+
+    A divisor up to 12 (the n of an average) and the 100 of a percentage are not.
+    """
     return tuple(dict.fromkeys(_NUMBER.findall(_CONSTANT.sub(" ", derivation))))
 
 
 def program_operands(program: str) -> tuple[str, ...]:
-    """The numbers of a FinQA program, each once, less constants (``const_100``) and earlier results (``#0``)."""
+    """Return the distinct numbers of a FinQA program, except constants (``const_100``) and earlier results (``#0``)."""
     arguments = (match.group(1).strip() for match in _ARGUMENT.finditer(program))
     return tuple(dict.fromkeys(each for each in arguments if _NUMBER.fullmatch(each.lstrip("-"))))
 
 
 def program_expression(program: str) -> str:
-    """A FinQA program as one expression: "subtract(303, 189), divide(#0, 189)" is "(303 - 189) / 189".
+    """Return a FinQA program as one expression: "subtract(303, 189), divide(#0, 189)" is "(303 - 189) / 189".
 
-    Empty where it has a step that no expression can say (table operations, "greater").
+    The result is empty if a step cannot be expressed (table operations, "greater").
     """
     done: list[str] = []
     for name, arguments in _STEP.findall(program):
@@ -190,7 +192,7 @@ def program_expression(program: str) -> str:
 
 
 def _term(argument: str, done: Sequence[str]) -> str:
-    """A figure, a constant or an earlier step's expression; empty for anything else."""
+    """Return a figure, a constant or an earlier step's expression; empty for anything else."""
     if argument.startswith("#"):
         number = argument[1:]
         return done[int(number)] if number.isdigit() and int(number) < len(done) else ""
@@ -199,7 +201,7 @@ def _term(argument: str, done: Sequence[str]) -> str:
 
 
 def _rows(content: Any) -> Iterator[Mapping[str, Any]]:
-    """The questions of any of the files: by document name (UDA), or a list of contexts (TAT-QA) or items (FinQA)."""
+    """Return the questions of a file: by document name (UDA), or a list of contexts (TAT-QA) or items (FinQA)."""
     if isinstance(content, dict):
         for questions in content.values():
             yield from questions
@@ -229,30 +231,30 @@ def _keys(answers: Sequence[str]) -> frozenset[str]:
 
 
 # --------
-# The analyzer's three labels as gold: from the set's own annotation and from what our retrievers really find. The bench
-# uses them as the upper bound of any analyzer, training as what is to be learned.
+# The analyzer's three gold labels, from the set's annotation and from what our retrievers find. They are the upper
+# bound of any analyzer in the bench, and the target in training.
 
 PATTERN_CHUNKS: Final = 5
 """Chunks of each retriever that are compared: the factoid scope (paper appendix B.3)."""
 
-PATTERN_MARGIN: Final = 0.0
-"""One side must hold more of the evidence than the other by more than this share to be preferred. Ours."""
+PATTERN_MARGIN: Final = 0.0  # project default
+"""A side is preferred if it holds more of the evidence by more than this share."""
 
 
 def pattern_label(exact_share: float, semantic_share: float) -> Pattern:
-    """The side whose own chunks hold more of the gold evidence (shares 0 to 1), or "same"."""
+    """Return the side whose chunks hold more of the gold evidence (shares 0 to 1), or "same"."""
     if exact_share > semantic_share + PATTERN_MARGIN:
         return "exact"
     return "semantic" if semantic_share > exact_share + PATTERN_MARGIN else "same"
 
 
 def evidence_label(share: float) -> bool:
-    """Whether the primary chunks hold the evidence: all of it (``share`` is 0 to 1)."""
+    """Return whether the primary chunks hold all of the evidence (``share`` is 0 to 1)."""
     return share >= 1.0
 
 
 def gold_analysis(question_type: str, pattern: Pattern, evidence: bool) -> Analysis:
-    """An analysis that is sure of these labels. Raises ValueError for a type that is none of the five."""
+    """Return an analysis with these labels at full confidence. Raises ValueError for an unknown type."""
     if question_type not in TYPES:
         raise ValueError(f"{question_type!r} is none of the question types {', '.join(TYPES)}")
     return sure_analysis(question_type, pattern, evidence, "gold")

@@ -1,7 +1,6 @@
-"""Sets over whole texts: NarrativeQA's stories, QuALITY's articles, TriviaQA's pages and MultiHop-RAG's news.
+"""Read sets over whole texts: NarrativeQA's stories, QuALITY's articles, TriviaQA's pages and MultiHop-RAG's news.
 
-SARA's tables have the first three, the fourth asks questions of a whole collection. None of them marks evidence but
-MultiHop-RAG.
+SARA's tables use the first three; the fourth asks questions about a whole collection. Only MultiHop-RAG marks evidence.
 """
 
 from __future__ import annotations
@@ -32,25 +31,23 @@ logger = logging.getLogger(__name__)
 # --------
 # NarrativeQA: questions on books and film scripts, written by people who had read a summary (Kocisky et al. 2018).
 #
-# The authors publish a folder: ``documents.csv`` (document_id, set, story_start, story_end, wiki_title),
 # ``qaps.csv`` (document_id, set, question, answer1, answer2), ``third_party/wikipedia/summaries.csv`` (document_id,
 # summary), and ``tmp/DOCUMENT_ID.content``, which their ``download_stories.sh`` fetches. The hub has Parquet files, a
 # row a question: ``document`` (id, text, start, end, and summary with text and title), ``question`` and ``answers``
 # (text each).
 #
-# A story begins at the words that ``story_start`` gives and ends with those of ``story_end``, where they stand there:
-# what Project Gutenberg writes before and behind a book is no part of it. A film script that comes as a web page is
-# read as its text.
+# A story goes from the words of ``story_start`` to those of ``story_end`` if it has them, without Project Gutenberg's
+# own text. A film script that comes as a web page is read as its text.
 
 SUMMARIES: Final = "_summaries"
-"""A part of this ending, such as test_summaries, has Wikipedia's summaries as texts in place of the stories."""
+"""A part with this suffix, such as test_summaries, has Wikipedia's summaries as texts instead of the stories."""
 
 
 def read_narrativeqa(path: Path, part: str) -> DataSet:
-    """The questions of the authors' ``set`` that ``part`` names (train, valid, test), or all of a file of the hub.
+    """Read the questions of the authors' ``set`` that ``part`` names (train, valid, test), or all of a file of the hub.
 
     Both annotators' answers are wordings. There is no evidence. Raises InputError naming file, row and field, or the
-    story that was not fetched.
+    missing story.
     """
     made = Builder(NARRATIVEQA, part)
     if path.is_dir():
@@ -121,7 +118,7 @@ def _narrative_item(row: Row, made: Builder, text: Text, asked: str, answers: Se
 
 
 def story(content: str, start: str, end: str) -> str:
-    """A story without what stands before its first and behind its last words; a web page as its text."""
+    """Return a story from its first to its last words; a web page as its text."""
     if _MARKUP.search(content[:2000]):
         content = page_of_html(content, "story.html")[1]
     first, last = _words_at(content, start, 0), _words_at(content, end, len(content) // 2)
@@ -131,7 +128,7 @@ def story(content: str, start: str, end: str) -> str:
 
 
 def _words_at(text: str, wanted: str, begin: int) -> tuple[int, int] | None:
-    """Where some words stand behind a place, whatever the blanks between them."""
+    """Find some words after a place, whatever the white space between them."""
     words = wanted.split()
     found = re.compile(r"\s+".join(map(re.escape, words))).search(text, begin) if words else None
     return found.span() if found else None
@@ -140,18 +137,18 @@ def _words_at(text: str, wanted: str, begin: int) -> tuple[int, int] | None:
 # --------
 # QuALITY: multiple-choice questions on stories and articles of 5,000 words (Pang et al. 2022).
 
-CHOICES: Final = "Answer with the words of one of these options:"
-"""Stands between a question and its options; ours."""
+CHOICES: Final = "Answer with the words of one of these options:"  # project default
+"""Text between a question and its options."""
 
 
 def read_quality(path: Path, part: str) -> DataSet:
-    """A file such as ``QuALITY.v1.0.1.htmlstripped.dev``: an article a line, with ``article_id``, ``title``,
-    ``article`` and ``questions`` (``question``, ``options``, ``gold_label`` from 1, ``difficult``).
+    """Read a file such as ``QuALITY.v1.0.1.htmlstripped.dev``.
 
-    The question shows its options, a line each, and the gold answer is the right option's words. The label is "hard"
-    where most readers under time pressure were wrong, else "easy". An article stands in two lines, by two writers; a
-    question has its place in both as its id. The test file has no gold labels. Raises InputError naming file, row and
-    field.
+    Each line is an article with ``article_id``, ``title``, ``article`` and ``questions`` (``question``, ``options``,
+    ``gold_label`` from 1, ``difficult``). The question shows its options, one per line, and the gold answer is the text
+    of the right option. The label is "hard" if most readers under time pressure were wrong, else "easy". An article has
+    two lines, by two writers; a question's id is its place in both. The test file has no gold labels. Raises InputError
+    naming file, row and field.
     """
     made = Builder(QUALITY, part)
     for number, value in json_lines(path):
@@ -174,7 +171,7 @@ def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
     listed = "\n".join([CHOICES, *(f"- {option}" for option in options)])
     asked = Row(row.file, row.place, {"id": identity, "question": f"{row.text('question').strip()}\n{listed}"})
     kind = row.type_of("difficult", QUALITY, label)
-    # The options are written in other words than the article's, so there is nothing to look for.
+    # The options paraphrase the article, so there are no parts to look for.
     gold = made.gold(asked, "id", [options[gold_label - 1]], kind, label)
     return Item(gold, (text.document,), (text.text_id,))
 
@@ -189,10 +186,10 @@ def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
 
 
 def read_triviaqa(path: Path, part: str) -> DataSet:
-    """Each page of a question is a text under its title; the item's context is all of them. Aliases are wordings.
+    """Read TriviaQA: each page of a question is a text under its title, and the item's context is all of them.
 
-    The pages were found by a search and nobody has read whether they answer the question, so there is no evidence.
-    Raises InputError naming file, row and field, or the page that is missing.
+    Aliases are wordings. The pages were found by a search and not checked for the answer, so there is no evidence.
+    Raises InputError naming file, row and field, or the missing page.
     """
     made = Builder(TRIVIAQA, part)
     if path.suffix == ".parquet":
@@ -211,7 +208,7 @@ def read_triviaqa(path: Path, part: str) -> DataSet:
 
 _AUTHORS: Final = ("QuestionId", "Question", "Answer", "Value", "Aliases")
 _HUB: Final = ("question_id", "question", "answer", "value", "aliases")
-"""What the authors and the hub call the same fields: id, question, answer, and in that one its value and aliases."""
+"""The names of the same fields at the authors' and at the hub: id, question, answer, and its value and aliases."""
 
 
 def _trivia_item(
@@ -243,7 +240,7 @@ def _page(questions: Path, page: Row, folder: str) -> tuple[str, str]:
 
 
 def _hub_pages(row: Row) -> list[tuple[str, str]]:
-    """The pages of a row that keeps them as columns."""
+    """Return the pages of a row that keeps them as columns."""
     pages: list[tuple[str, str]] = []
     for field, column in (("entity_pages", "wiki_context"), ("search_results", "search_context")):
         if field not in row.values:
@@ -264,14 +261,14 @@ _CORPUS: Final = "corpus.json"
 
 
 def read_multihop_rag(path: Path, part: str) -> DataSet:
-    """``MultiHopRAG.json`` beside ``corpus.json``, or the folder that holds both.
+    """Read ``MultiHopRAG.json`` beside ``corpus.json``, or the folder that holds both.
 
     An article (``title``, ``source``, ``published_at``, ``url``, ``body``) is a text of its title, a line of source and
-    date, which the questions ask about, and the body. A query has ``query``, ``answer``, ``question_type`` and
-    ``evidence_list`` (``title``, ``url``, ``fact``); it is asked of the whole collection, so every item's context is
-    all of it. Evidence is the place of each fact in its article, whatever the blanks; an item with a fact that stands
-    nowhere has none, since what is needed could not be shown whole: these are counted in the log. A null query, which
-    nothing answers, has the gold answer "unanswerable". Raises InputError naming file, row and field.
+    date, which questions ask about, and the body. A query has ``query``, ``answer``, ``question_type`` and
+    ``evidence_list`` (``title``, ``url``, ``fact``). It is asked of the whole collection, so every item's context is
+    all of it. Evidence is the place of each fact in its article, whatever the white space; an item with a fact that is
+    not found has no evidence and is counted in the log. A null query, which the collection cannot answer, has the gold
+    answer "unanswerable". Raises InputError naming file, row and field.
     """
     folder = path if path.is_dir() else path.parent
     made = Builder(MULTIHOP_RAG, part)
@@ -291,7 +288,7 @@ def read_multihop_rag(path: Path, part: str) -> DataSet:
 
 
 def _article(row: Row) -> str:
-    """What an article is known by: its address, or where it has none its title."""
+    """Return an article's address, or its title if it has none."""
     url = row.values.get("url")
     return url.strip() if isinstance(url, str) and url.strip() else row.text("title").strip()
 
@@ -316,7 +313,7 @@ def _query_item(
     asked = Row(row.file, row.place, {"id": str(number), "question": row.text("query").strip()})
     shown = {piece.text_id for piece in pieces}
     texts = [text.text for text in articles.values() if text.text_id in shown]
-    # "Yes" and "no" stand in any text; what can be looked for is looked for in the articles that the facts are from.
+    # "Yes" and "no" occur in any text. Other answers are looked for in the articles that the facts are from.
     parts = grounded(one_part(answers), texts) if texts and label == "inference_query" else ()
     gold = made.gold(asked, "id", answers, kind, label, parts)
     evidence = tuple(dict.fromkeys(pieces)) if whole else ()

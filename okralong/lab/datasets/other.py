@@ -1,4 +1,4 @@
-"""LongBench's prompts and rows, and questions of one's own."""
+"""Read LongBench's prompts and rows, and users' own questions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONGBENCH: Final = "longbench"
 INSTRUCTION: Final = (
     "Answer the question based on the given passages. Only give me the answer and do not output any other words."
 )
-"""LongBench's own wording, the same in the prompts of the three sets."""
+"""LongBench's wording, the same in the prompts of the three sets."""
 
 BEFORE: Final = f"{INSTRUCTION}\n\nThe following are given passages.\n"
 BETWEEN: Final = f"\n\n{INSTRUCTION}\n\nQuestion: "
@@ -39,16 +39,15 @@ AFTER: Final = "\nAnswer:"
 # LongBench items as they were put to a model: whole prompts with their gold answers (Bai et al. 2024).
 #
 # A file is one object: {"0": {"origin_prompt": ..., "gold": [...]}, ...}. The prompt is an instruction, the passages,
-# the instruction again, "Question: ..." and "Answer:". What stands between the two instructions becomes the item's one
-# text, "Passage 1:" lines included; neither it nor the question has a name, so the text is called by its words and the
-# question by its key in the file.
+# the instruction again, "Question: ..." and "Answer:". The text between the two instructions becomes the item's one
+# text, "Passage 1:" lines included. Neither has a name, so the text is named by its words and the question by its key.
 #
-# The label is the file's name without its ending (hotpotqa, 2wikimqa, qasper), as LongBench drops the sets' own. The
-# gold answers are wordings of the same answer. There is no evidence and there are no sub-questions.
+# The label is the file's stem (hotpotqa, 2wikimqa, qasper), as LongBench drops the sets' own labels. The gold answers
+# are wordings of one answer. There is no evidence, and there are no sub-questions.
 
 
 def read_longbench(path: Path, part: str) -> DataSet:
-    """A file such as ``hotpotqa.json``. Raises InputError naming file, row and field."""
+    """Read a file such as ``hotpotqa.json``. Raises InputError naming file, row and field."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} holds {type(content).__name__}, not an object of prompts. Fetch the file again.")
@@ -66,7 +65,7 @@ def read_longbench(path: Path, part: str) -> DataSet:
 
 
 def _cut(row: Row) -> tuple[str, str]:
-    """The passages and the question of a prompt."""
+    """Return the passages and the question of a prompt."""
     prompt = row.text("origin_prompt").rstrip()
     passages, _, asked = prompt.removeprefix(BEFORE).removesuffix(AFTER).rpartition(BETWEEN)
     if not (prompt.startswith(BEFORE) and prompt.endswith(AFTER) and passages.strip() and asked.strip()):
@@ -84,11 +83,10 @@ def _answers(row: Row) -> tuple[str, ...]:
 # --------
 # LongBench's rows as its authors publish them: one JSON object a line.
 #
-# A row has ``context``, ``input`` (the question), ``answers``, and for whoever wants them ``all_classes``, ``length``,
-# ``dataset``, ``language`` and ``_id``. Its context becomes the item's one text, as with the prompts above, so that
-# the two know the same documents. The label is the row's ``dataset``, or else the file's name without its ending (and
-# without the "_e" of LongBench-E). TriviaQA's rows are few-shot: their own passage and question stand in ``input``, and
-# ``context`` holds other questions' as examples, which are left out.
+# A row has ``context``, ``input`` (the question), ``answers``, ``all_classes``, ``length``, ``dataset``, ``language``
+# and ``_id``. Its context becomes the item's one text, as with the prompts above, so that both have the same
+# documents. The label is the row's ``dataset``, or else the file's stem without the "_e" of LongBench-E. TriviaQA's
+# rows are few-shot: ``input`` holds passage and question, and the examples in ``context`` are left out.
 
 _FEW_SHOT: Final = re.compile(
     r"\A\s*Passage:\s*\n(?P<passage>.*)\n\s*Question:\s*\n(?P<asked>.*?)\n?\s*Answer:\s*\Z", re.DOTALL
@@ -96,8 +94,9 @@ _FEW_SHOT: Final = re.compile(
 
 
 def read_longbench_rows(path: Path, part: str) -> DataSet:
-    """A file such as ``multifieldqa_en.jsonl``, of LongBench or LongBench-E. Raises InputError naming file, row and
-    field, and for a set that the table of types does not know.
+    """Read a file such as ``multifieldqa_en.jsonl``, of LongBench or LongBench-E.
+
+    Raises InputError naming file, row and field, and for a set that the table of types does not map.
     """
     made = Builder(LONGBENCH, part)
     for number, row in enumerate(rows_in(path), start=1):
@@ -125,27 +124,26 @@ def read_longbench_rows(path: Path, part: str) -> DataSet:
 # --------
 # The user's own questions: a questions file as ``okralong answer`` reads it, with its documents as text.
 #
-# The documents are the text files of a folder ``documents`` beside the questions file, or ``reports`` where ``okralong
-# sample`` wrote them, or ``archive``; each may be an archive of ``okralong index`` instead, whose texts are then taken
-# as they were read (from PDFs, say). A row's ``doc_ids`` names the documents with or without their ending, or by a
-# pattern, or names a file by its path from the questions file; without ``doc_ids`` a question is about all of them.
+# The documents are the text files of a folder ``documents``, ``reports`` (as ``okralong sample`` writes) or
+# ``archive`` beside the questions file. Each may also be an archive of ``okralong index``, whose texts are then taken
+# as indexed. A row's ``doc_ids`` names documents with or without suffix, by a pattern, or by a path relative to the
+# questions file; without ``doc_ids`` a question is about all of them.
 #
-# ``evidence`` are passages of the documents, or places in them, "doc_id:start:end" in characters. A passage is looked
-# for word for word, whatever its blanks and line breaks; one that was typed or copied from another rendering (other
-# hyphens, a page's footer in between) counts as standing where ``WORDS_FOUND`` of its words and all of its numbers do.
-# A question with a passage that stands nowhere has no evidence at all, since what is needed could not be shown whole;
-# it is noted and stops nothing.
+# ``evidence`` holds passages of the documents, or places in them, "doc_id:start:end" in characters. A passage is
+# searched for literally, whatever its white space. One that was typed or copied from another rendering (other
+# hyphens, a page's footer in between) is found where ``WORDS_FOUND`` of its words and all of its numbers are. A
+# question with a passage that is not found has no evidence at all, since it could not be shown whole; it is noted.
 
 OWN: Final = "own"
 FOLDERS: Final = ("documents", "reports", "archive")
-"""Where the documents are: the first of these folders that is there. ``okralong sample`` writes ``reports``."""
+"""The folders that may hold the documents; the first existing one is used. ``okralong sample`` writes ``reports``."""
 
 ENDINGS: Final = (".txt", ".md")
 
-WORDS_FOUND: Final = 0.8
-"""The least share of a passage's words that its place must hold, in any order. Ours."""
-MORE_WORDS: Final = 0.25
-"""By how many more words than the passage its place may have, at least by two: a footer, a note's number. Ours."""
+WORDS_FOUND: Final = 0.8  # project default
+"""The least share of a passage's words that its place must hold, in any order."""
+MORE_WORDS: Final = 0.25  # project default
+"""How many more words than the passage its place may have, at least two: a footer, a note."""
 
 _PLACE: Final = re.compile(r"(?P<doc_id>.+):(?P<start>\d+):(?P<end>\d+)")
 Token = tuple[str, int, int]
@@ -155,11 +153,10 @@ _TOKEN: Final = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+|%|[^\W\d_]+")
 
 
 def read_own(path: Path, part: str) -> DataSet:
-    """The questions with the documents as texts. ``query_id`` stays the user's; ``type`` may be empty.
+    """Read the questions, with the documents as texts. ``query_id`` stays the user's; ``type`` may be empty.
 
-    ``notes`` has a line for each passage of evidence that stands in none of the question's documents. Raises InputError
-    naming file, row and field: a row that cannot be asked, a type that is none of the method's five, a document that is
-    not there.
+    ``notes`` has a line for each passage of evidence that is found in none of the question's documents. Raises
+    InputError naming file, row and field for a row that cannot be asked, an unknown type, or a missing document.
     """
     questions, bad = read_questions(path)
     if bad:
@@ -187,7 +184,7 @@ def read_own(path: Path, part: str) -> DataSet:
 
 
 def _documents(folder: Path) -> dict[str, str]:
-    """Text by file name without its ending, or by doc_id where the folder is an archive."""
+    """Return texts by file stem, or by doc_id if the folder is an archive."""
     if (folder / VERSIONS).is_dir():
         return _archived(folder)
     files = sorted(file for file in folder.glob("*") if file.suffix.lower() in ENDINGS and file.is_file())
@@ -200,7 +197,7 @@ def _documents(folder: Path) -> dict[str, str]:
 
 
 def _archived(folder: Path) -> dict[str, str]:
-    """The texts of the archive's latest version, in order of doc_id."""
+    """Return the texts of the archive's latest version, by doc_id."""
     entries = Archive.open(folder).entries()
     texts = {
         document.doc_id: document.text
@@ -212,7 +209,7 @@ def _archived(folder: Path) -> dict[str, str]:
 
 
 def _scope(row: Row, question: Question, documents: dict[str, str]) -> dict[str, str]:
-    """The documents that a question is about; one that is named by its path is added to ``documents``."""
+    """Return the documents that a question is about; one named by its path is added to ``documents``."""
     if not question.doc_ids:
         if not documents:
             raise _error(row, "doc_ids", f"names no document, and {row.file.parent / FOLDERS[0]} holds no text files")
@@ -244,7 +241,7 @@ def _item(question: Question, scope: list[Text], evidence: tuple[Evidence, ...])
 
 
 def _placed(row: Row, question: Question, scope: list[Text], made: Builder) -> tuple[tuple[Evidence, ...], int]:
-    """The places of a question's passages, none where one is nowhere; and how many were found by their words alone."""
+    """Return the places of a question's passages, or none if one is missing, and how many were found by words alone."""
     places, by_words, lost = [], 0, False
     for passage in filter(str.strip, question.evidence):
         place = _verbatim(passage, scope)
@@ -264,7 +261,7 @@ def _placed(row: Row, question: Question, scope: list[Text], made: Builder) -> t
 
 
 def _verbatim(passage: str, scope: Iterable[Text]) -> Evidence | None:
-    """The place that the passage names, or else the first one where it stands in the documents, whatever its blanks."""
+    """Return the place that the passage names, or the first one in the documents that matches it up to white space."""
     if (named := _PLACE.fullmatch(passage)) is not None:
         start, end = int(named["start"]), int(named["end"])
         for text in scope:
@@ -278,7 +275,7 @@ def _verbatim(passage: str, scope: Iterable[Text]) -> Evidence | None:
 
 
 def _by_words(passage: str, scope: Iterable[Text]) -> Evidence | None:
-    """The place with most of the passage's words, of those the shortest, of those the first; None below the share."""
+    """Return the place with most of the passage's words, preferring shorter and earlier ones; None below the share."""
     wanted = Counter(word for word, _, _ in _tokens(passage))
     found = [
         (-held, end - start, number, Evidence(text.text_id, start, end))
@@ -289,7 +286,7 @@ def _by_words(passage: str, scope: Iterable[Text]) -> Evidence | None:
 
 
 def _windows(wanted: Counter[str], tokens: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
-    """The places of one document with most of the wanted words and every number: how many, and the characters."""
+    """Yield the places of one document with most wanted words and every number: word count, start, end."""
     n = wanted.total()
     width = n + max(2, int(MORE_WORDS * n))
     numbers = sum(count for word, count in wanted.items() if word[-1].isdigit())
@@ -315,7 +312,7 @@ def _windows(wanted: Counter[str], tokens: Sequence[Token]) -> Iterator[tuple[in
 
 
 def _shrunk(wanted: Counter[str], window: Sequence[Token]) -> tuple[int, int]:
-    """The characters of a window without the words at its ends that are not wanted, or stand in it once more."""
+    """Return a window without the words at its ends that are unwanted or occur in it again."""
     spare = Counter(word for word, _, _ in window)
     spare.subtract(wanted)
     first, last = 0, len(window) - 1
@@ -330,7 +327,7 @@ def _shrunk(wanted: Counter[str], window: Sequence[Token]) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)  # the questions of a document mostly come one after the other
 def _tokens(text: str) -> list[Token]:
-    """The words and numbers of a text as answers are compared by, each with its range."""
+    """Return the words and numbers of a text with their ranges, as answers are compared by them."""
     return [(word, found.start(), found.end()) for found in _TOKEN.finditer(text) for word in words(found.group())]
 
 

@@ -1,4 +1,4 @@
-"""Sets over papers and meetings: Qasper, whole or as annotated questions alone, PubMedQA's abstracts, and QMSum."""
+"""Read sets over papers and meetings: Qasper (whole papers or annotations), PubMedQA's abstracts, and QMSum."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ UNANSWERABLE: Final = "unanswerable"
 YES_NO: Final = "yes_no"
 
 _DECIDES: Final = re.compile(r"\b(RESULTS?|FINDINGS?|CONCLUSIONS?)\b")
-"""Names of an abstract's sections that say what was found."""
+"""Names of an abstract's sections that give the findings."""
 
 logger = logging.getLogger(__name__)
 
 # --------
 # Qasper: questions on NLP papers (Dasigi et al. 2021).
 #
-# Several annotators answered a question. All their answers count as wordings; kind and evidence are those of the first
-# who found it answerable (of the first at all, when none did).
+# Several annotators answered each question. All their answers are wordings; kind and evidence are those of the first
+# who found it answerable, or else of the first.
 #
 # It is published in two forms. The hub's are rows with columns inside: ``qas`` is {"question": [...], "question_id":
 # [...], "answers": [{"answer": [...]}]} and ``full_text`` {"section_name": [...], "paragraphs": [[...]]}. The authors'
@@ -40,10 +40,11 @@ logger = logging.getLogger(__name__)
 
 
 def read_qasper(path: Path, part: str) -> DataSet:
-    """Papers in either form. One text a paper: title, abstract, sections and paragraphs; ``document`` is the arXiv id.
+    """Read papers in either form: one text per paper of title, abstract, sections and paragraphs.
 
-    Each annotated evidence paragraph is one piece of evidence. Left out, and counted in the log, are figures and tables
-    ("FLOAT SELECTED") and paragraphs that the paper's text does not hold. Raises InputError naming file, row and field.
+    ``document`` is the arXiv id. Each annotated evidence paragraph is one piece of evidence. Figures and tables ("FLOAT
+    SELECTED") and paragraphs that the paper's text lacks are left out and counted in the log. Raises InputError naming
+    file, row and field.
     """
     made, lost = Builder(QASPER, part), 0
     for paper in _papers(path):
@@ -58,7 +59,7 @@ def read_qasper(path: Path, part: str) -> DataSet:
 
 
 def read_qasper_annotations(path: Path, part: str) -> DataSet:
-    """A list of questions with answer and evidence paragraphs, without the papers: each paragraph is a text.
+    """Read questions with answer and evidence paragraphs, without the papers: each paragraph is a text.
 
     An unanswerable question has no evidence. Figures and tables are left out and counted in the log. Raises InputError
     naming file, row and field.
@@ -80,7 +81,7 @@ def read_qasper_annotations(path: Path, part: str) -> DataSet:
 
 
 def _papers(path: Path) -> Iterator[Row]:
-    """Every paper as a row in the hub's form."""
+    """Return every paper as a row in the hub's form."""
     content = read_json(path) if path.suffix == ".json" else None
     if not isinstance(content, dict):
         yield from rows_in(path)
@@ -107,7 +108,7 @@ def _columns(paper: Row, field: str, names: tuple[str, ...]) -> dict[str, list[A
 
 
 def _paper(paper: Row) -> tuple[str, dict[str, Range]]:
-    """The paper's text, and the range of each of its pieces, by the piece."""
+    """Return the paper's text, and the range of each of its pieces by the piece."""
     body = paper.inner("full_text")
     names, sections = body.get("section_name", list), body.get("paragraphs", list)
     if len(names) != len(sections):
@@ -116,7 +117,7 @@ def _paper(paper: Row) -> tuple[str, dict[str, Range]]:
     for name, section in zip(names, sections, strict=True):
         if not isinstance(section, list):
             body.bad("paragraphs", f"holds {type(section).__name__} where a list of paragraphs is expected")
-        # A section without a name has null there.
+        # A section without a name has null.
         written += [*body.all_texts("section_name", [name or ""]), *body.all_texts("paragraphs", section)]
     pieces = Pieces()
     ranges: dict[str, Range] = {}
@@ -127,7 +128,7 @@ def _paper(paper: Row) -> tuple[str, dict[str, Range]]:
 
 
 def _questions(paper: Row) -> Iterator[Row]:
-    """The paper's questions, which the file keeps as columns, as rows."""
+    """Return the paper's questions, which the file keeps as columns, as rows."""
     asked = paper.inner("qas")
     columns = {field: asked.get(field, list) for field in ("question", "question_id", "answers")}
     for field, values in columns.items():
@@ -189,13 +190,13 @@ def _spans(answer: Row) -> list[str]:
 
 
 def read_pubmedqa(path: Path, part: str) -> DataSet:
-    """A file such as ``ori_pqal.json``: one object, from PubMed id to ``QUESTION``, ``CONTEXTS`` (the sections of the
-    abstract without its conclusion), ``LABELS`` (their names) and ``final_decision`` (yes, no or maybe).
+    """Read a file such as ``ori_pqal.json``: an object by PubMed id.
 
-    One text an abstract, a line "LABEL: section" for each section; ``document`` is the PubMed id. The set marks no
-    evidence: what decides stands in the results and findings, so each section named so is one piece, or each section
-    where none is. The decision is a judgement, so there are no parts to look for. Raises InputError naming file,
-    PubMed id and field.
+    An entry has ``QUESTION``, ``CONTEXTS`` (the sections of the abstract without its conclusion), ``LABELS`` (their
+    names) and ``final_decision`` (yes, no or maybe). There is one text per abstract, with a line "LABEL: section" for
+    each section; ``document`` is the PubMed id. The set marks no evidence. The findings decide, so each section named
+    so is one piece, or every section if none is. The decision is a judgement, so there are no parts. Raises InputError
+    naming file, PubMed id and field.
     """
     made = Builder(PUBMEDQA, part)
     for identity, value in row_of(path, "the file's content", read_json(path)).values.items():
@@ -228,16 +229,15 @@ def _abstract_item(row: Row, identity: str, made: Builder) -> Item:
 # One meeting a line: ``meeting_transcripts`` (speaker, content), ``general_query_list`` (query, answer) and
 # ``specific_query_list``, which also has ``relevant_text_span``: pairs of turn numbers, written as texts, counted from
 # 0, the last included. The meeting becomes one text, a line "speaker: content" for each turn, spaced as published
-# ("well , yes"). Neither meetings nor queries have a name: a meeting is called by its words, a query by its place in
-# its list.
+# ("well , yes"). Meetings and queries have no names: a meeting is named by its words, a query by its place in its
+# list.
 #
-# Evidence of a specific query is one piece for each span: from its first turn to the end of its last. General queries
-# have none: all of the meeting is asked about. Nothing stands near sub-questions, so there are no gold queries; and
-# the answers are summaries, so there are no parts to look for.
+# Evidence of a specific query is one piece per span, from its first turn to the end of its last. General queries ask
+# about the whole meeting and have none. There are no gold queries, and no parts, as the answers are summaries.
 
 
 def read_qmsum(path: Path, part: str) -> DataSet:
-    """A file such as ``train.jsonl``. Raises InputError naming file, row and field."""
+    """Read a file such as ``train.jsonl``. Raises InputError naming file, row and field."""
     made = Builder(QMSUM, part)
     for row in rows_in(path):
         written, turns = _transcript(row)
@@ -253,7 +253,7 @@ def read_qmsum(path: Path, part: str) -> DataSet:
 
 
 def _transcript(row: Row) -> tuple[str, list[Range]]:
-    """The meeting as text, and the range of each turn."""
+    """Return the meeting as text, and the range of each turn."""
     lines: list[str] = []
     turns: list[Range] = []
     position = 0

@@ -1,15 +1,14 @@
-"""Our own questions over filings whose text is not ours to ship: questions, answers, and places in the texts.
+"""Read our own questions over filings whose text we may not ship: questions, answers, and places in the texts.
 
 ``configs/filings_questions`` holds ``questions.jsonl`` and ``archives.yaml``; the filings stay in the data folder. A
-place is only worth something in the very text that it was measured in, so each document's SHA-256 is kept with it.
+place is valid only in the text that it was measured in, so each document's SHA-256 is kept with it.
 
-Half of the questions are asked of one filing or of the few that are meant (scope ``documents``), half of all filings of
-their side (scope ``archive``), in which case the question itself names company and period. The sides are given and not
-drawn: of the large companies' filings those stand on test of which no model of ours has seen an annual report
-(``financial_qa_10k`` has excerpts of the others), and so do the filings of ``reports`` and of ``loong_finance`` that
-those sets ask about. On tune stand the other large companies, and small companies' filings that ``loong_finance``
-carries and never asks about: without them tune would have no filing with its statements, since the texts of ``filings``
-have lost their tables.
+Half of the questions are asked of the one or few filings that are meant (scope ``documents``). The other half is asked
+of all filings of its side (scope ``archive``) and names company and period. The sides are assigned by hand. The test
+side holds large companies' filings of which no model of ours has seen an annual report (``financial_qa_10k`` has
+excerpts of the others), and the filings that ``reports`` and ``loong_finance`` ask about. The tune side holds the other
+large companies, and small companies' filings that ``loong_finance`` carries without asking about them: the texts of
+``filings`` have lost their tables, so tune would otherwise have no statements.
 """
 
 from __future__ import annotations
@@ -37,16 +36,19 @@ ARCHIVES: Final = "archives.yaml"
 PlacedSide = Literal["tune", "test"]
 Scope = Literal["archive", "documents"]
 Kind = Literal["look_up", "prose", "derived", "periods", "companies", "segment", "yes_no", "unanswerable"]
-"""A figure of a statement; a reason or fact of the prose; a metric that stands nowhere, from line items that do; the
-same over two periods; over two companies; a segment or region; yes or no with the fact that decides; and questions
-that their scope does not answer."""
+"""The kind of a question.
+
+A figure of a statement; a reason or fact of the prose; a metric computed from line items; the same over two periods;
+over two companies; a segment or region; yes or no with the deciding fact; and questions that their scope does not
+answer.
+"""
 
 
 class Place(Settings):
-    """The range ``[start_char, end_char)`` of a document, by its path below the data folder.
+    """The range ``[start_char, end_char)`` of a document, given by its path below the data folder.
 
-    ``values`` are the figures in it that the answer needs, as they are written there. ``page`` counts from 1, for texts
-    that mark where their pages end.
+    ``values`` are the figures in it that the answer needs, as written. ``page`` counts from 1, for texts that mark page
+    ends.
     """
 
     document: str
@@ -59,9 +61,8 @@ class Place(Settings):
 class PlacedQuestion(Settings):
     """A line of ``questions.jsonl``.
 
-    ``answers`` are wordings of one answer; none says that the scope does not hold it. ``documents`` are the filings
-    that are meant, by their paths below the data folder. ``calculation`` leads from the evidence's values to the
-    answer.
+    ``answers`` are wordings of one answer, empty if the scope does not hold it. ``documents`` are the filings that are
+    meant, by their paths below the data folder. ``calculation`` leads from the evidence's values to the answer.
     """
 
     query_id: str = Field(min_length=1)
@@ -76,18 +77,18 @@ class PlacedQuestion(Settings):
 
     @property
     def part(self) -> str:
-        """The part of the set that it belongs to: "tune_archive", "test_documents"."""
+        """The part of the set that the question belongs to: "tune_archive", "test_documents"."""
         return f"{self.side}_{self.scope}"
 
 
 class Archives(Settings):
-    """By side the documents of its archive: path below the data folder, and the SHA-256 of the file."""
+    """The documents of each side's archive: path below the data folder, and the SHA-256 of the file."""
 
     archives: dict[PlacedSide, dict[str, str]]
 
 
 def read_filings_questions(path: Path, part: str) -> DataSet:
-    """A part of the shipped questions ("tune_archive") over the data folder in which ``path``, ``filings``, stands.
+    """Read a part of the shipped questions ("tune_archive"); ``path`` is the folder ``filings`` of the data folder.
 
     Raises InputError as ``read_placed`` does.
     """
@@ -95,12 +96,11 @@ def read_filings_questions(path: Path, part: str) -> DataSet:
 
 
 def read_placed(folder: Traversable, data: Path, part: str) -> DataSet:
-    """The questions of ``folder`` that belong to ``part``, over documents below ``data``.
+    """Read the questions of ``folder`` that belong to ``part``, over documents below ``data``.
 
-    A text is a whole document, without blanks at its ends; its name is the file's without the ending. Parts of an
-    answer are the figures that the evidence names, or else the answer itself where it stands in the documents. Raises
-    InputError for a part that is none, a file that cannot be parsed, a document that is missing or is not the text that
-    was measured, and a place that does not hold what it should.
+    A text is a whole document, stripped, named by the file's stem. Parts of an answer are the figures that the evidence
+    names, or else the answer itself if it occurs in the documents. Raises InputError for an unknown part, a malformed
+    file, a document that is missing or differs from the one measured, and a place that does not hold its values.
     """
     side, _, scope = part.partition("_")
     if side not in get_args(PlacedSide) or scope not in get_args(Scope):
@@ -125,7 +125,7 @@ def read_placed(folder: Traversable, data: Path, part: str) -> DataSet:
 
 
 def read_questions_file(folder: Traversable) -> tuple[PlacedQuestion, ...]:
-    """The lines of ``questions.jsonl``. Raises InputError naming the line that is none, or whose id was taken."""
+    """Read the lines of ``questions.jsonl``. Raises InputError naming a malformed line or a repeated id."""
     file = folder / QUESTIONS
     found: dict[str, PlacedQuestion] = {}
     for number, line in enumerate(_read(file).decode("utf-8").splitlines(), start=1):
@@ -143,7 +143,7 @@ def read_questions_file(folder: Traversable) -> tuple[PlacedQuestion, ...]:
 
 
 def read_archives(folder: Traversable) -> Archives:
-    """The documents of each side. Raises ConfigError when the file is no such list, InputError when it is missing."""
+    """Read the documents of each side. Raises ConfigError if the file is malformed, InputError if it is missing."""
     return parse_config(Archives, _read(folder / ARCHIVES).decode("utf-8"), str(folder / ARCHIVES), {})
 
 
@@ -181,7 +181,7 @@ def _evidence(row: Row, place: Place, texts: Mapping[str, Text]) -> Evidence:
 
 
 def _document(file: Path, sha256: str) -> str:
-    """The document's text. Raises InputError when it is missing or another than was measured."""
+    """Return the document's text. Raises InputError if it is missing or differs from the one measured."""
     content = _read(file)
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:

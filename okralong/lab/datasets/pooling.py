@@ -1,8 +1,8 @@
-"""Texts into documents: short ones pooled until a document is long, long ones each a document of its own.
+"""Pool short texts into long documents; long texts become documents as they are.
 
-HotpotQA's own context of a question has 600 to 900 words, which any method shows whole. Retrieval has something to get
-wrong only where the context of one question stands among the contexts of others. A text is never changed on the way,
-so a range of it is the same range of the document, moved.
+A HotpotQA question comes with 600 to 900 words, which any method can show whole. Retrieval is only tested when the
+context of one question is among the contexts of others. Pooling never changes a text, so a range of a text is the same
+range of the document, shifted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from okralong.lab.datasets.base import DataSet, Item, Text
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError
 
-JOINT: Final = "\n\n"
-"""What stands between two texts of a document. Ours."""
+JOINT: Final = "\n\n"  # project default
+"""Separator of two texts in a document."""
 
-MOST_ID_CHARS: Final = 80
-"""Of a source's name in a doc_id. Ours."""
+MOST_ID_CHARS: Final = 80  # project default
+"""Characters of a source's name in a doc_id."""
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class CellSpan:
-    """A gold cell as the document's ranges of its row and of the table's column heads."""
+    """A gold cell as the document's ranges of its row and of the column heads."""
 
     row: Span
     header: Span
@@ -48,7 +48,7 @@ class CellSpan:
 
 @dataclass(frozen=True, slots=True)
 class PooledDocument:
-    """A document to index. ``placed`` says at which character each of its texts begins, by text_id."""
+    """A document to index. ``placed`` maps a text_id to the character at which that text begins."""
 
     doc_id: str
     text: str
@@ -57,7 +57,7 @@ class PooledDocument:
 
 @dataclass(frozen=True, slots=True)
 class PooledQuestion:
-    """An item with the documents to ask and its evidence and cells as ranges of them."""
+    """An item with the documents to ask, and its evidence and cells as ranges of them."""
 
     item: Item
     doc_ids: tuple[str, ...]
@@ -69,7 +69,7 @@ class PooledQuestion:
 class Pooled:
     """Documents and the questions on them, in the order of the items.
 
-    ``left_out`` are the query_ids of items to which the set gives no text, so that nothing can be shown for them.
+    ``left_out`` are the query_ids of items for which the set has no text.
     """
 
     documents: tuple[PooledDocument, ...]
@@ -87,12 +87,12 @@ def pool(
 ) -> Pooled:
     """Pool the texts of ``items`` into documents ``{name}-0000``, ... of at least ``tokens`` o200k tokens each.
 
-    All texts of an item stand in one document, and a text stands there once; items with the same texts stay together.
+    All texts of an item are in one document, and a document holds a text once; items with the same texts stay together.
     Items come in a seeded order that does not depend on the order given. The last document is filled up with texts of
-    the others, then with ``spare`` texts, never with one that it has; texts that no item names are not used. The order
-    inside a document is a seeded shuffle.
+    the others, then with ``spare`` texts that it does not have; texts that no item names are not used. The order inside
+    a document is a seeded shuffle.
 
-    Raises InputError when all texts together have fewer than ``tokens`` tokens.
+    Raises InputError if all texts together have fewer than ``tokens`` tokens.
     """
     groups: dict[frozenset[str], list[str]] = {}
     for item in sorted(items, key=lambda item: item.gold.question.query_id):
@@ -124,10 +124,10 @@ def pool(
 
 
 def whole(dataset: DataSet) -> Pooled:
-    """Each text that an item names as a document of its own, for sets whose texts are long already.
+    """Make each text that an item names a document, for sets whose texts are long already.
 
-    A doc_id is the text's ``document`` in characters that are safe in file names and globs; where texts share one, it
-    has their text_id behind it.
+    A doc_id is the text's ``document`` in characters that are safe in file names and globs, followed by the text_id if
+    several texts share it.
     """
     used = dict.fromkeys(text_id for item in dataset.items for text_id in own_texts(item))
     texts = [dataset.texts[text_id] for text_id in used]
@@ -142,12 +142,12 @@ def whole(dataset: DataSet) -> Pooled:
 
 
 def own_texts(item: Item) -> list[str]:
-    """The text_ids that an item's document must hold: its context, and the texts of its evidence and cells."""
+    """Return the text_ids that an item's document must hold: its context, and the texts of its evidence and cells."""
     return list(dict.fromkeys([*item.text_ids, *(e.text_id for e in item.evidence), *(c.text_id for c in item.cells)]))
 
 
 def _fill(order: Sequence[frozenset[str]], sizes: Mapping[str, int], tokens: int) -> Iterator[list[frozenset[str]]]:
-    """Groups of items, document by document; only the last may be too short."""
+    """Group items into documents; only the last may be too short."""
     members: list[frozenset[str]] = []
     held: set[str] = set()
     for group in order:
@@ -198,7 +198,7 @@ def _ask(
     documents: Iterable[PooledDocument],
     homes: Mapping[frozenset[str], Mapping[str, PooledDocument]],
 ) -> Pooled:
-    """The items as questions on the documents; ``homes`` gives, for an item's texts, the document of each."""
+    """Return the items as questions on the documents; ``homes`` maps an item's texts to their document."""
     questions, left_out = [], []
     for item in items:
         own = own_texts(item)

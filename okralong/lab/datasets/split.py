@@ -1,7 +1,7 @@
 """The split as training and evaluation use it: ``Split.load().filter(dataset, "test")``.
 
-Things are known by short hashes that follow from the words alone, so no text is committed. ``split_build`` makes a
-split from data sets and rules.
+Questions, documents and texts are known by short hashes of their words, so no text is committed. ``split_build`` makes
+a split from data sets and rules.
 """
 
 from __future__ import annotations
@@ -26,29 +26,31 @@ from okralong.pipelines.reporting.metrics import plain_words
 Side: TypeAlias = Literal["train", "validation", "tune", "test"]
 
 SIDES: Final[tuple[Side, ...]] = ("train", "validation", "tune", "test")
-"""From the freest to the strictest. Models are trained on train; validation chooses temperatures and thresholds, tune
-the policy's values; figures come from test."""
+"""The sides, from the freest to the strictest.
+
+Models are trained on train; validation chooses temperatures and thresholds, tune the policy's values; figures come from
+test.
+"""
 
 KEY_DIGITS: Final = 10
-"""Hex digits of a key, 5 bytes: among 40,000 keys two are equal by chance once in 1,400 manifests."""
+"""Hex digits of a key, 5 bytes: among 40,000 keys two collide by chance once in 1,400 manifests."""
 
 
 MANIFEST: Final = "split/manifest.parquet"
 """The shipped manifest, among the configs."""
 
 SPLIT: Final = table_schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
-"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` a hash of it
-(``question_hash`` and so on)."""
+"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` its hash."""
 
 _PREFIX: Final = b"okralong.split."
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Sides by key, and what the manifest says of itself (``about``: seed, fingerprint of the rules, counts).
+    """Sides by key, and the manifest's own description (``about``: seed, fingerprint of the rules, counts).
 
-    A thing has a side when all that is known of it agrees; what stands between two sides is left out, never shared.
-    ``texts`` has only those texts that their documents' sides do not settle.
+    An item has a side only if everything known about it agrees; what belongs to two sides is left out, never shared.
+    ``texts`` holds only texts whose side does not follow from their documents.
     """
 
     questions: Mapping[str, Side]
@@ -58,8 +60,9 @@ class Split:
 
     @classmethod
     def load(cls, source: str | Path = MANIFEST) -> Split:
-        """The shipped split, or one that ``okralong split`` wrote. Raises ConfigError for no such file, or none of this
-        version.
+        """Load the shipped split, or one that ``okralong split`` wrote.
+
+        Raises ConfigError if the file is missing or of another version.
         """
         path = Path(source)
         shipped = resources.files("okralong.configs").joinpath(str(source))
@@ -81,8 +84,9 @@ class Split:
         return cls(by_kind["question"], by_kind["document"], by_kind["text"], about)
 
     def write(self, file: Path) -> None:
-        """Write the manifest: one Parquet row a key, 5 bytes each, and ``about`` in its metadata. The same values make
-        the same bytes.
+        """Write the manifest: one Parquet row per key, with ``about`` in its metadata.
+
+        Equal values give equal bytes.
         """
         kinds = {"question": self.questions, "document": self.documents, "text": self.texts}
         rows = [(kind, side, key) for kind, by_key in kinds.items() for key, side in by_key.items()]
@@ -94,7 +98,7 @@ class Split:
         pq.write_table(table, file, compression="zstd", compression_level=19, use_dictionary=["kind", "side"])
 
     def side_of(self, item: Item) -> Side | None:
-        """The item's side; None for a question that is unknown, or asked on a stricter side than its documents are."""
+        """Return the item's side, or None for an unknown question or one on a stricter side than its documents."""
         question = self.questions.get(question_hash(item.gold.question.question))
         documents = (self.documents.get(document_hash(name)) for name in item.documents)
         texts = (self.texts.get(text_hash(identity)) for identity in gold_texts(item))
@@ -102,19 +106,19 @@ class Split:
         return known.pop() if question and len(known) == 1 else None
 
     def text_side(self, text_id: str) -> Side | None:
-        """The side of a text that several sides carry and its document does not settle; None for all others."""
+        """Return the side of a text that several sides carry and its document does not settle, else None."""
         return self.texts.get(text_hash(text_id))
 
     def shows(self, text: Text, side: Side) -> bool:
-        """Whether an item of ``side`` that carries the text may show it."""
+        """Return whether an item of ``side`` that carries the text may show it."""
         known = (self.documents.get(document_hash(text.document)), self.text_side(text.text_id))
         return all(each in (None, side) for each in known)
 
     def filter(self, dataset: DataSet, side: Side) -> DataSet:
-        """The items of ``side``, and of their texts those that no other side owns. May be empty.
+        """Return the items of ``side``, and their texts without those that belong to another side. May be empty.
 
-        Raises InputError when ``dataset`` has questions that the manifest does not know: nothing tells whether their
-        documents stand elsewhere on another side, so no side is guessed for them.
+        Raises InputError if ``dataset`` has questions that the manifest does not know: their documents might be on
+        another side.
         """
         unknown = [item for item in dataset.items if question_hash(item.gold.question.question) not in self.questions]
         if unknown:
@@ -131,45 +135,43 @@ class Split:
 
 
 def _texts_of(dataset: DataSet, kept: tuple[Item, ...], shown: set[str]) -> dict[str, Text]:
-    """The texts of the kept items, and those shown texts that belong to no item (a corpus)."""
+    """Return the texts of the kept items, and those shown texts that belong to no item (a corpus)."""
     named = {identity for item in dataset.items for identity in item.text_ids}
     wanted = {identity for item in kept for identity in (*item.text_ids, *gold_texts(item))}
     return {t: text for t, text in dataset.texts.items() if t in wanted or (t in shown and t not in named)}
 
 
 def question_hash(question: str) -> str:
-    """The key of a question's text: case, punctuation and spacing do not count."""
+    """Return the key of a question's text; case, punctuation and spacing do not count."""
     return text_id(question)[:KEY_DIGITS]
 
 
 def document_hash(document: str) -> str:
-    """The key of a document's name. A name without letters and digits counts as it is written."""
+    """Return the key of a document's name. A name without letters and digits is hashed as written."""
     words = " ".join(plain_words(document)) or document
     return hashlib.sha256(f"document {words}".encode()).hexdigest()[:KEY_DIGITS]
 
 
 def text_hash(identity: str) -> str:
-    """The key of a text by its ``text_id``."""
+    """Return the key of a text by its ``text_id``."""
     return identity[:KEY_DIGITS]
 
 
 def strictest(sides: Iterable[Side]) -> Side:
-    """The strictest of ``sides``, which must not be empty."""
+    """Return the strictest of ``sides``, which must not be empty."""
     return max(sides, key=SIDES.index)
 
 
 def gold_texts(item: Item) -> tuple[str, ...]:
-    """The text_ids that hold an item's evidence or its cells, each once."""
+    """Return the distinct text_ids that hold an item's evidence or cells."""
     return tuple(dict.fromkeys([*(e.text_id for e in item.evidence), *(c.text_id for c in item.cells)]))
 
 
 def leaks(datasets: Iterable[DataSet], split: Split) -> list[str]:
-    """The check that a split keeps its word, by what its readers would be given and not by how it was made.
+    """Return what is on two sides after ``split.filter``, one line each; empty for a sound split.
 
-    Returns what stands on two sides after ``split.filter``, one line each; empty for a sound split.
-
-    Looked at are question texts, documents (those asked about and those shown), every shown text, and whether an item
-    has lost a text that holds its evidence.
+    Checked are question texts, documents (asked about or shown), every shown text, and whether an item has lost a text
+    that holds its evidence.
     """
     where: dict[tuple[str, str], dict[Side, str]] = defaultdict(dict)
     found = []

@@ -1,7 +1,7 @@
-"""Making a split: data sets and rules in, the sides of everything and an account of them out.
+"""Make a split from data sets and rules, with an account of it.
 
-Questions that share a document or a text that holds evidence form a component, which stays together; each component is
-drawn to a side by the shares of its rule. Whatever stands between two sides afterwards is left out, never shared.
+Questions that share a document or a text that holds evidence form a component, which stays together. Each component is
+drawn to a side by the shares of its rule. Whatever would belong to two sides is left out, never shared.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ LEFT_OUT: Final = "left out"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a split came to.
+    """The counts of a split.
 
-    ``counts`` are questions by source and side (or "left out"); ``kept`` the share of their contexts that the items of
-    a source may still show; ``shared`` the question texts that two sources both ask; ``named`` by set how many of its
-    documents were found under other names, of how many; ``components`` by their number of questions.
+    Attributes:
+        counts: Questions by source and side (or "left out").
+        kept: By source, the share of their contexts that its items may still show.
+        shared: Pairs of sources and how many question texts they share.
+        named: By set, how many of its documents were found under other names, and of how many.
+        components: The components' numbers of questions.
     """
 
     counts: dict[str, dict[str, int]]
@@ -48,10 +51,9 @@ class Account:
 
 
 def build_split(datasets: Sequence[DataSet], rules: SplitRules) -> tuple[Split, Account]:
-    """The split of ``datasets`` and its account.
+    """Split ``datasets`` and account for it.
 
-    Raises InputError for no questions, or a source that no rule covers; BrokenError when something would stand on two
-    sides.
+    Raises InputError for no questions, or a source that no rule covers; BrokenError if something would be on two sides.
     """
     if not any(dataset.items for dataset in datasets):
         raise InputError("There are no questions to split. Give a folder with at least one of the catalog's sets.")
@@ -88,7 +90,7 @@ def _counts(datasets: Sequence[DataSet], split: Split) -> dict[str, dict[str, in
 
 
 def _kept(dataset: DataSet, split: Split) -> float:
-    """Of the texts that the items with a side carry, the share that they may show."""
+    """Return the share of the texts of items with a side that they may show."""
     carried = [(text, side) for item in dataset.items if (side := split.side_of(item)) for text in item.text_ids]
     shown = sum(split.shows(dataset.texts[text], side) for text, side in carried)
     return shown / len(carried) if carried else 1.0
@@ -113,9 +115,6 @@ def _named(
     return found
 
 
-# --------
-# The card beside a manifest: what stands where, in tables that a person reads.
-
 _HEAD = """# The split: what stands on which side
 
 Made by `okralong split`; do not edit. The manifest beside this card holds hashes only, no question and no text.
@@ -128,7 +127,7 @@ sets.
 
 
 def card(account: Account, split: Split, rules: SplitRules) -> str:
-    """The card as Markdown."""
+    """Return the card as Markdown."""
     sizes = account.components
     sections = [
         _HEAD,

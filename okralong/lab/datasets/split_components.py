@@ -1,4 +1,4 @@
-"""Which questions must stay together: rules, public names of documents, and the components that share documents."""
+"""Find which questions must stay together: rules, public names of documents, and components that share documents."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from okralong.pipelines.core.config import Settings
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
 
-BLOCK_WORDS: Final = 12
-"""Words of a block that is looked for as a whole. Ours: long enough not to be a turn of phrase."""
-BLOCKS_FOUND: Final = 0.5
-"""Share of a text's blocks that must be found for it to stand inside another. Ours: survives cut ends."""
+BLOCK_WORDS: Final = 12  # project default
+"""Words of a block that is looked for as a whole: too long for a turn of phrase."""
+BLOCKS_FOUND: Final = 0.5  # project default
+"""Share of a text's blocks that must occur in another text to be found in it; tolerates cut ends."""
 
 
 class Rule(Settings):
-    """``sources`` are sets ("tatqa") or files of sets ("hotpotqa/dev"); ``shares`` are parts of their questions.
+    """The shares of the sides for some sources.
 
+    ``sources`` are sets ("tatqa") or files of sets ("hotpotqa/dev"); ``shares`` are shares of their questions.
     ``round`` is for sets that are added to a split in use: the rules of round 1 are drawn as if there were no others,
-    and what a later round adds to one of their components takes that component's side, so nothing moves that a model
-    was trained or measured on.
+    and later additions to a component take its side, so nothing moves that a model was trained or measured on.
     """
 
     sources: tuple[str, ...] = Field(min_length=1, strict=False)
@@ -49,16 +49,16 @@ class Rule(Settings):
         return shares
 
     def covers(self, name: str, part: str) -> bool:
-        """Whether the file ``part`` of the set ``name`` is among the sources."""
+        """Return whether the file ``part`` of the set ``name`` is among the sources."""
         return name in self.sources or f"{name}/{part}" in self.sources
 
 
 class SplitRules(Settings):
-    """The first rule that covers any question of a component decides, within the earliest round of its questions; the
-    last lines say who has no public names.
+    """The rules of a split.
 
-    ``named_by_questions``: a set whose documents have names of its own, and the sources whose questions tell which
-    public document is meant. ``named_by_passages``: sets whose texts hold whole texts of other sets.
+    The first rule that covers any question of a component decides, within the earliest round of its questions.
+    ``named_by_questions`` maps a set whose documents have private names to the sources whose questions tell the public
+    ones. ``named_by_passages`` lists sets whose texts hold whole texts of other sets.
     """
 
     seed: int
@@ -72,27 +72,27 @@ class SplitRules(Settings):
         return {k: tuple(v) for k, v in value.items()} if isinstance(value, dict) else value
 
     def rule_of(self, name: str, part: str) -> int | None:
-        """The number of the first rule for a file of a set; None when there is none."""
+        """Return the number of the first rule for a file of a set, or None."""
         return next((number for number, rule in enumerate(self.rules) if rule.covers(name, part)), None)
 
     def fingerprint(self) -> str:
-        """A hash that changes with any value of the rules."""
+        """Return a hash that changes with any value of the rules."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
 
 # --------
 # Questions that must stay together.
 #
-# An equal question text does not join. Wordings such as "Summarize the meeting" are asked about hundreds of documents
-# and would weld them into one; instead such a text gets one side afterwards (``settle``).
+# An equal question text does not join: "Summarize the meeting" is asked about hundreds of documents and would merge
+# them all. Such a text gets one side afterwards (``settle``).
 
 Aliases = Mapping[str, Sequence[str]]
-"""Other names of a document, by its name."""
+"""A document's other names, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An item with where it is from, and the keys of what it rests on: its documents and the texts with evidence."""
+    """An item with its source, and the keys of its documents and of its texts with evidence."""
 
     name: str
     part: str
@@ -108,7 +108,7 @@ class Member:
 
 
 def members(datasets: Iterable[DataSet], aliases: Aliases) -> list[Member]:
-    """Every item of every set, in order. The documents of its gold texts and their other names count as its own."""
+    """Return every item of every set, in order; documents of its gold texts and their other names count as its own."""
     found = []
     for dataset in datasets:
         for item in dataset.items:
@@ -129,10 +129,9 @@ def members(datasets: Iterable[DataSet], aliases: Aliases) -> list[Member]:
 
 
 def components(asked: Sequence[Member]) -> list[list[Member]]:
-    """The members, grouped so that no document and no text with evidence stands in two groups.
+    """Group the members so that no document and no text with evidence is in two groups.
 
-    An item that rests on nothing is grouped with its equals by its question. Groups come in the order of their first
-    members.
+    Items without documents and texts are grouped by their question. Groups come in the order of their first members.
     """
     rests_on = [
         (*(f"document {key}" for key in member.documents), *(f"text {key}" for key in member.texts))
@@ -146,14 +145,14 @@ def components(asked: Sequence[Member]) -> list[list[Member]]:
 
 
 # --------
-# Documents under several names. Some sets do not say which filing, paper or paragraph they show; others do.
+# Documents under several names.
 #
 # TAT-QA's contexts carry only a table's number, but most of their questions recur in UDA, which names the filing.
-# LongBench's prompts hold whole paragraphs and papers of other sets, word for word.
+# LongBench's prompts hold whole paragraphs and papers of other sets literally.
 
 
 def find_aliases(datasets: Sequence[DataSet], rules: SplitRules) -> dict[str, tuple[str, ...]]:
-    """The public names of the documents of those sets that ``rules`` says have none, by the sets' own names."""
+    """Return the public names of documents, for the sets that ``rules`` lists, by the sets' own names."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for name, sources in rules.named_by_questions.items():
         naming = [dataset for dataset in datasets if {dataset.name, f"{dataset.name}/{dataset.part}"} & set(sources)]
@@ -168,9 +167,9 @@ def find_aliases(datasets: Sequence[DataSet], rules: SplitRules) -> dict[str, tu
 
 
 def by_questions(dataset: DataSet, naming: Iterable[DataSet]) -> dict[str, tuple[str, ...]]:
-    """For each document of ``dataset`` the documents that ``naming`` asks the same questions about, by a vote.
+    """Return, for each document of ``dataset``, the documents that ``naming`` asks the same questions about, by a vote.
 
-    Each question whose text ``naming`` asks about one set of documents only has a vote; equal counts all win.
+    A question votes if ``naming`` asks it about one set of documents only; equal counts all win.
     """
     asked: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for other in naming:
@@ -186,7 +185,7 @@ def by_questions(dataset: DataSet, naming: Iterable[DataSet]) -> dict[str, tuple
 
 
 def by_passages(holders: Iterable[DataSet], others: Iterable[DataSet]) -> dict[str, tuple[str, ...]]:
-    """For each document of ``holders`` the documents of ``others`` of which a whole text stands inside it."""
+    """Return, for each document of ``holders``, the documents of ``others`` that have a whole text inside it."""
     holding: dict[str, dict[str, None]] = defaultdict(dict)
     for text in (text for dataset in holders for text in dataset.texts.values()):
         words = plain_words(text.text)

@@ -20,16 +20,13 @@ from okralong.lab.datasets.split import (
 from okralong.lab.datasets.split_components import Member, SplitRules, components
 from okralong.pipelines.core.types import InputError
 
-# --------
-# The draw: each component gets a side, so that each rule's shares come out by questions.
-
 Component = Sequence[Member]
 
 
 def draw_in_rounds(asked: Sequence[Member], rules: SplitRules) -> tuple[list[list[Member]], list[Side]]:
-    """The components of all members, and a side for each, drawn round by round.
+    """Return the components of all members and a side for each, drawn round by round.
 
-    A component that holds members of earlier rounds keeps their side (the strictest, where it joins several of their
+    A component that holds members of earlier rounds keeps their side (the strictest one, if it joins several of their
     components). Raises InputError for a source that no rule covers.
     """
     rounds = [rules.rules[_rule(member, rules)].round for member in asked]
@@ -45,12 +42,12 @@ def draw_in_rounds(asked: Sequence[Member], rules: SplitRules) -> tuple[list[lis
 
 
 def draw(groups: Sequence[Component], rules: SplitRules) -> list[Side]:
-    """A side for each component, in order.
+    """Draw a side for each component, in order.
 
     A component follows the first rule that covers any of its members. Within a rule, the components of each source are
-    shuffled by a hash of the seed and given, one by one, to the side that lacks most: of the questions that the rule
-    covers and, as much, of all that come with them. So a set of two components has two sides, and a large set misses
-    its shares by less than its largest component. Raises InputError for a source that no rule covers.
+    shuffled by a hash of the seed. Each in turn goes to the side that lacks most, counting the questions that the rule
+    covers and, with equal weight, all questions of the component. So a set of two components gets two sides, and a
+    large set misses its shares by less than its largest component. Raises InputError for a source that no rule covers.
     """
     strata: dict[tuple[int, str], list[_Ticket]] = defaultdict(list)
     for number, group in enumerate(groups):
@@ -65,7 +62,7 @@ def draw(groups: Sequence[Component], rules: SplitRules) -> list[Side]:
 
 
 class _Ticket(NamedTuple):
-    """A component's place in the draw, its number, and how many of its questions the rule covers, and of all."""
+    """A component's place in the draw, its number, and its questions: covered by the rule, and all."""
 
     place: str
     number: int
@@ -74,8 +71,10 @@ class _Ticket(NamedTuple):
 
 
 def _fill(tickets: Sequence[_Ticket], shares: Mapping[Side, float]) -> Iterator[tuple[int, Side]]:
-    """Each ticket's component with its side. The greedy step is the one that comes nearest to the shares in both
-    counts (least squares of what is lacking, as parts of the whole).
+    """Yield each ticket's component with its side.
+
+    The greedy step comes nearest to the shares in both counts (least squares of what is lacking, relative to the
+    whole).
     """
     covered, everything = sum(ticket.covered for ticket in tickets), sum(ticket.all for ticket in tickets)
     lacking = {side: (shares[side], shares[side]) for side in SIDES if shares.get(side)}
@@ -88,7 +87,7 @@ def _fill(tickets: Sequence[_Ticket], shares: Mapping[Side, float]) -> Iterator[
 
 
 def _followed(group: Component, rules: SplitRules) -> tuple[int, list[str]]:
-    """The rule of a component, and the source of each member that it covers."""
+    """Return the rule of a component, and the source of each member that it covers."""
     by_rule: dict[int, list[str]] = defaultdict(list)
     for member in group:
         by_rule[_rule(member, rules)].append(member.source)
@@ -97,7 +96,7 @@ def _followed(group: Component, rules: SplitRules) -> tuple[int, list[str]]:
 
 
 def _rule(member: Member, rules: SplitRules) -> int:
-    """The number of the rule that covers a member. Raises InputError when there is none."""
+    """Return the number of the rule that covers a member. Raises InputError if there is none."""
     rule = rules.rule_of(member.name, member.part)
     if rule is None:
         raise InputError(
@@ -113,14 +112,14 @@ def _shuffled(group: Component, seed: int) -> str:
 
 
 # --------
-# From the components' sides to the sides of all that a set can show: questions, documents, texts.
+# From the sides of components to the sides of questions, documents and texts.
 
 
 def settle(datasets: Sequence[DataSet], groups: Sequence[Sequence[Member]], drawn: Sequence[Side]) -> Split:
-    """The sides of everything, given the side of each component.
+    """Derive the sides of everything from the sides of the components.
 
-    A question asked in several components is the strictest one's. A document that nobody asks about, but that items of
-    several sides carry as a distractor, is the strictest one's too, and so is a text that has several documents.
+    A question asked in several components gets the strictest side. So does a document that is only a distractor but is
+    carried by items of several sides, and a text that has several documents.
     """
     questions: dict[str, Side] = {}
     documents: dict[str, Side] = {}
@@ -140,7 +139,7 @@ def settle(datasets: Sequence[DataSet], groups: Sequence[Sequence[Member]], draw
 def _texts(
     carried: Sequence[tuple[str, str, Side]], documents: Mapping[str, Side], gold: Mapping[str, Side]
 ) -> dict[str, Side]:
-    """The sides of the texts that must be kept, because a document of theirs says otherwise or nothing."""
+    """Return the sides of the texts whose documents give another side or none."""
     owners: dict[str, set[str]] = defaultdict(set)
     carriers: dict[str, set[Side]] = defaultdict(set)
     for document, text, side in carried:
@@ -157,9 +156,9 @@ def _texts(
 
 
 def _carried(datasets: Iterable[DataSet], asked: Split) -> Iterable[tuple[str, str, Side]]:
-    """Document, text and side for every text and each side that carries it.
+    """Yield document, text and side for every text and each side that carries it.
 
-    Texts that no item names (a corpus that all are asked over) are carried by every side of their set.
+    Texts that no item names (a corpus) are carried by every side of their set.
     """
     for dataset in datasets:
         loose = set(dataset.texts) - {identity for item in dataset.items for identity in item.text_ids}
@@ -175,7 +174,7 @@ def _carried(datasets: Iterable[DataSet], asked: Split) -> Iterable[tuple[str, s
 
 
 def _strictest_of(pairs: Iterable[tuple[str, Side]]) -> dict[str, tuple[Side, bool]]:
-    """By key, the strictest side and whether there are several."""
+    """Return, by key, the strictest side and whether there are several."""
     found: dict[str, set[Side]] = defaultdict(set)
     for key, side in pairs:
         found[key].add(side)

@@ -1,6 +1,6 @@
-"""UDA's files (Hui et al. 2024): questions on filings and papers, as bench files with evidence or as plain tables.
+"""Read UDA's files (Hui et al. 2024): questions on filings and papers, as bench files with evidence or as plain tables.
 
-Both come in three kinds, told by their fields: TAT-DQA, FinQA, and papers.
+Both come in three kinds, told apart by their fields: TAT-DQA, FinQA, and papers.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 
 
 def read_uda_bench(path: Path, part: str) -> DataSet:
-    """A ``bench_*_qa.json``: TAT-DQA (facts and a derivation, no text), FinQA (the page), or papers.
+    """Read a ``bench_*_qa.json``: TAT-DQA (facts and a derivation, no text), FinQA (the page), or papers.
 
-    Of a paper's question the evidence of the first annotator is taken: each paragraph is a text of its own and wholly
-    evidence. Figures and tables ("FLOAT SELECTED") have no text and are left out; how many is logged. Raises InputError
-    naming file, row ("document V_2008, question 3") and field.
+    A paper's evidence is the first annotator's: each paragraph is a text that is all evidence. Figures and tables
+    ("FLOAT SELECTED") have no text and are left out and counted in the log. Raises InputError naming file, row
+    ("document V_2008, question 3") and field.
     """
     rows = list(_bench_rows(path))
     kind = next((field for field in _BENCH if rows and field in rows[0][1].values), None)
@@ -112,11 +112,11 @@ _BENCH: Final[dict[str, tuple[str, Callable[[Row, str, Builder, Counter[str]], I
 
 
 def read_uda_csv(path: Path, part: str) -> DataSet:
-    """A csv of UDA. No texts; ``documents`` has the filing ("ADI_2009") or the paper's arXiv id.
+    """Read a csv of UDA. No texts; ``documents`` has the filing ("ADI_2009") or the paper's arXiv id.
 
-    The kind of answer is not given for papers; their type goes by length as in ``reports``, a guess. Rows count as a
-    spreadsheet counts them, the head being row 1. Operands are not in the files, so calculations have no parts. Raises
-    InputError naming file, row and field.
+    The type of a paper's question is guessed from the answer's length, as in ``reports``. Rows are numbered as in a
+    spreadsheet, the head being row 1. The files hold no operands, so calculations have no parts. Raises InputError
+    naming file, row and field.
     """
     name, rows = _open(path)
     made = Builder(name, part)

@@ -1,6 +1,6 @@
-"""Sets over Wikipedia paragraphs: HotpotQA, 2WikiMultihopQA, MuSiQue, HotpotQA over one corpus, and SQuAD.
+"""Read sets over Wikipedia paragraphs: HotpotQA, 2WikiMultihopQA, MuSiQue, HotpotQA over one corpus, and SQuAD.
 
-A paragraph becomes a text of its title, a line break and what it says. Asked about are the titles of the paragraphs
+A paragraph becomes a text: its title, a line break and its words. An item's documents are the titles of the paragraphs
 that the set marks.
 """
 
@@ -41,11 +41,10 @@ logger = logging.getLogger(__name__)
 # ``supporting_facts`` ([title, number of the sentence from 0]). On a hub it has ``id``, and the two lists are columns:
 # {"title": [...], "sentences": [...]} and {"title": [...], "sent_id": [...]}.
 #
-# Evidence is one piece for each supporting fact: the range of that sentence. The authors name some sentences that the
-# paragraph does not have (the number after the last: 6 facts in 500 questions of 2WikiMultihopQA's train file); such a
-# fact is left out, and so is a blank sentence. Where the whole paragraph is missing, a needed piece can never be shown
-# and the item gets no evidence at all. Both are counted in the log. Where two paragraphs have the title, the first
-# that has the sentence counts.
+# Evidence is one piece per supporting fact: the range of that sentence. A fact whose sentence the paragraph lacks (the
+# number after the last: 6 facts in 500 questions of 2WikiMultihopQA's train file) or whose sentence is blank is left
+# out. An item that lacks a whole paragraph gets no evidence, since it could never be shown whole. Both are counted in
+# the log. If two paragraphs have the title, the first with the sentence counts.
 
 Fact = tuple[str, int]
 """A supporting fact: title and number of the sentence."""
@@ -61,22 +60,22 @@ class Paragraph:
 
 
 def read_hotpotqa(path: Path, part: str) -> DataSet:
-    """HotpotQA in the distractor setting: questions over two of ten paragraphs (Yang et al. 2018).
+    """Read HotpotQA in the distractor setting: questions over two of ten paragraphs (Yang et al. 2018).
 
-    A sentence begins with its own blank. The set has no sub-questions: what stands nearest is a look-up of each gold
-    title, in the order of the supporting facts. For a bridge question the second title is what the first paragraph
-    leads to. Raises InputError naming file, row and field.
+    A sentence begins with its own blank. The set has no sub-questions, so the gold queries are the gold titles in the
+    order of the supporting facts; in a bridge question the first paragraph leads to the second title. Raises InputError
+    naming file, row and field.
     """
     return _read(path, HOTPOTQA, part, "", _titles)
 
 
 def read_twowiki(path: Path, part: str) -> DataSet:
-    """2WikiMultihopQA: questions made from Wikidata's relations, over two to four of ten paragraphs (Ho et al. 2020).
+    """Read 2WikiMultihopQA: questions from Wikidata's relations, over two to four of ten paragraphs (Ho et al. 2020).
 
-    Its sentences come stripped. ``evidences`` are the [subject, relation, object] triples that lead to the answer: a
-    perfect writer would ask for the object of each, so the gold queries are "subject relation" in their order ("Ann
-    Alder mother"). Files with ``qa_pairs`` also have each as a whole sentence ("Who is the mother of Ann Alder?"), and
-    its answer as another, of which the triple has the words that count. Raises InputError naming file, row and field.
+    Its sentences come stripped. ``evidences`` are the [subject, relation, object] triples that lead to the answer; the
+    gold queries are "subject relation" in their order ("Ann Alder mother"). Files with ``qa_pairs`` also have each
+    query as a sentence ("Who is the mother of Ann Alder?") with its answer, of which the triple has the words that
+    count. Raises InputError naming file, row and field.
     """
     return _read(path, TWOWIKI, part, " ", _relations, _sub_questions, _hops)
 
@@ -94,7 +93,7 @@ def _read(
     sub_questions: Callable[[Row], tuple[str, ...]] = _none,
     hops: Callable[[Row], tuple[Hop, ...]] = _none,
 ) -> DataSet:
-    """The questions in the file's order. ``between`` is what joins two sentences."""
+    """Read the questions in file order. ``between`` joins two sentences."""
     made, lost = Builder(name, part), 0
     for row in rows_in(path):
         paragraphs, facts = _paragraphs(row, made, between), supporting_facts(row)
@@ -122,7 +121,7 @@ def _gold(row: Row, made: Builder, labels: str, id_field: str, texts: Sequence[T
 
 
 def supporting_facts(row: Row) -> list[Fact]:
-    """The facts, once each. Raises InputError when one is something else."""
+    """Return the distinct facts. Raises InputError for a malformed one."""
     facts = []
     for fact in _pairs(row, "supporting_facts", "sent_id"):
         match fact:
@@ -134,7 +133,7 @@ def supporting_facts(row: Row) -> list[Fact]:
 
 
 def _pairs(row: Row, field: str, second: str) -> list[Any]:
-    """The entries of a list, or of two columns, ``title`` and ``second``."""
+    """Return the entries of a list, or of two columns, ``title`` and ``second``."""
     if not isinstance(row.values.get(field), dict):
         return row.get(field, list)
     columns = row.inner(field)
@@ -197,7 +196,7 @@ def _triples(row: Row) -> list[Hop]:
 
 
 def _hops(row: Row) -> tuple[Hop, ...]:
-    """The triples; as whole sentences where the pairs are as many and each answer names its triple's object."""
+    """Return the triples; as sentences if the pairs are as many and each answer names its triple's object."""
     triples, pairs = _triples(row), _qa_pairs(row)
     if len(pairs) != len(triples):
         return tuple(triples)
@@ -220,14 +219,13 @@ def _qa_pairs(row: Row) -> list[Row]:
 
 
 def read_hotpotqa_pooled(path: Path, part: str) -> DataSet:
-    """A questions file beside ``pooled_corpus.jsonl``, or the folder that holds both.
+    """Read a questions file beside ``pooled_corpus.jsonl``, or the folder that holds both.
 
-    The corpus has a paragraph a line (``title``, ``text``), the questions file is a JSON list of ``_id``, ``question``,
-    ``answer``, ``type`` and ``gold_titles``. The corpus is what every item is searched in; ``text_ids`` names the gold
-    paragraphs only, since an item's own distractors are not told apart. Evidence is the gold paragraphs without their
-    title lines: the file does not say which sentences. An item with a gold title that the corpus lacks gets none,
-    since what is needed can never be shown whole; such items are counted in the log. Gold queries are the gold titles,
-    as for HotpotQA itself, whose labels it has. Raises InputError naming file, row and field.
+    The corpus has a paragraph per line (``title``, ``text``); the questions file is a JSON list of ``_id``,
+    ``question``, ``answer``, ``type`` and ``gold_titles``. Every item is asked of the corpus; ``text_ids`` names the
+    gold paragraphs only, as the file does not give an item's distractors. Evidence is the gold paragraphs without their
+    title lines, as the file does not give sentences. An item with a gold title that the corpus lacks gets no evidence
+    and is counted in the log. Gold queries and labels are as in HotpotQA. Raises InputError naming file, row and field.
     """
     questions = path / QUESTIONS if path.is_dir() else path
     made = Builder(HOTPOTQA_POOLED, part)
@@ -263,19 +261,18 @@ def _pooled_item(row: Row, made: Builder, corpus: dict[str, Text]) -> Item:
 
 
 def read_musique(path: Path, part: str) -> DataSet:
-    """MuSiQue: questions composed of two to four single-hop questions, over 20 paragraphs (Trivedi et al. 2022).
+    """Read MuSiQue: questions composed of two to four single-hop questions, over 20 paragraphs (Trivedi et al. 2022).
 
     A row has ``id`` ("3hop1__" and the numbers of its single-hop questions), ``question``, ``answer``,
     ``answer_aliases``, ``answerable``, ``paragraphs`` (title, paragraph_text, is_supporting) and
-    ``question_decomposition`` (question, answer), in a JSON list or, as the authors publish it, one row a line. The
-    label is the id's first part. Evidence is the text of each supporting paragraph, without its title line: the set
-    marks nothing finer. Gold queries are the single-hop questions, with "#1" replaced by the first step's answer, and
-    so on; some are written as "subject >> relation", where the marks are left out.
+    ``question_decomposition`` (question, answer). Rows come as a JSON list or, as the authors publish them, one per
+    line. The label is the id's first part. Evidence is each supporting paragraph without its title line. Gold queries
+    are the single-hop questions, with "#1" replaced by the first step's answer, and so on; in those written as "subject
+    >> relation" the marks are dropped.
 
-    In the full version a question comes twice under one id, once with a needed paragraph taken away (``answerable``
-    false). Its answer still stands there but cannot be known: the gold answer is "unanswerable", which is what a
-    generator is told to reply, and the id says so. There is no evidence, since what is left can be shown whole and is
-    not enough. Raises InputError naming file, row and field.
+    In the full version a question comes twice under one id, once with a needed paragraph removed (``answerable``
+    false). The gold answer of that one is "unanswerable", which a generator is instructed to reply, its id is marked,
+    and it has no evidence. Raises InputError naming file, row and field.
     """
     made = Builder(MUSIQUE, part)
     made.items += [_musique_item(row, made) for row in rows_in(path)]
@@ -329,14 +326,14 @@ def _decomposition(row: Row) -> tuple[Hop, ...]:
 
 
 def read_squad(path: Path, part: str) -> DataSet:
-    """SQuAD 2.0, or 1.1: questions on one paragraph of an article (Rajpurkar et al. 2018).
+    """Read SQuAD 2.0, or 1.1: questions on one paragraph of an article (Rajpurkar et al. 2018).
 
     The file is one object; ``data`` are articles (``title``, ``paragraphs``), a paragraph has ``context`` and ``qas``:
-    ``id``, ``question``, ``answers`` (``text``, ``answer_start``) and, in 2.0, ``is_impossible``. A title's "_" are
-    blanks, so that an article has the name that the other sets give it. Several annotators answered: all their answers
-    count as wordings, and evidence is the sentence that holds the first one's. The paragraph is the item's context.
+    ``id``, ``question``, ``answers`` (``text``, ``answer_start``) and, in 2.0, ``is_impossible``. Each "_" of a title
+    becomes a blank, as in the other sets. All annotators' answers are wordings, and evidence is the sentence that holds
+    the first one. The paragraph is the item's context.
 
-    An impossible question has the gold answer "unanswerable", which is what a generator is told to reply, and no
+    An impossible question has the gold answer "unanswerable", which a generator is instructed to reply, and no
     evidence. Raises InputError naming file, article, question and field.
     """
     made = Builder(SQUAD, part)
@@ -359,7 +356,7 @@ def _squad_item(row: Row, made: Builder, text: Text, context: str) -> Item:
 
 
 def _squad_answers(row: Row, text: Text, context: str) -> tuple[tuple[str, ...], tuple[Evidence, ...]]:
-    """The wordings, and the sentence that holds the first."""
+    """Return the wordings, and the sentence that holds the first."""
     answers = [(answer.text("text"), answer.get("answer_start", int)) for answer in row.rows("answers", "answer")]
     if not answers:
         row.bad("answers", "holds no answer, and the question is not marked as impossible")
