@@ -1,7 +1,7 @@
-"""Training rows of the analyzer: our own primary retrieval over the sets' documents, and the labels that follow.
+"""Make the analyzer's training rows from primary retrieval over the sets' documents.
 
-Types come from the sets' annotation, patterns and evidence from what our retrievers find; a generator may label what a
-set leaves open (``labels.label_rows``). Nothing else is paid for; what was embedded before is kept.
+Types come from the sets' annotation, patterns and evidence from what our retrievers find. A generator may label what a
+set leaves open (``labels.label_rows``); nothing else is paid for. Embeddings are cached.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ from okralong.pipelines.methods.registry import FullPolicy
 
 
 class RowsConfig(Settings):
-    """What ``configs/training/rows.yaml`` may say: of which sets the analyzer's rows are made.
+    """The sets and options of ``configs/training/rows.yaml``, from which the analyzer's rows are made.
 
-    ``policy`` is the one whose primary retrieval finds the passages. ``questions_only`` are sets that give no
-    documents, or whose documents are left aside: only the type is learned. ``per_type`` caps the rows of a type on the
-    train side, taken from its sources in turn, so that no type and no set outnumbers the others. ``limit`` of a set
-    counts for each side. With ``every`` questions of which neither evidence nor answer is known have a row, too: they
-    teach the type. ``split`` is a manifest as `okralong split` writes it, or the rules by which the ``sets`` are split
-    here.
+    The primary retrieval of ``policy`` finds the passages. ``questions_only`` are sets without documents, or whose
+    documents are not used: they teach only the type. ``per_type`` caps the rows of a type on the train side, taken from
+    its sources in turn, so that no type and no set dominates. A set's ``limit`` applies to each side. With ``every``,
+    questions without known evidence and answer have rows too, which teach the type. ``split`` is a manifest as
+    `okralong split` writes it, or the rules by which the ``sets`` are split here.
     """
 
     seed: int = 7
@@ -63,10 +62,10 @@ LabelRows = Callable[[list[TrainingRow]], list[TrainingRow]]
 def build_rows(
     config: RowsConfig, data: Path, work: Path, say: Say, label: LabelRows | None = None
 ) -> dict[Side, list[TrainingRow]]:
-    """The rows of every side; those of train balanced by type. Archives and vectors are kept below ``work``.
+    """Make the rows of every side; those of train are balanced by type. Archives and vectors are kept below ``work``.
 
-    ``label`` may say more of the rows that models learn from; then questions without evidence or answer have a row,
-    too. Rows whose type nobody knows are left out. Raises ConfigError or InputError naming what cannot be read.
+    ``label`` may add labels to the rows that models learn from; then questions without evidence or answer have rows
+    too. Rows without a type are left out. Raises ConfigError or InputError naming what cannot be read.
     """
     policy = load_config(FullPolicy, config.policy)
     rows: dict[Side, list[TrainingRow]] = {}
@@ -74,7 +73,7 @@ def build_rows(
         asked = label if side in LEARNED else None
         found = _rows_of_side(store, config, policy, side, every=config.every or asked is not None)
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
-        # The first so many rows of a side are a fair sample of it.
+        # The first n rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(rows[side])
         if side == "train":
             rows[side] = balanced(rows[side], config.per_type, config.seed)
@@ -105,7 +104,7 @@ def _rows_of_side(
         found += questions_only(f"{each.name} {each.part}", items)
     if config.sample and side in LEARNED:
         found += asyncio.run(rows_of(indexed(store, *sample_of(config.sample, side), sizes), policy))
-    # A wording counts once for each document: of a question that two sets ask, the first set's row stays.
+    # A wording counts once per document: if two sets ask a question, the first set's row is kept.
     kept: dict[tuple[str, tuple[str, ...]], TrainingRow] = {}
     for row in found:
         kept.setdefault((question_hash(row.question), row.documents), row)
@@ -113,13 +112,13 @@ def _rows_of_side(
 
 
 def primary_granularities(policy: Policy) -> list[int]:
-    """The chunk sizes, in tokens, that primary retrieval asks for."""
+    """Return the chunk sizes, in tokens, that primary retrieval uses."""
     around = policy.fusion.surroundings
     return sorted({policy.primary.granularity} | ({around.granularity} if around else set()))
 
 
 async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
-    """A row for each question of a set that is indexed at the policy's chunk sizes."""
+    """Make a row for each question of a set that is indexed at the policy's chunk sizes."""
     return [await _row(bench, policy, question) for question in bench.pooled.questions]
 
 
@@ -142,7 +141,7 @@ async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> Traini
 
 
 def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
-    """Rows of questions whose set gives no document: the type is all that can be learned of them."""
+    """Make rows of questions without documents, which teach only the type."""
     return [_question_alone(source, item) for item in items]
 
 
@@ -153,11 +152,10 @@ def _question_alone(source: str, item: Item) -> TrainingRow:
 
 
 def balanced(rows: Iterable[TrainingRow], per_type: int, seed: int) -> list[TrainingRow]:
-    """At most ``per_type`` rows of each type, in a seeded order that does not depend on the order given.
+    """Return at most ``per_type`` rows of each type, in a seeded order that does not depend on the order given.
 
-    Rows without a type are left out. They are taken from the sources in turn: a source that has fewer rows of a type
-    than its turn would give leaves its place to the others. Within a source, rows with passages go first: they teach
-    all three labels.
+    Rows without a type are left out. Rows are taken from the sources in turn; a source with too few rows of a type
+    leaves its place to the others. Within a source, rows with passages come first, as they teach all three labels.
     """
     ordered = sorted(rows, key=lambda row: (row.source, row.query_id))
     random.Random(seed).shuffle(ordered)

@@ -1,8 +1,7 @@
-"""Training rows of the cross-encoder: what our retrievers rank high for a question, and what of it holds the evidence.
+"""Make the cross-encoder's training rows: highly ranked chunks of a question, labelled by the evidence that they hold.
 
-Passages are chunks as the chunker cuts them, so a positive may end in the middle of a table, as it does in use. Labels
-follow from the sets' evidence; nothing is paid for. Of questions that a model wrote about a passage, that passage is
-the evidence.
+Passages are chunks as the chunker cuts them, so a positive may end in the middle of a table, as in use. Labels follow
+from the sets' evidence; nothing is paid for. If a model wrote a question about a passage, that passage is the evidence.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ UNANSWERABLE: Final = "unanswerable"
 
 
 class RankingConfig(Settings):
-    """What ``configs/training/ranking.yaml`` may say: of which sets the cross-encoder's rows are made.
+    """The sets and options of ``configs/training/ranking.yaml``, from which the cross-encoder's rows are made.
 
-    For each question and each chunk size of ``granularities`` (o200k tokens): at most ``positives`` chunks that hold
-    evidence, and ``negatives`` that hold none: half of them the first that BM25 and vectors find among ``candidates``
-    each, the others drawn from the rest of these. ``wide_sets`` (names) are cut at ``wide`` tokens as well: their
-    evidence is prose that runs on. ``written`` names the config of what a question writer writes.
+    For each question and each chunk size (o200k tokens) there are at most ``positives`` chunks that hold evidence and
+    ``negatives`` that hold none. Half of the negatives are the first that BM25 and vectors find among ``candidates``
+    each, the others are drawn from the rest of these. ``wide_sets`` (names), whose evidence is running prose, are also
+    cut at ``wide`` tokens. ``written`` names the config of a question writer.
     """
 
     seed: int = 7
@@ -59,17 +58,17 @@ class RankingConfig(Settings):
     split: str = MANIFEST
 
     def sizes(self, name: str) -> list[int]:
-        """At how many tokens the documents of a set are cut."""
+        """Return the chunk sizes, in tokens, for a set."""
         return [self.granularity, *([self.wide] if name in self.wide_sets else [])]
 
 
 def build_ranking(
     config: RankingConfig, data: Path, work: Path, say: Say, written: Sequence[WrittenQuestion] | None = None
 ) -> dict[Side, list[RankingRow]]:
-    """The rows of every side but tune. Archives and vectors are kept below ``work``. With ``written`` the rows of train
-    are those of these questions alone.
+    """Make the rows of every side but tune. Archives and vectors are kept below ``work``.
 
-    Raises ConfigError or InputError naming what cannot be read.
+    With ``written``, the rows of train are those of these questions alone. Raises ConfigError or InputError naming what
+    cannot be read.
     """
     rows: dict[Side, list[RankingRow]] = {}
     for side, store in stores(config.catalog, Split.load(config.split), data, work, config.seed, say):
@@ -78,7 +77,7 @@ def build_ranking(
             rows[side] = _written(config, store, pooled, written)
             continue
         pooled += [sample_of(config.sample, side)] if config.sample and side in LEARNED else []
-        # A wording counts once for each document and chunk size: of a question that two sets ask, the first one's.
+        # A wording counts once per document and chunk size: if two sets ask a question, the first set's row is kept.
         kept: dict[tuple[str, tuple[str, ...], int], RankingRow] = {}
         for choice, questions in pooled:
             sizes = config.sizes(choice.name)
@@ -87,15 +86,15 @@ def build_ranking(
                 for row in asyncio.run(rows_of(bench, config, size)):
                     kept.setdefault((question_hash(row.question), row.documents, size), row)
         rows[side] = list(kept.values())
-        # The first so many rows of a side are a fair sample of it.
+        # The first n rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(rows[side])
     return rows
 
 
 def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Say) -> Passages:
-    """The passages of the train side's documents, with the number of questions to be written about each, by kind.
+    """Return the passages of the train side's documents, and how many questions of each kind to write about each.
 
-    Raises ConfigError or InputError naming what cannot be read, and where there are no passages.
+    Raises ConfigError or InputError naming what cannot be read, and if there are no passages.
     """
     kinds = load_config(WrittenConfig, config.written)
     sides = stores(config.catalog, Split.load(config.split), data, work, config.seed, say, ("train",))
@@ -117,8 +116,8 @@ def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Sa
     return Passages(found, kinds.questions)
 
 
-_FEWEST_WORDS: Final = 25
-"""Words of a passage that is worth a question; ours."""
+_FEWEST_WORDS: Final = 25  # project default
+"""The least words of a passage that is worth a question."""
 
 
 def _asked(config: RankingConfig, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
@@ -127,7 +126,7 @@ def _asked(config: RankingConfig, store: DataSetStore) -> list[tuple[SetChoice, 
 
 
 async def rows_of(bench: Bench, config: RankingConfig, granularity: int) -> list[RankingRow]:
-    """The rows of one set that is indexed at this chunk size; a question without any label has none."""
+    """Make the rows of a set that is indexed at this chunk size; a question without any label has none."""
     cutter = _Chunks(bench, granularity)
     found = [await _row(bench, cutter, config, granularity, question) for question in bench.pooled.questions]
     return [row for row in found if row is not None]
@@ -171,7 +170,7 @@ async def _row(
     positives = [(chunk, share) for chunk, share in positives if share >= _LEAST]
     if not positives and not impossible:
         return None
-    # Another chunk that holds the answer's words may answer as well as the marked one: it is no negative.
+    # Another chunk that holds the answer's words may answer as well as the marked one, so it is not a negative.
     others = [c for c in ranked if c.chunk_id not in shares and not _tells(answers, c.text)]
     chosen = _drawn(others, config.negatives, draw)
     return _labelled(bench, question, answers, [*positives, *((chunk, 0.0) for chunk in chosen)])
@@ -183,7 +182,7 @@ def _written(
     sets: Sequence[tuple[SetChoice, Pooled]],
     written: Sequence[WrittenQuestion],
 ) -> list[RankingRow]:
-    """The rows of written questions, in a drawn order. A passage that several documents have counts in the first."""
+    """Make the rows of written questions, in a drawn order. A passage of several documents counts in the first."""
     kinds = load_config(WrittenConfig, config.written)
     about: dict[str, list[WrittenQuestion]] = defaultdict(list)
     for each in written:
@@ -222,7 +221,7 @@ def _written(
 
 
 _WRITTEN: Final = "written "
-"""Begins the source of a row whose question a model wrote; its kind follows."""
+"""Prefix of the source of rows whose question a model wrote; its kind follows."""
 
 
 async def _written_rows(
@@ -236,15 +235,15 @@ async def _written_rows(
     for chunk, each in asked:
         found = await bench.retrievals.find(each.question, (chunk.doc_id,), config.granularity, config.candidates)
         ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
-        # What cannot be found by the question is too often answered elsewhere, or nowhere.
+        # A passage that its question does not find: the question is too often answered elsewhere, or not at all.
         if all(hit.text != chunk.text for hit in ranked[: kinds.found]):
             continue
         answers = (each.answer,) if each.answer else ()
         others = [hit for hit in ranked if hit.text != chunk.text and not _tells(answers, hit.text)]
         chosen = _drawn(others, kinds.negatives, random.Random(each.question))
-        # A question whose answer has no place may be one that no passage answers alone.
+        # A question whose answer has no place may need more than one passage.
         held = (1, 0) if answers else (UNKNOWN, UNKNOWN)
-        # Of an answer that stands there twice nobody knows which place is meant.
+        # An answer that occurs twice has no known place.
         start, end = each.places[0] if len(each.places) == 1 else (-1, -1)
         rows.append(
             RankingRow(
@@ -263,22 +262,24 @@ async def _written_rows(
 
 
 def _drawn(others: Sequence[Chunk], count: int, draw: random.Random) -> list[Chunk]:
-    """``count`` of the chunks: half of them the first, the others drawn."""
+    """Return ``count`` of the chunks: half of them the first ones, the others drawn."""
     first = (count + 1) // 2
     rest = others[first:]
     return [*others[:first], *draw.sample(rest, min(len(rest), count - first))]
 
 
-_LEAST: Final = 0.3
-"""A chunk that holds less of every piece of evidence is neither learned as relevant nor as not; ours."""
+_LEAST: Final = 0.3  # project default
+"""A chunk that holds a smaller share of every piece of evidence is neither positive nor negative."""
 
-_SURE: Final = 0.9
-"""Share of the evidence that a chunk must hold to be taken for one that holds the answer, where it has no words that
-can be looked for; ours, a sentence may end in the next chunk."""
+_SURE: Final = 0.9  # project default
+"""Share of the evidence that a chunk must hold to count as holding an answer that cannot be looked for.
+
+A sentence may end in the next chunk.
+"""
 
 
 def _share(chunk: Chunk, evidence: Sequence[Span]) -> float:
-    """How much of a piece of evidence the chunk holds, or how much of the chunk is evidence, whichever is more."""
+    """Return the share of a piece of evidence in the chunk, or of the chunk that is evidence, whichever is more."""
     best = 0.0
     for span in evidence:
         if span.doc_id == chunk.doc_id:
@@ -317,20 +318,20 @@ def _labelled(
 
 
 def _covers(chunk: Chunk, span: Span) -> bool:
-    """Whether the chunk holds the piece of evidence, but for some of its characters."""
+    """Return whether the chunk holds the piece of evidence, except for a few characters."""
     shared = min(chunk.end_char, span.end_char) - max(chunk.start_char, span.start_char)
     return chunk.doc_id == span.doc_id and shared >= _SURE * (span.end_char - span.start_char)
 
 
 def _tells(answers: Sequence[str], text: str) -> bool:
-    """Whether the text holds an answer of some length; a short number stands anywhere."""
+    """Return whether the text holds an answer of some length; a short number occurs anywhere."""
     return any(len(answer) > 3 and answer_recall(((answer,),), [text]) for answer in answers)
 
 
 def _place(
     chunk: Chunk, evidence: Sequence[Span], question: str, gold: Sequence[str], answers: Sequence[str]
 ) -> tuple[int, int] | None:
-    """The characters of the chunk where the answer stands, within the evidence that the chunk holds.
+    """Return the characters of the chunk that hold the answer, within its evidence.
 
     An answer of a sentence is found by those of its words that the question does not have.
     """
@@ -352,13 +353,13 @@ def _place(
 
 
 _WORD: Final = re.compile(r"\d[\d.,]*\d|\w+")
-_MOST_EXTRA: Final = 4
-"""Words that a window may have beside those looked for; ours."""
+_MOST_EXTRA: Final = 4  # project default
+"""Words that a window may have besides those looked for."""
 _FEWEST: Final = 1
 
 
 def _covering(text: str, start: int, question: str, answer: str) -> tuple[int, int] | None:
-    """The shortest run of words from ``start`` on that holds all words of the answer which the question lacks."""
+    """Return the shortest run of words from ``start`` on that holds all words of the answer that the question lacks."""
     wanted = set(words(answer)) - set(words(question)) - COMMON
     if not _FEWEST <= len(wanted) <= 20:
         return None
@@ -371,7 +372,7 @@ def _covering(text: str, start: int, question: str, answer: str) -> tuple[int, i
 
 
 def _windows(found: Sequence[frozenset[str]], wanted: set[str]) -> Iterator[tuple[int, int]]:
-    """Each minimal range of places (both ends in it) whose words together are all that are wanted."""
+    """Yield each minimal range of places (both ends included) whose words together are all wanted words."""
     counts = dict.fromkeys(wanted, 0)
     left = 0
     for right, here in enumerate(found):

@@ -1,7 +1,7 @@
-"""What a generator says of training rows: the labels that a set leaves open, and InstructRAG's rationales.
+"""Have a generator complete training rows: missing labels, and InstructRAG's rationales.
 
-Calls are made through the ledger's client, so they are counted, capped and never paid for twice. A rationale (Wei et
-al. 2025, section 3.2) explains an answer that the generator was told.
+Calls go through the ledger's client, so they are counted, capped and never paid twice. A rationale (Wei et al. 2025,
+section 3.2) explains an answer that the generator is given.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ S = TypeVar("S")
 
 LABEL_STEP: Final = "train-data/analyze"
 RATIONALE_STEP: Final = "train-data/rationale"
-"""The steps under which labels and rationales stand in journal and ledger; a rationale's ends with a hash of the prompt
-that it is for."""
+"""The steps of labels and rationales in journal and ledger; a rationale's ends with a hash of its prompt."""
 
 NOT_HELD: Final = f"{UNANSWERABLE}, since none of the passages holds it"
-"""The answer that the generator is told where the evidence was held back. Ours: the authors' questions all have one."""
+"""The answer that the generator is given if the evidence was held back; all of the authors' questions have one.  #
+project default
+"""
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,15 @@ class Labelled(Generic[R]):
 
 
 def is_unlabelled(row: TrainingRow) -> bool:
-    """Whether a generator could say more of a row than its set does; without passages only the type can be said."""
+    """Return whether a generator could add labels to a row; without passages only the type."""
     return row.type is None or bool(row.passages and (row.pattern is None or row.evidence is None))
 
 
 async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: int) -> Labelled[TrainingRow]:
-    """The rows in their order; the generator is asked for what is missing, ``at_once`` rows at a time. What a set says
-    itself is never overwritten.
+    """Ask the generator for missing labels, ``at_once`` rows at a time, and return the rows in order.
 
-    A reply of no use, a call that failed and a cap that is reached leave a row as it is. Raises EndpointError when the
-    endpoint is gone.
+    A set's own labels are never overwritten. A useless reply, a failed call or a reached cap leaves a row unchanged.
+    Raises EndpointError if the endpoint is gone.
     """
 
     async def labelled(row: TrainingRow) -> TrainingRow:
@@ -80,15 +80,14 @@ async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: in
 
 
 async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: int) -> Labelled[ReadingRow]:
-    """The answer rows of ``rows`` as InstructRAG's, each with a rationale, ``at_once`` asked at a time; other rows are
-    left out.
+    """Turn the answer rows of ``rows`` into InstructRAG's, each with a rationale; other rows are left out.
 
-    A row's prompt is the method's own without examples, its reply the rationale and then the contract's lines. Who
-    learned them needs no examples: `llm.reader` with the strategy ``instructrag`` and ``instructrag.examples: 0``.
+    ``at_once`` rows are asked at a time. A row's prompt is the method's own without examples, its reply the rationale
+    followed by the lines of the contract. A reader trained on them needs no examples: `llm.reader` with the strategy
+    ``instructrag`` and ``instructrag.examples: 0``.
 
-    Left out is also a row whose rationale could not be had: the reply was of no use, also when it was asked for once
-    more, or would be read as another answer, the call failed, or the cap is reached. Raises EndpointError when the
-    endpoint is gone.
+    A row is left out if its rationale is useless even when asked for again, or would be parsed as another answer, if
+    the call failed, or if the cap is reached. Raises EndpointError if the endpoint is gone.
     """
 
     async def explained(row: ReadingRow) -> ReadingRow:
@@ -123,12 +122,10 @@ def _read(row: ReadingRow, reply: str) -> str:
 async def _ask_each(
     rows: Sequence[R], ask: Callable[[R], Awaitable[S]], at_once: int, done: str
 ) -> tuple[list[S | None], dict[str, int]]:
-    """What ``ask`` returns for each row, in their order, ``at_once`` asked at a time; and how many rows are counted
-    under ``done``, "over_budget" and "failed". None stands for a row that could not be had: the reply was of no use,
-    the call failed, or the cap is reached.
+    """Return what ``ask`` returns for each row, in order, and how many rows are ``done``, "over_budget" and "failed".
 
-    Raises EndpointError when the endpoint is gone, once the calls in flight have ended; what was replied until then is
-    in the journal, and costs nothing the next time.
+    ``at_once`` rows are asked at a time. A row without a usable reply gives None. Raises EndpointError if the endpoint
+    is gone, after the calls in flight have ended; their replies are in the journal and free the next time.
     """
     counts: Counter[str] = Counter()
     places = asyncio.Semaphore(at_once)

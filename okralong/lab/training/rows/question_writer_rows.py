@@ -1,8 +1,8 @@
-"""The question writer: what it learns from people's questions, what it is asked, and how its replies are read.
+"""Define what a question writer learns and is asked, and read its replies.
 
-A small model learns from the sets' own questions what is asked about a passage, and writes several about each passage
-of the train side's documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The cross-encoder
-learns from them before it learns from people's (``cross_encoder_rows``).
+A small model learns from people's questions what is asked about a passage. It writes several questions about each
+passage of the train side's documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The
+cross-encoder learns from these before it learns from people's (``cross_encoder_rows``).
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ SYSTEM: Final = (
     "Write a question that the passage answers. First its answer in words of the passage, or none where no short span "
     "of it is the answer."
 )
-"""What a writer is told; ``written_in`` reads its replies."""
+"""A writer's instructions; ``written_in`` reads its replies."""
 
 NOTHING: Final = "none"
 """The answer of a question that no short span answers."""
 
-LONGEST_ANSWER: Final = 120
-"""Characters of an answer that is a span; ours."""
+LONGEST_ANSWER: Final = 120  # project default
+"""Characters of an answer that is a span."""
 
-LEAST_WORDS, MOST_CHARS = 4, 300
-"""Words that a question has at least, and characters at most; ours."""
+LEAST_WORDS, MOST_CHARS = 4, 300  # project default
+"""The least words of a question, and its most characters."""
 
-RELEVANT: Final = 0.5
-"""Share of a piece of evidence that a passage must hold for its question to be learned; ours."""
+RELEVANT: Final = 0.5  # project default
+"""Share of a piece of evidence that a passage must hold for its question to be learned."""
 
 _REPLY: Final = re.compile(r"Answer: (.*)\nQuestion: (\S.*)$")
 
 
 class Kind(Settings):
-    """One kind of question: what the ``sets`` (names) ask is learned as this kind.
+    """One kind of question, learned from what the ``sets`` (names) ask.
 
-    About each passage of these sets' documents ``ask`` questions are written, by kind. At most ``most`` rows of
-    questions of this kind are learned.
+    ``ask`` is how many questions of each kind are written about each passage of these sets' documents. At most ``most``
+    rows of questions of this kind are learned.
     """
 
     sets: list[str] = Field(min_length=1)
@@ -57,11 +57,11 @@ class Kind(Settings):
 
 
 class WrittenConfig(Settings):
-    """What ``configs/training/written.yaml`` may say; ``kinds`` are by name.
+    """The options of ``configs/training/written.yaml``; ``kinds`` are by name.
 
-    Of all questions that the kinds ask for about ``questions`` are written, drawn (None: all). One is learned when its
-    passage is among the first ``found`` of its document for BM25 and vectors together; it has ``negatives`` others that
-    they find.
+    About ``questions`` of all that the kinds ask for are drawn and written (None: all). A question is learned if its
+    passage is among the first ``found`` of its document for BM25 and vectors together; ``negatives`` others of these go
+    with it.
     """
 
     kinds: dict[str, Kind] = Field(min_length=1)
@@ -77,13 +77,13 @@ class WrittenConfig(Settings):
         return self
 
     def kind_of(self, name: str) -> str | None:
-        """The kind of a set's questions; None where nothing is learned from them."""
+        """Return the kind of a set's questions, or None if nothing is learned from them."""
         return next((kind for kind, each in self.kinds.items() if name in each.sets), None)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuestion:
-    """A question of a ``kind`` about ``passage``; ``answer`` stands in it as whole words, "" where none does."""
+    """A question of a ``kind`` about ``passage``; ``answer`` occurs in it as whole words, or is empty."""
 
     kind: str
     passage: str
@@ -92,19 +92,20 @@ class WrittenQuestion:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The characters of the passage where the answer stands."""
+        """The characters of the passage that are the answer."""
         pattern = rf"(?<!\w){re.escape(self.answer)}(?!\w)"
         return [match.span() for match in re.finditer(pattern, self.passage)] if self.answer else []
 
 
 def prompt(kind: str, passage: str) -> str:
-    """What a writer is asked."""
+    """Return a writer's prompt."""
     return f"Kind: {kind}\n\nPassage:\n{passage}"
 
 
 def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
-    """The question of a writer's reply; None where it is none, or its answer does not stand in the passage. A yes or a
-    no stands nowhere.
+    """Return the question of a writer's reply, or None if it has none or its answer is not in the passage.
+
+    "Yes" and "no" count as no span.
     """
     match = _REPLY.match(reply.strip())
     if match is None:
@@ -119,7 +120,7 @@ def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
 
 
 def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[ReadingExample]:
-    """What a writer learns: of each row the passage that holds most, rather one with its answer's place."""
+    """Return what a writer learns: of each row the passage that holds most, preferring one with the answer's place."""
     examples = []
     for row in rows:
         kind = config.kind_of(row.source.split(" ")[0])
@@ -137,20 +138,20 @@ def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[R
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """What is asked about: how many questions of each passage by kind, and about how many in all (None: all)."""
+    """The number of questions by passage and kind, and about how many of them to write in all (None: all)."""
 
     passages: Mapping[str, Mapping[str, int]]
     questions: int | None
 
 
 def write_passages(path: Path, asked: Passages) -> None:
-    """As one JSON object, for a machine without Parquet."""
+    """Write one JSON object, for a machine without Parquet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(asked)), encoding="utf-8")
 
 
 def read_passages(path: Path) -> Passages:
-    """What ``write_passages`` wrote. Raises InputError for a file that cannot be read, or is only a part of that."""
+    """Read what ``write_passages`` wrote. Raises InputError for a file that is unreadable or incomplete."""
     try:
         return Passages(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -161,13 +162,14 @@ def read_passages(path: Path) -> Passages:
 
 
 def written_line(question: WrittenQuestion) -> str:
-    """A question as ``read_written`` reads it."""
+    """Return a question as ``read_written`` reads it."""
     return json.dumps(asdict(question)) + "\n"
 
 
 def read_written(path: Path) -> list[WrittenQuestion]:
-    """What a writer wrote, each wording of a question about a passage once. Raises InputError naming a line that is no
-    question.
+    """Read what a writer wrote, without repeated questions about a passage.
+
+    Raises InputError naming a malformed line.
     """
     found: dict[tuple[str, str], WrittenQuestion] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):

@@ -1,6 +1,6 @@
-"""Replies as a perfect reader would write them: answers, quotations and formulas that follow from a set's annotation.
+"""Write replies as a perfect reader would: answers, quotations and formulas that follow from a set's annotation.
 
-Each is the other side of the parser that reads it (``answering/prompts.py``).
+Each function is the inverse of its parser in ``answering/prompts.py``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from okralong.pipelines.reporting.metrics import numeric_match
 Quote = tuple[int, str]
 """The number of a passage, from 1, and words of it."""
 
-MOST_WORDS: Final = 20
-"""Of a quotation; ours. A citation must lead to its place, and each word of it is paid for."""
+MOST_WORDS: Final = 20  # project default
+"""Words of a quotation. A citation must lead to its place, and each word costs tokens."""
 
-LEAST_WORDS: Final = 6
-"""Of a quotation where its sentence or row has more; ours. A bare figure would be found in too many places."""
+LEAST_WORDS: Final = 6  # project default
+"""The least words of a quotation, if its sentence or row has more: a bare figure occurs too often.
+"""
 
-MOST_QUOTES: Final = 3
-"""Of a reply; ours."""
+MOST_QUOTES: Final = 3  # project default
+"""Quotations of a reply."""
 
 NO_REPLY: Final = "none"
 
@@ -38,23 +39,23 @@ _UNIT: Final = re.compile(r"[%a-z]\s*$")
 
 
 def answer_reply(answer: str, evidence: Sequence[Quote]) -> str:
-    """The reply to an answer prompt: a line for each quotation, then the answer."""
+    """Return the reply to an answer prompt: a line for each quotation, then the answer."""
     return "\n".join([*map(_evidence_line, evidence), f"Answer: {answer}"])
 
 
 def held_back_reply() -> str:
-    """The reply where the passages do not hold the answer."""
+    """Return the reply to passages that do not hold the answer."""
     return f"Answer: {UNANSWERABLE}"
 
 
 def step_reply(evidence: Sequence[Quote], query: str, answer: str) -> str:
-    """The reply to a step prompt: quotations, next query, answer; an empty query or answer is said to be none."""
+    """Return the reply to a step prompt: quotations, next query, answer; an empty query or answer becomes "none"."""
     found = [*map(_evidence_line, evidence)] or [f"Evidence: {NO_REPLY}"]
     return "\n".join([*found, f"Query: {query or NO_REPLY}", f"Answer: {answer or NO_REPLY}"])
 
 
 def split_reply(queries: Sequence[str]) -> str:
-    """The reply to a split prompt: a sub-question a line."""
+    """Return the reply to a split prompt: one sub-question per line."""
     return "\n".join(queries)
 
 
@@ -64,7 +65,7 @@ def _evidence_line(quote: Quote) -> str:
 
 
 def spoken_answer(answers: Sequence[str], most_words: int) -> str | None:
-    """On one line; a text that is too long ends with its last whole sentence. None where nothing is left."""
+    """Return the answer on one line, cut after a whole sentence if it is too long; None if nothing is left."""
     for answer in answers:
         plain = " ".join(answer.split())
         if plain and len(plain.split()) <= most_words:
@@ -81,7 +82,7 @@ def spoken_answer(answers: Sequence[str], most_words: int) -> str | None:
 
 
 def formula(calculation: str, answers: Sequence[str]) -> str | None:
-    """The answer as an expression with its unit ("=(12 - 10) / 10 * 100 %"), or None where it misses the gold.
+    """Return the answer as an expression with its unit ("=(12 - 10) / 10 * 100 %"), or None if it misses the gold.
 
     Sets leave the last step to the reader: a share is to be written in percent, an amount has the table's scale.
     """
@@ -107,7 +108,7 @@ def _candidates(plain: str, answers: Sequence[str]) -> list[str]:
 
 
 def quotes(passages: Sequence[Passage], evidence: Sequence[Span], answer: str = "") -> list[Quote]:
-    """A quotation for each piece of ``evidence`` that the passages show, at most ``MOST_QUOTES``, each once.
+    """Quote each piece of ``evidence`` that the passages show, without duplicates, at most ``MOST_QUOTES``.
 
     Of a long piece the ``MOST_WORDS`` words around ``answer`` are kept, or its first ones; a piece of a word or two is
     quoted with its sentence or row.
@@ -127,7 +128,7 @@ def quotes(passages: Sequence[Passage], evidence: Sequence[Span], answer: str = 
 
 
 def _enough(passage: Passage, start: int, end: int) -> str:
-    """The text of a range of the document, or where it is too short of the units of the passage that hold it."""
+    """Return the text of a range of the document, or, if it is too short, of the passage's units that hold it."""
     first, last = start - passage.start_char, end - passage.start_char
     piece = passage.text[first:last]
     if len(piece.split()) >= LEAST_WORDS:
@@ -139,7 +140,7 @@ def _enough(passage: Passage, start: int, end: int) -> str:
 
 
 def quotable(text: str, answer: str) -> str:
-    """Words of ``text`` that stand on one line between quote marks and are found again; empty where there are none."""
+    """Return words of ``text`` that fit on one line between quotation marks and can be found again, or ""."""
     stretches = [stretch for stretch in text.split('"') if any(char.isalnum() for char in stretch)]
     if not stretches:
         return ""
@@ -153,7 +154,7 @@ def quotable(text: str, answer: str) -> str:
 
 
 def _place(found: Sequence[str], wanted: Sequence[str]) -> int:
-    """Where among the words the answer begins."""
+    """Return the index of the word where the answer begins."""
     for at, word in enumerate(found):
         if wanted and wanted[0] in words(word):
             return at

@@ -1,6 +1,7 @@
-"""Reading rows: the executor's own prompts over our own retrieval, each with the reply that it should get.
+"""Make the reader's training rows: the executor's prompts over our own retrieval, each with the perfect reply.
 
-Contexts are made by gold plans; with what is learned a context is asked all that it answers, so that it is read once.
+Contexts are made by gold plans. On the train side a context is asked everything that it answers, so that it is read
+once.
 """
 
 from __future__ import annotations
@@ -51,18 +52,18 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ReadingConfig(Settings):
-    """What ``configs/training/reading.yaml`` may say: of which sets the reader's rows are made, and how.
+    """The sets and options of ``configs/training/reading.yaml``, from which the reader's rows are made.
 
-    ``policy`` is the one by which contexts are made; each question draws one of the ``context_tokens`` as the most of
-    its context, which decides what training costs; a prompt of more than ``most_prompt_tokens`` is left out (both
-    o200k). On the train side a context is asked at most ``company`` further questions that it answers. ``held_back``
-    is the share of answerable questions that are shown a second time without their evidence; unanswerable rows, these
-    and those whose evidence was not found, are at most ``unanswerable`` of a side's answer rows. ``expressions`` is the
-    share of contexts whose prompts ask for a calculation's expression (the others ask for the result). A longer answer
-    than ``most_answer_words`` is cut at a sentence, or its question left out. ``per_type`` caps the answer rows of a
-    type on the train side, ``per_role`` the rows of splits and of steps, ``per_source`` (None: no cap) those of one of
-    the ``sets``, in whole contexts. ``limit`` of a set counts for each side. With ``rationales`` the answer rows are
-    InstructRAG's: a generator explains each answer, and that is learned.
+    ``policy`` makes the contexts. Each question draws one of ``context_tokens`` as the limit of its context, which
+    determines what training costs. A prompt of more than ``most_prompt_tokens`` is left out (both o200k). On the train
+    side a context is asked at most ``company`` further questions that it answers. ``held_back`` is the share of
+    answerable questions that are shown again without their evidence. These and questions whose evidence was not found
+    are at most the share ``unanswerable`` of a side's answer rows. ``expressions`` is the share of contexts whose
+    prompts ask for a calculation's expression instead of the result. An answer of more than ``most_answer_words`` is
+    cut after a sentence, or its question left out. On the train side ``per_type`` caps the answer rows of a type,
+    ``per_role`` the rows of splits and of steps, and ``per_source`` (None: no cap) those of one of the ``sets``, in
+    whole contexts. A set's ``limit`` applies to each side. With ``rationales`` the answer rows are InstructRAG's: a
+    generator explains each answer, and the explanation is learned.
     """
 
     seed: int = 7
@@ -85,7 +86,7 @@ class ReadingConfig(Settings):
 
 
 def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[ReadingRow]]:
-    """The rows of every side but tune, in a drawn order. Archives and vectors are kept below ``work``.
+    """Make the rows of every side but tune, in a drawn order. Archives and vectors are kept below ``work``.
 
     Raises ConfigError or InputError naming what cannot be read.
     """
@@ -104,7 +105,7 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
 
 
 def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> list[ReadingRow]:
-    """The rows in a drawn order, the first so many of which are a fair sample; ``capped`` by source, type and role.
+    """Return the rows in a drawn order, so that the first n are a fair sample; ``capped`` by source, type and role.
 
     No side has more unanswerable rows than the config's share of its answer rows.
     """
@@ -132,9 +133,9 @@ def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> l
 
 
 def _per_source(rows: Sequence[ReadingRow], most: int, capped: Container[str]) -> list[ReadingRow]:
-    """The rows with at most ``most`` of each ``capped`` source, or as many more as one context was asked.
+    """Keep at most ``most`` rows of each ``capped`` source, completing the last context.
 
-    What is asked of a context stays together: it is read once for all of that.
+    The questions of a context stay together, as it is read once for all of them.
     """
     contexts: dict[tuple[str, tuple[Passage, ...]], list[ReadingRow]] = defaultdict(list)
     for row in rows:
@@ -149,15 +150,17 @@ def _per_source(rows: Sequence[ReadingRow], most: int, capped: Container[str]) -
 
 
 ENOUGH: Final = 0.25
-"""Of an abstractive question's evidence, long stretches of talk or prose, that must be shown to answer it. Ours."""
+"""Share of an abstractive question's evidence, long stretches of talk or prose, that suffices to answer it.  # project
+default
+"""
 
 
 @dataclass
 class Collector:
-    """The rows of one set's questions.
+    """Collects the rows of one set's questions.
 
-    With ``learned`` a context is asked all that it answers, the look-ups of multi-hop questions among it; figures rest
-    on the sets' own questions, each over its own retrieval.
+    With ``learned`` a context is asked everything that it answers, including the look-ups of multi-hop questions.
+    Otherwise only the sets' own questions are asked, each over its own retrieval.
     """
 
     bench: Bench
@@ -170,13 +173,13 @@ class Collector:
 
     @cached_property
     def questions(self) -> list[PooledQuestion]:
-        """Who is asked: the set's questions, then their look-ups where they are learned."""
+        """The set's questions, followed by their look-ups if they are learned."""
         own = list(self.bench.pooled.questions)
         hops = [hop for question in own for hop in hop_questions(question, self.bench.texts)]
         return own + (hops if self.learned else [])
 
     async def rows(self) -> list[ReadingRow]:
-        """The rows of every question, in the questions' order."""
+        """Return the rows of every question, in order."""
         self.bench.retrievals.prepare([question.item.gold.question.question for question in self.questions])
         found: list[ReadingRow] = []
         for question in self.questions:
@@ -186,7 +189,7 @@ class Collector:
         return [row for row in found if prompt_size(row.messages) <= self.config.most_prompt_tokens]
 
     async def _of(self, question: PooledQuestion) -> list[ReadingRow]:
-        """The rows at the context size drawn; what is to be learned may take a larger one that holds the answer."""
+        """Return the rows at the context size drawn, or, on the train side, at a larger one that holds the answer."""
         drawn = random.Random(f"{self.config.seed}:{question.item.gold.question.query_id}")
         size = drawn.choice(self.config.context_tokens)
         larger = sorted(each for each in self.config.context_tokens if each > size) if self.learned else []
@@ -229,18 +232,18 @@ class Collector:
             rest = self._without_evidence(question, passages)
             row = self._answer(question, rest, False, expressed) if rest else None
             found += [row] if row else []
-        # A context that does not answer its own question may be left for a larger one: its company would be lost.
+        # If the context does not answer its own question, a larger one may be drawn, and its company would be lost.
         return found + (self._company(question, passages, expressed) if can and found else [])
 
     def _company(self, question: PooledQuestion, passages: Sequence[Passage], expressed: bool) -> list[ReadingRow]:
-        """Further questions that the same passages answer."""
+        """Return rows of further questions that the same passages answer."""
         found: list[ReadingRow] = []
         for other in self._contexts.others(question):
             if len(found) == self.config.company:
                 break
             if self._can_be_answered(other, passages):
                 row = self._answer(other, passages, True, expressed)
-                # A result where the context's other questions are answered by expressions would be a prompt apart.
+                # A result would need another prompt than the expressions of the context's other questions.
                 if row and row.calculator is expressed:
                     found.append(row)
                     self._contexts.take(other)
@@ -249,7 +252,7 @@ class Collector:
     async def _steps(
         self, question: PooledQuestion, tools: BenchTools, plan: Plan
     ) -> tuple[list[list[Hit]], list[ReadingRow]]:
-        """The finds of every look-up, and a row for each step until all evidence is in view."""
+        """Return the finds of every look-up, and a row for each step until all evidence is in view."""
         asked = question.item.gold.question
         finds = [await assembled_retrieval(tools, "retrieve", asked.question, plan)]
         found: list[ReadingRow] = []
@@ -271,7 +274,7 @@ class Collector:
         return finds, found
 
     def _next(self, question: PooledQuestion, passages: Sequence[Passage], queries: Sequence[str]) -> str:
-        """The look-up for the first piece that is not in view, where pieces and look-ups go together; else the next."""
+        """Return the look-up for the first piece not in view, if each look-up has a piece, else the next look-up."""
         every = _queries(question)
         if len(every) == len(question.evidence):
             for query, piece in zip(every, question.evidence, strict=True):
@@ -289,14 +292,14 @@ class Collector:
     def _answer(
         self, question: PooledQuestion, passages: Sequence[Passage], can: bool, expressed: bool
     ) -> ReadingRow | None:
-        """The row of a question whose passages hold the answer, or (``can`` false) do not; None: it cannot be said.
+        """Return the row of a question whose passages hold the answer, or (``can`` false) do not; else None.
 
         ``expressed`` asks for a calculation's expression.
         """
         item = question.item
         asked = item.gold.question
         expression = formula(item.calculation, asked.answers) if expressed and can else None
-        # Where the set does not say how, or says it wrongly, the result is learned, and the prompt asks for that.
+        # If the set does not give the calculation, or gives a wrong one, the result is learned, and the prompt asks for it.
         calculator = expressed and not (can and asked.type == "arithmetic" and expression is None)
         messages = answer_prompt(asked.question, passages, calculator=calculator)
         if not can:
@@ -308,7 +311,7 @@ class Collector:
         return self._row(question, "generate", messages, reply, passages, True, calculator)
 
     def _can_be_answered(self, question: PooledQuestion, passages: Sequence[Passage]) -> bool | None:
-        """Whether the passages hold what the answer needs; None where that cannot be told."""
+        """Return whether the passages hold what the answer needs, or None if that is unknown."""
         shown = self._shown(question, passages)
         if question.item.gold.question.type == "abstractive" and shown.evidence_recall is not None:
             return True if shown.evidence_recall >= ENOUGH else False if shown.evidence_recall == 0 else None
@@ -318,7 +321,7 @@ class Collector:
         return None if told or shown.all_evidence is None else False
 
     def _without_evidence(self, question: PooledQuestion, passages: Sequence[Passage]) -> list[Passage]:
-        """The passages that neither show evidence nor name the answer."""
+        """Return the passages that neither show evidence nor hold the answer."""
         parts = question.item.gold.parts
         return [
             passage
@@ -327,7 +330,6 @@ class Collector:
         ]
 
     def _shown(self, question: PooledQuestion, passages: Sequence[Passage]) -> Shown:
-        """What of the evidence stands in the passages."""
         return measure(question, passages, self.bench.texts)
 
     def _row(
@@ -340,7 +342,6 @@ class Collector:
         answerable: bool,
         calculator: bool = False,
     ) -> ReadingRow:
-        """A row of any role."""
         asked = question.item.gold.question
         system, user = messages
         return ReadingRow(
@@ -361,14 +362,14 @@ class Collector:
         )
 
     async def _plan(self, question: PooledQuestion, tokens: int) -> Plan:
-        """The organizer's plan by gold labels, with a context of at most so many tokens."""
+        """Return the organizer's plan for the gold labels, with a context of at most ``tokens`` tokens."""
         labels = await gold_labels(
             self.bench.retrievals, self.bench.texts, question, self.policy.primary.granularity, ()
         )
         pattern = labels[0] if labels else "same"
         analysis = gold_analysis(question.item.gold.question.type, pattern, evidence=False)
         plan = organize(analysis, self.policy, precise=False)
-        # A look-up of a step or of a sub-question is one of several.
+        # The look-up of a step or sub-question is one of several.
         share = tokens if plan.workflow in ("linear", "extend") else tokens // 2
         return replace(plan, max_tokens=share, sub_question_tokens=share)
 
@@ -379,7 +380,7 @@ class Collector:
 
 
 def _queries(question: PooledQuestion) -> list[str]:
-    """What is to be looked up, as questions: the set's own sentences, or its gold queries put so."""
+    """Return the look-ups as questions: the set's own sentences, or its gold queries turned into questions."""
     item = question.item
     return [as_question(query) for query in (item.sub_questions or item.gold_queries)]
 
@@ -389,10 +390,10 @@ async def _unasked(*_: object) -> Analysis:
 
 
 def hop_questions(question: PooledQuestion, texts: Mapping[str, str]) -> list[PooledQuestion]:
-    """The look-ups on the way to an answer as extractive questions of their own.
+    """Return the look-ups on the way to an answer as extractive questions.
 
-    Evidence is the first gold piece that names a look-up's answer; a look-up without one is left out. ``texts`` has
-    the documents by doc_id.
+    Evidence is the first gold piece that holds a look-up's answer; a look-up without one is left out. ``texts`` has the
+    documents by doc_id.
     """
     found = []
     for number, hop in enumerate(question.item.hops, start=1):
@@ -422,7 +423,7 @@ def hop_questions(question: PooledQuestion, texts: Mapping[str, str]) -> list[Po
 
 
 class SharedContexts:
-    """Questions by the texts that they ask about, which may share a context; each is asked once."""
+    """Questions by the texts that they ask about, so that they can share a context; each is asked once."""
 
     def __init__(self, questions: Iterable[PooledQuestion]) -> None:
         self._waiting = {question.item.gold.question.query_id: question for question in questions}
@@ -432,7 +433,7 @@ class SharedContexts:
                 self._by_text.setdefault(text_id, []).append(query_id)
 
     def waiting(self, question: PooledQuestion) -> bool:
-        """Whether the question has not been taken."""
+        """Return whether the question has not been taken."""
         return question.item.gold.question.query_id in self._waiting
 
     def take(self, question: PooledQuestion) -> None:
@@ -440,6 +441,6 @@ class SharedContexts:
         self._waiting.pop(question.item.gold.question.query_id, None)
 
     def others(self, question: PooledQuestion) -> Sequence[PooledQuestion]:
-        """Those still waiting that share a text with ``question``, in their order."""
+        """Return the waiting questions that share a text with ``question``, in order."""
         shared = (query_id for text_id in question.item.text_ids for query_id in self._by_text.get(text_id, ()))
         return [self._waiting[query_id] for query_id in dict.fromkeys(shared) if query_id in self._waiting]

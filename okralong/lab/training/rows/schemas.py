@@ -24,8 +24,10 @@ TRAINING_ROWS: Final = table_schema(
         ("evidence", pa.bool_()),
     ],
 )
-"""A question that an analyzer learns from, with its primary passages and how the retrievers scored them; null labels
-are unknown."""
+"""A question that an analyzer learns from, with its primary passages and the retrievers' scores.
+
+Null labels are unknown.
+"""
 
 RANKING_ROWS: Final = table_schema(
     "ranking_rows",
@@ -41,8 +43,11 @@ RANKING_ROWS: Final = table_schema(
         ("ends", pa.list_(pa.int32())),
     ],
 )
-"""A question that a cross-encoder learns from, with passages: how much of the evidence each holds, whether it holds the
-answer (1, 0, or -100 where nobody knows), and at which characters (-1: nowhere, or nobody knows)."""
+"""A question that a cross-encoder learns from, with passages.
+
+For each passage: how much of the evidence it holds, whether it holds the answer (1, 0, or -100 if unknown), and at
+which characters (-1 if nowhere or unknown).
+"""
 
 KEEP_ROWS: Final = table_schema(
     "keep_rows",
@@ -53,8 +58,7 @@ KEEP_ROWS: Final = table_schema(
         ("labels", pa.list_(pa.int32())),
     ],
 )
-"""A passage that a token classifier learns from, and of each of its words whether questions or answers name it (0 no
-one, 1 a question, 2 an answer)."""
+"""A passage that a token classifier learns from, with a label per word: 0, 1 named by a question, 2 by an answer."""
 
 READING_ROWS: Final = table_schema(
     "reading_rows",

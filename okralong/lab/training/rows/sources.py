@@ -1,4 +1,4 @@
-"""Where rows come from: the sets of the catalog on each side of the split, indexed, and the sample archive."""
+"""The sources of rows: the catalog's sets on each side of the split, indexed, and the sample archive."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class SetPart(Settings):
 
 
 class SampleRows(Settings):
-    """Rows from the sample archive, for types of which the sets hold few; for train and validation alone.
+    """Rows from the sample archive, for types that the sets lack; for train and validation alone.
 
-    ``look_ups`` are the single questions that multi-bridge ones consist of, beside ``questions``. Validation has the
-    share ``validation`` of each number, so that it does not consist of made-up reports.
+    ``look_ups`` are single questions of which multi-bridge ones consist, in addition to ``questions``. Validation has
+    the share ``validation`` of each number, so that real questions prevail there.
     """
 
     reports: Annotated[int, Field(ge=2)]
@@ -53,7 +53,7 @@ class SampleRows(Settings):
     validation: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
 
     def on(self, side: Side) -> SampleRows:
-        """How many of each a side has."""
+        """Return the numbers of a side."""
         share = self.validation if side == "validation" else 1.0
         return self.model_copy(
             update={
@@ -67,7 +67,7 @@ class SampleRows(Settings):
 def stores(
     catalog: str, split: Split, data: Path, work: Path, seed: int, say: Say, sides: Sequence[Side] = MODEL_SIDES
 ) -> Iterator[tuple[Side, DataSetStore]]:
-    """Each side with its part of the catalog's sets; archives and vectors are kept below ``work``."""
+    """Yield each side with its part of the catalog's sets; archives and vectors are kept below ``work``."""
     sources, encoder = load_catalog(catalog), cached_encoder(work)
     for side in sides:
         say(f"{side}:")
@@ -75,7 +75,7 @@ def stores(
 
 
 def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
-    """A set's documents indexed at chunks of these sizes in tokens, and its questions embedded."""
+    """Index a set's documents at chunks of these sizes in tokens, and embed its questions."""
     store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
     bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), embedding=EACH, compressor=NONE))
     bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
@@ -83,18 +83,18 @@ def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularitie
 
 
 def chunks_of(document: str, text: str, granularity: int) -> Sequence[Chunk]:
-    """The chunks of a text, as an archive has them, at ``granularity`` o200k tokens."""
+    """Return the chunks of a text, as an archive has them, at ``granularity`` o200k tokens."""
     return chunk_document(make_document(RawDocument(document, text, document)), granularity)
 
 
 def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
-    """The sample archive of one of the ``LEARNED`` sides, as a set that can be indexed."""
+    """Return the sample archive of one of the ``LEARNED`` sides, as a set that can be indexed."""
     seed = config.seed + LEARNED.index(side)
     return SetChoice(name="sample", part=str(seed)), whole(sample_set(config.on(side), seed))
 
 
 def sample_set(config: SampleRows, seed: int) -> DataSet:
-    """Fictional reports and their answerable questions. Raises InputError when so many cannot be had."""
+    """Make fictional reports and their answerable questions. Raises InputError if there cannot be that many."""
     sample = generate(config.reports, config.questions, seed, config.words, config.look_ups)
     texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
     items = tuple(

@@ -1,6 +1,6 @@
-"""Rows that a model learns from: what they hold, how they are kept for each side of the split, the card that counts.
+"""Define the rows that each model learns from, how they are stored for each side of the split, and their data card.
 
-Analyzer, reader, cross-encoder and token classifier have a row each; the module of its name beside this one makes it.
+Analyzer, reader, cross-encoder and token classifier each have a kind of row, which the module of that name makes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from okralong.pipelines.core.types import InputError, Message, Passage, Pattern,
 from okralong.pipelines.reporting.tables import markdown_table
 
 LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
-"""Sides that take rows of the sample archive and labels of a model. Figures, and what is tuned, rest on real sets and
-their own annotation alone."""
+"""Sides that may hold rows of the sample archive and a model's labels.
+
+Figures and tuned values rest on real sets and their own annotation alone.
+"""
 
 MODEL_SIDES: Final[tuple[Side, ...]] = tuple(side for side in SIDES if side != "tune")
-"""Sides that the rows of a model have, unless it is the analyzer: tune is kept for choosing the policy's values."""
+"""Sides of every model's rows except the analyzer's: tune is kept for choosing the policy's values."""
 
 
 class AnyRow(Protocol):
-    """What all rows have. ``source`` is "set part"; ``documents`` are those asked about, by which figures cluster."""
+    """What all rows have. ``source`` is "set part"; figures cluster by ``documents``, those asked about."""
 
     @property
     def source(self) -> str: ...  # noqa: D102
@@ -44,9 +46,9 @@ R = TypeVar("R", bound=AnyRow)
 
 @dataclass(frozen=True)
 class RowTable(Generic[R]):
-    """How one kind of row is kept. ``make`` turns stored values into a row, ``counts`` are the card's columns.
+    """Stores one kind of row. ``make`` turns stored values into a row, ``counts`` gives the card's columns.
 
-    ``missing`` says what a folder without them lacks and how it is made; ``head`` begins the card.
+    ``missing`` completes the error for a folder without such rows; ``head`` begins the card.
     """
 
     file: str
@@ -57,16 +59,16 @@ class RowTable(Generic[R]):
     counts: Callable[[Sequence[R]], dict[str, int]]
 
     def write(self, folder: Folder, side: Side, rows: Sequence[R]) -> None:
-        """Write the rows of one side of the split; those that stood there are replaced."""
+        """Write the rows of one side of the split, replacing earlier ones."""
         values: list[Any] = list(rows)  # dataclasses, which no protocol can say
         folder.at(f"side={side}").write_table(
             self.file, pa.Table.from_pylist([asdict(row) for row in values], schema=self.schema)
         )
 
     def read(self, folder: Folder, side: Side) -> list[R]:
-        """The rows of one side, in the order written.
+        """Return the rows of one side, in the order written.
 
-        Raises InputError when there are none, ArchiveError when another version of okralong wrote them.
+        Raises InputError if there are none, ArchiveError if another version of okralong wrote them.
         """
         table = folder.at(f"side={side}")
         found = table.read_tables(self.schema).to_pylist()
@@ -75,8 +77,9 @@ class RowTable(Generic[R]):
         return [self.make({name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}) for row in found]
 
     def card(self, rows: Mapping[Side, Sequence[R]], labeller: str | None = None) -> str:
-        """The data card as Markdown: rows by side, set and class. ``labeller`` names the model that labelled what the
-        sets leave open, if one did.
+        """Return the data card as Markdown: rows by side, set and class.
+
+        ``labeller`` names the model that labelled what the sets leave open.
         """
         said = f"; what sets left open on train and validation was labelled by {labeller}" if labeller else ""
         explainer = f" that {labeller} wrote" if labeller else ""
@@ -95,13 +98,12 @@ class RowTable(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """What the analyzer learns from: a question with its primary chunks, what retrieval saw, and its labels.
+    """A question with its primary chunks, the retrievers' scores and its labels, which the analyzer learns from.
 
-    ``source`` is "set part"; ``documents`` are those that it asks about, by which figures cluster. ``passages`` are the
-    texts of its primary chunks, best first, empty where its set gives no document; ``exact_scores``,
-    ``semantic_scores`` and ``semantic_ranks`` are what ``RetrieverScores`` says. A label that nobody knows is None, and
-    has no part in the loss: ``pattern`` and ``evidence`` (do the passages hold all that is needed) where the set marks
-    neither evidence nor an answer to look for; ``type`` until somebody labels a question that came without one.
+    ``source`` is "set part"; figures cluster by ``documents``, those asked about. ``passages`` are the texts of the
+    primary chunks, best first, empty if the set has no documents; for the scores see ``RetrieverScores``. A None label
+    is unknown and has no part in the loss: ``pattern`` and ``evidence`` (whether the passages hold everything needed)
+    if the set marks neither evidence nor an answer to look for, ``type`` until a question without one is labelled.
     """
 
     query_id: str
@@ -118,7 +120,7 @@ class TrainingRow:
 
     @property
     def scores(self) -> RetrieverScores:
-        """What the analyzer is told of the retrievers."""
+        """The retrievers' scores as the analyzer receives them."""
         return RetrieverScores(self.exact_scores, self.semantic_scores, self.semantic_ranks)
 
     @property
@@ -170,13 +172,12 @@ RATIONALE: Final = "rationale"
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """What the reader learns from: a prompt as the executor would send it, and the reply that it should get.
+    """A prompt as the executor sends it, and the perfect reply, which the reader learns from.
 
-    ``source`` is "set part"; ``documents`` are those by which figures cluster. ``role`` is generate, split, step, or
-    rationale (InstructRAG's, see ``labels``); ``system`` and ``user`` are the prompt, ``reply`` is what a
-    perfect reader would say. ``passages`` are those of the prompt, ``evidence`` the gold spans. ``answers`` are the
-    gold wordings; where the evidence was held back (``answerable`` false) that is "unanswerable". ``calculator`` says
-    that the prompt asks for a calculation's expression.
+    ``source`` is "set part"; figures cluster by ``documents``. ``role`` is generate, split, step, or rationale
+    (InstructRAG's, see ``labels``). ``passages`` are those of the prompt, ``evidence`` the gold spans, ``answers`` the
+    gold wordings, or "unanswerable" if the evidence was held back (``answerable`` false). ``calculator`` marks prompts
+    that ask for a calculation's expression.
     """
 
     query_id: str
@@ -237,11 +238,11 @@ prompt is InstructRAG's, and the reply begins with an explanation{explainer}."""
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """What the cross-encoder learns from: a question with passages, those that hold evidence first.
+    """A question with passages, those with evidence first, which the cross-encoder learns from.
 
-    ``source`` is "set part"; ``documents`` are those that it asks about. ``relevance`` (0 to 1) is how much of a piece
-    of evidence a passage holds, ``answerable`` 1 or 0 for whether it holds the answer (-100: nobody knows), ``starts``
-    and ``ends`` the characters where the answer stands (-1: nowhere, or nobody knows).
+    ``source`` is "set part"; ``documents`` are those asked about. ``relevance`` (0 to 1) is how much of a piece of
+    evidence a passage holds, ``answerable`` whether it holds the answer (1, 0, or -100 if unknown), ``starts`` and
+    ``ends`` the characters of the answer (-1 if nowhere or unknown).
     """
 
     query_id: str
@@ -284,10 +285,10 @@ those of a question writer about a passage of the sets' documents, which is thei
 
 @dataclass(frozen=True, slots=True)
 class KeepRow:
-    """What the token classifier learns from: a passage that holds evidence, with a label for each word of ``words_in``:
-    0, 1 where it stands in the evidence of a question that names it, 2 where an answer does.
+    """A passage that holds evidence, with a label for each word, which the token classifier learns from.
 
-    ``source`` is "set part"; ``documents`` is what the passage is a part of.
+    Words (``words_in``) of a question's evidence are labelled 1 if the question names them and 2 if an answer does, all
+    others 0. ``source`` is "set part"; ``documents`` has the passage's document.
     """
 
     source: str
@@ -317,7 +318,7 @@ their like are kept within a short answer alone. No model has labelled anything.
 
 
 def without_sets(rows: Sequence[TrainingRow], sets: Sequence[str], must_be_there: bool = True) -> list[TrainingRow]:
-    """The rows that come from none of the ``sets``, whatever their part. Raises InputError for a set without rows."""
+    """Return the rows that come from none of the ``sets``. Raises InputError for a set without rows."""
     names = sorted({row.set_name for row in rows})
     for name in sets:
         if must_be_there and name not in names:

@@ -1,8 +1,8 @@
-"""Training rows of the token classifier: which words of a passage people's questions and answers on it name.
+"""Make the token classifier's training rows: the words of a passage that people's questions and answers name.
 
 The authors of LLMLingua-2 have GPT-4 compress each passage and label the words that it keeps (Pan et al. 2024, section
-3). Here nothing is paid for: a word is to be kept where it stands in the gold evidence of a question and the question
-or its answer has it. The classifier sees no question, so it learns what is asked about in passages of that kind.
+3). Here nothing is paid for: a word is kept if it is in the gold evidence of a question, and in the question or its
+answer. The classifier does not see the question, so it learns what is usually asked about in such passages.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from okralong.pipelines.models.token_classifier import words_in
 
 
 class KeepConfig(Settings):
-    """What ``configs/training/keep.yaml`` may say: of which sets the token classifier's rows are made.
+    """The sets and options of ``configs/training/keep.yaml``, from which the token classifier's rows are made.
 
-    Texts are cut into chunks of ``granularity`` o200k tokens; those that hold evidence are rows, of each set at most
-    its ``limit`` on a side, and those with fewer than ``least_words`` words are none.
+    Texts are cut into chunks of ``granularity`` o200k tokens. Chunks that hold evidence become rows, at most a set's
+    ``limit`` on a side; those of fewer than ``least_words`` words are skipped.
     """
 
     seed: int = 7
@@ -45,7 +45,7 @@ class KeepConfig(Settings):
 
 
 def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[KeepRow]]:
-    """The rows of every side but tune, in a drawn order.
+    """Make the rows of every side but tune, in a drawn order.
 
     Raises ConfigError or InputError naming what cannot be read.
     """
@@ -61,13 +61,13 @@ def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[Keep
         counted = ", ".join(f"{side} {len(found):,} rows so far" for side, found in rows.items())
         say(f"  {each.name} {each.part}: {counted}")
     for found in rows.values():
-        # The first so many rows of a side are a fair sample of it.
+        # The first n rows of a side are a fair sample of it.
         random.Random(config.seed).shuffle(found)
     return rows
 
 
 def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRow]:
-    """The rows of a set, whose texts are noted in ``seen``: a text that several sets have counts once."""
+    """Make the rows of a set. Its texts are added to ``seen``; a text that several sets have counts once."""
     wanted: dict[str, list[Wanted]] = {}
     for item in dataset.items:
         for piece in item.evidence:
@@ -85,8 +85,9 @@ def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRo
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one question names within its evidence ``[start, end)`` of a text: its own words, those of its answers that
-    it does not have, and the answers that can be looked for as they stand.
+    """The words that one question names within its evidence ``[start, end)`` of a text.
+
+    These are its own words, the words that only its answers have, and the answers that can be looked for literally.
     """
 
     start: int
@@ -97,7 +98,7 @@ class Wanted:
 
     @classmethod
     def of(cls, item: Item, start: int, end: int) -> Wanted:
-        """Of one piece of an item's evidence."""
+        """Make the wanted words of one piece of an item's evidence."""
         question = item.gold.question
         asked = frozenset(words(question.question)) - COMMON
         answered = frozenset(word for answer in question.answers for word in words(answer)) - COMMON - asked
@@ -107,7 +108,7 @@ class Wanted:
 
 
 def labels_of(text: str, offset: int, wanted: Sequence[Wanted]) -> list[int]:
-    """The label of each word of ``text``, a chunk that begins at ``offset`` of the text that the evidence is of."""
+    """Return the label of each word of ``text``, a chunk that begins at ``offset`` of the evidence's text."""
     places = words_in(text)
     labels = [LEFT] * len(places)
     for each in wanted:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 PASSAGES: Final = "passages.json"
 WRITTEN: Final = "written.jsonl"
-"""Beside the rows: what a question writer is to ask about, and what it wrote, so that one that was killed goes on."""
+"""Files beside the rows: the passages to ask about, and what the writer wrote, from which a killed one resumes."""
 
 
 def written_questions(
     config: RankingConfig, data: Path, work: Path, out: Path, writer: Path, export: bool, say: Say
 ) -> list[WrittenQuestion]:
-    """What ``writer`` writes about the train side's passages; with ``export`` only these passages are written.
+    """Return what ``writer`` writes about the train side's passages; with ``export``, only write these passages.
 
-    Raises ConfigError where there is no such writer, before any set is read.
+    Raises ConfigError if there is no such writer, before any set is read.
     """
     if not export and not (writer / "config.json").is_file():
         raise ConfigError(
