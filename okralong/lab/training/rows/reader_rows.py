@@ -299,7 +299,7 @@ class Collector:
         item = question.item
         asked = item.gold.question
         expression = formula(item.calculation, asked.answers) if expressed and can else None
-        # If the set does not give the calculation, or gives a wrong one, the result is learned, and the prompt asks for it.
+        # If the set gives no calculation, or a wrong one, the result is learned, and the prompt asks for it.
         calculator = expressed and not (can and asked.type == "arithmetic" and expression is None)
         messages = answer_prompt(asked.question, passages, calculator=calculator)
         if not can:
