@@ -1,9 +1,4 @@
-"""OkraLong: thousands of questions a night over archives of long documents, at the best accuracy per dollar.
-
-The folders ``pipelines``, ``actors``, ``jobs`` and ``configs`` at the top of the repository are linked into this
-package, so that ``okralong.pipelines`` is the same module under pip, in a checkout, on a Ray worker and in a submitted
-job's working directory (``docs/architecture.md`` says why by links).
-"""
+"""OkraLong: thousands of questions a night over archives of long documents, at the best accuracy per dollar."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ __all__ = ["__version__", "answer", "diff", "estimate", "export", "index", "matr
 
 
 def __getattr__(name: str) -> Any:
-    """Load the API when it is first used: the cores of embedding and analysis must import with few packages around."""
+    """Load the API on first use, so that submodules can be imported with few packages installed."""
     if name in __all__:
         from okralong.jobs import api
 

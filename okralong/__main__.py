@@ -1,4 +1,4 @@
-"""``python -m okralong``: the command line (see ``okralong/jobs/cli.py``)."""
+"""``python -m okralong``: the command line of ``okralong/jobs/cli.py``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from okralong.pipelines.core.stopping import run_stoppable
 
 
 def _command() -> Callable[[], None]:
-    from okralong.jobs.cli import run_command  # takes a second: a signal is heard before
+    from okralong.jobs.cli import run_command  # takes a second, during which signals are handled already
 
     return run_command
 
 
 def main() -> None:
-    """The process of the command line."""
+    """Run the command line."""
     run_stoppable(_command)
 
 

@@ -1,8 +1,8 @@
-"""Commands and reports that packages add to okralong by entry point; our laboratory adds its own this way.
+"""Commands and reports that packages, our laboratory among them, add by entry point.
 
 The group ``okralong.commands`` maps a command's name to a function that typer can read. The group ``okralong.reports``
-maps a name to a ``ReportMaker``. A plug-in is imported only when its command is called, when help lists or shows it, or
-when ``okralong report`` gets a folder that is not a run.
+maps a name to a ``ReportMaker``. A plug-in is imported only when its command is called or listed in the help, or when
+``okralong report`` gets a folder that is not a run.
 """
 
 from __future__ import annotations

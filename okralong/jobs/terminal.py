@@ -35,8 +35,8 @@ WINDOW_S: Final = 60.0  # project default
 """Seconds over which rates are measured."""
 
 
-PLAIN_WIDTH: Final = 160
-"""Columns of a table where the output is not a terminal. # project default"""
+PLAIN_WIDTH: Final = 160  # project default
+"""Width of a table in characters if the output is not a terminal."""
 
 
 def widen_plain(console: Console, columns: int = PLAIN_WIDTH) -> None:

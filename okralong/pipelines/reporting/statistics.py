@@ -79,7 +79,7 @@ def resample(clusters: Sequence[Hashable], seed: int = 7, draws: int = DRAWS) ->
 
 
 def cluster_index(clusters: Sequence[Hashable]) -> NDArray[np.intp]:
-    """Number the clusters from 0 in order of appearance, and return the number of each question's cluster."""
+    """Return each question's cluster number, counted from 0 in order of appearance."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.intp)
 
