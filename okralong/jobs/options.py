@@ -28,9 +28,7 @@ Retriable = Literal["failed", "unanswerable", "invalid_output", "over_budget"]
 
 S = TypeVar("S", bound=Settings)
 
-Address = Annotated[
-    str | None, typer.Option(help="The address of a Ray cluster; a private one is started on this machine if omitted.")
-]
+Address = Annotated[str | None, typer.Option(help="The address of a Ray cluster; without it, this machine is used.")]
 
 
 class IndexOptions(Settings):
