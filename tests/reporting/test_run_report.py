@@ -104,7 +104,7 @@ def test_a_run_without_golds_or_archive_says_so(made: Path, tmp_path: Path) -> N
     (tmp_path / "run" / "manifest.json").unlink()
     found = run_report(Folder.of(tmp_path / "run"), {}, details=10)
     assert len(found.notes) == 3
-    assert "archive is not there" in found.notes[0]
+    assert "archive is missing" in found.notes[0]
     assert "incomplete" in found.notes[1]
     assert "No gold answers" in found.notes[2]
     other = {"x1": Question("x1", "Another file's?", answers=("yes",))}
