@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from benchmarks.spans import questions_of
-from okralong.jobs.generator import as_served
+from okralong.actors.generator import as_served
 from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import UNANSWERABLE, with_demonstration

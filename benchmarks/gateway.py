@@ -38,15 +38,16 @@ from benchmarks.nightly.bounds import bounds
 from benchmarks.nightly.watch import role_of
 from benchmarks.nightly.work import bare
 from okralong.actors.cluster import NAMESPACE, connected, named_actor
-from okralong.actors.llm import gateway_client, ledger_client, limiter_place, start_gateway
+from okralong.actors.gateway import GatewayClient, LedgerClient, limiter_place, start_gateway
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Message, Usage
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.llm.gateway import Gateway, Steps
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.ports import Steps
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import Call, Outcome, ledger_row, reply_body
 from okralong.pipelines.llm.request import LlmRequest
@@ -68,7 +69,7 @@ class Asker:
     """A planner without an archive. Made remote below."""
 
     def __init__(self, config: LlmConfig, gateway: str) -> None:
-        self._gateway = gateway_client(named_actor(gateway))
+        self._gateway = GatewayClient(named_actor(gateway))
         self._client = LlmClient(config, self._gateway)
 
     async def ready(self) -> bool:
@@ -265,7 +266,7 @@ async def _drive(askers: Sequence[Any], asked: Sequence[tuple[str, str]], in_fli
 
 
 async def _close(gateway: Any) -> None:
-    await ledger_client(gateway).close()
+    await LedgerClient(gateway).close()
 
 
 def _prompt(number: int) -> str:

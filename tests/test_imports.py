@@ -18,7 +18,7 @@ HEAVY = ("torch", "transformers", "matplotlib", "sklearn", "bpe_openai")
         ("jobs.cli", (*HEAVY, "ray", "openai", "faiss")),
         ("pipelines.indexing.parser_child", (*HEAVY, "ray", "openai", "faiss", "pydantic")),
         ("actors.shards", (*HEAVY, "ray.serve", "openai", "pandas")),
-        ("actors.llm", (*HEAVY, "ray.serve", "pandas")),
+        ("actors.gateway", (*HEAVY, "ray.serve", "pandas")),
         ("actors.planner", HEAVY),
     ],
 )

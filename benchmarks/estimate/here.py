@@ -11,6 +11,7 @@ from typing import Any
 from okralong.lab.evidence.bench import reader_of
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.grammars import grammar
+from okralong.pipelines.answering.models import FunctionModels
 from okralong.pipelines.answering.offline import OfflineGenerator
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
@@ -80,17 +81,15 @@ class Desk:
         client = OfflineGenerator()
         reader = reader_of(self.policy) if self.read is None else None
         return Ports(
-            archive=self.archive,
-            shards=self.archive.clients,
-            embed=embed,
-            analyze=analyze,
+            models=FunctionModels(
+                self.archive, embed=embed, analyze=analyze, read=self.read if reader is None else reader.port
+            ),
             complete=client.complete,
             admit=client.admit,
             policy=self.policy,
             window=self.llm.window,
             count=token_counter(self.llm.tokenizer),
             completion_limit=self.llm.completion_limit,
-            read=self.read if reader is None else reader.port,
         )
 
 

@@ -129,7 +129,7 @@ def tools_of(bench: Bench, policy: Policy, question: PooledQuestion, queries: tu
     reader = reader_of(load_config(FullPolicy, "policy/default.yaml"))
     tools = BenchTools(retrievals, policy, question.doc_ids, queries, analyze, GoldWriter(), reader=reader)
     if not retrievals.archive.has_vectors:
-        tools.ports = replace(tools.ports, embed=None)
+        tools.ports = replace(tools.ports, models=tools.models.having(embed=None))
     return tools
 
 

@@ -1,14 +1,13 @@
-"""The cluster: connecting to Ray, what its metrics tell, and applications on Ray Serve.
+"""Connections to Ray, the metrics of its actors, and applications on Ray Serve.
 
-A connection goes to a cluster when an address is given (or set in RAY_ADDRESS), else a private one on this machine.
+If an address is given or RAY_ADDRESS is set, we connect to that cluster; otherwise we start a private one on this
+machine. Only its user can reach a private cluster: its ports listen on the loopback address, and its sockets, logs and
+spilled objects lie in a folder that only the user may enter and that is removed with the process.
 
-A private cluster is reached by its user alone: its ports listen on the loopback address, and its session folder
-(sockets, logs, spilled objects) lies in a folder that only the user may enter, which goes with the process.
-
-A local ``ray.init`` turns token authentication on and writes its token into the home folder, which a later
-``ray start --head`` would then demand. So a private cluster gets a token file of its own, in the same folder. It is one
-for all clusters of the process: Ray reads a token once, and keeps it. (RAY_AUTH_MODE is left alone: Ray reads it when
-it is imported, and sets it itself here.)
+A local ``ray.init`` turns on token authentication and writes its token into the home folder, where a later
+``ray start --head`` would require it. So a private cluster gets its own token file, in the same private folder. All
+clusters of a process share it, because Ray reads a token only once. (RAY_AUTH_MODE is not touched: Ray reads it at its
+import, and sets it here itself.)
 """
 
 from __future__ import annotations
@@ -49,28 +48,28 @@ T = TypeVar("T")
 
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
-"""Least CPUs declared to a private cluster: actors that wait (planners, gateway) hold none, the rest share."""
+"""Fewest CPUs declared to a private cluster. Actors that mostly wait (planners, gateway) hold none."""
 
 
 def named_actor(name: str) -> Any:
-    """The handle of an actor of okralong's namespace. Raises ValueError when there is none of that name."""
+    """Return the handle of an actor in okralong's namespace. Raises ValueError if there is none of that name."""
     return ray.get_actor(name, NAMESPACE)
 
 
 _ours: list[bool] = []
-"""Whether each connection of this process that is open is to a cluster of its own."""
+"""For each open connection of this process, whether its cluster is private."""
 
 
 def is_private() -> bool:
-    """Whether the connected cluster was started by this process for itself, so that no other job is on it."""
+    """Return whether this process started the connected cluster for itself, so that no other job uses it."""
     return bool(_ours) and _ours[-1]
 
 
 @contextlib.contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
-    """A Ray connection for the time of the block; a private cluster ends with it, a shared one is left running.
+    """Stay connected to Ray while the block runs. A private cluster ends with the block, a shared one stays.
 
-    A connection that is already there is used and left.
+    An existing connection is used and kept.
     """
     if ray.is_initialized():
         yield
@@ -109,10 +108,10 @@ def _connect(address: str | None) -> None:
 
 @contextlib.contextmanager
 def _sigterm_kept() -> Iterator[None]:
-    """Keep the process's own handler of SIGTERM, where it has one, while Ray starts or ends within the block.
+    """Keep the process's own SIGTERM handler, if it has one, while Ray starts or stops in the block.
 
-    The handler of Ray's Python part ends the process with exit code 15. That of its C++ part writes a stack trace and
-    aborts the process 3 s later; when it goes, with the connection, it leaves the default action.
+    Ray's Python handler ends the process with exit code 15. Its C++ handler writes a stack trace and aborts the process
+    3 s later; when the connection ends, it restores the default action.
     """
     handler = signal.getsignal(signal.SIGTERM)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
@@ -123,7 +122,7 @@ def _sigterm_kept() -> Iterator[None]:
 
     def disconnect_and_keep(*given: Any, **options: Any) -> None:
         disconnect(*given, **options)
-        signal.signal(signal.SIGTERM, handler)  # Ray's processes are ended after this, which takes seconds
+        signal.signal(signal.SIGTERM, handler)  # ending Ray's processes, which follows, takes seconds
 
     utils.set_sigterm_handler = lambda _: None
     patched.disconnect = disconnect_and_keep
@@ -136,10 +135,10 @@ def _sigterm_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Let a cluster that starts within the block live at the loopback address, on which all of its ports listen then.
+    """Let a cluster that starts in the block listen on the loopback address only.
 
-    Ray does this on macOS and Windows only (``RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER``), and reads its own constant at its
-    import; ``_node_ip_address="127.0.0.1"`` is turned back into an address that others can reach.
+    Ray does this on macOS and Windows (``RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER``) and reads the constant at its import. It
+    replaces ``_node_ip_address="127.0.0.1"`` by an address that others can reach.
     """
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
@@ -150,14 +149,14 @@ def _on_loopback() -> Iterator[None]:
 
 @contextlib.contextmanager
 def messages_to(log: TextIO) -> Iterator[None]:
-    """Write what Ray tells its drivers (tasks that are tried again, nodes that are missing) to ``log``.
+    """Write Ray's messages to its drivers (retried tasks, missing nodes) to ``log``.
 
-    Ray knows no way to say where these go: it prints them, beside whatever is on the terminal.
+    Ray has no option for this; it prints them to the terminal.
     """
     printing = worker.print_to_stdstream
 
     def write(data: Mapping[str, Any], *_: Any, **__: Any) -> None:
-        with contextlib.suppress(ValueError):  # the log is closed: it comes from a cluster that has ended
+        with contextlib.suppress(ValueError):  # the log is closed: the message comes from a cluster that has ended
             log.writelines(f"({data.get('pid')}) {line}\n" for line in data.get("lines", ()))
 
     worker.print_to_stdstream = write
@@ -168,8 +167,10 @@ def messages_to(log: TextIO) -> Iterator[None]:
 
 
 def placement_notes(placement: Settings) -> list[str]:
-    """A message for each part of ``placement`` that no node of the connected cluster can hold now; it waits until an
-    autoscaler adds one."""
+    """Return a message for each part of ``placement`` that no node of the connected cluster can hold now.
+
+    Such a part waits until an autoscaler adds a node.
+    """
     listed: Any = ray.nodes  # untyped in Ray
     nodes = [(node.get("Labels") or {}, node.get("Resources") or {}) for node in listed() if node["Alive"]]
     return [
@@ -180,8 +181,10 @@ def placement_notes(placement: Settings) -> list[str]:
 
 
 def beside_this_process(place: Place) -> Place:
-    """``place``, or this very node where the cluster has several machines: for what talks to a server that listens on
-    this one alone."""
+    """Return ``place``, or this node if the cluster has several machines.
+
+    For actors that use a server that listens only on this machine.
+    """
     listed: Any = ray.nodes  # both are untyped in Ray
     here: Any = ray.get_runtime_context
     if len({node["NodeManagerAddress"] for node in listed() if node["Alive"]}) < 2:
@@ -190,9 +193,9 @@ def beside_this_process(place: Place) -> Place:
 
 
 def _private_environment() -> None:
-    """Set what a private cluster needs, for this process and those that it starts."""
+    """Set the environment of a private cluster, for this process and those that it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's workers run at nice 15 unless told otherwise, and starve beside whatever else the machine does.
+    # By default Ray's workers run at nice 15 and starve beside other work of the machine.
     os.environ.setdefault("RAY_worker_niceness", "0")
     if "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
         token = _private_folder() / "token"
@@ -202,13 +205,13 @@ def _private_environment() -> None:
 
 
 LONGEST_BASE: Final = 16
-"""Characters at most of the path in which the folder below is made: those of Ray's sockets have 86 more, and a socket's
-path may have 103 (macOS)."""
+"""Most characters of the path in which the private folder is made. Ray's sockets add 86, and a socket's path may have
+103 (macOS)."""
 
 
 @cache
 def _private_folder() -> Path:
-    """A folder of this process that only its user may enter; it goes at the end of the process."""
+    """Return a folder that only the user may enter; it is removed at the end of the process."""
     base = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     folder = Path(tempfile.mkdtemp(prefix="okra-ray-", dir=base if len(base) <= LONGEST_BASE else "/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -217,11 +220,11 @@ def _private_folder() -> Path:
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
-"""Upper ends of the bins of histograms; ours."""
+"""Upper bounds of the histograms' bins. # project default"""
 
 
 class LedgerMetrics:
-    """Of a run's ledger: questions with an end, attempts at calls, tokens, dollars, waits."""
+    """Metrics of a run's ledger: questions, calls, tokens, dollars, waiting times."""
 
     def __init__(self) -> None:
         self._questions = Counter("okralong_questions", "Questions that have their end.", ("status",))
@@ -234,7 +237,7 @@ class LedgerMetrics:
         self._latency = Histogram("okralong_llm_latency_seconds", "Waits for replies.", list(SECONDS), ("model",))
 
     def settled(self, outcome: Outcome) -> None:
-        """An attempt has its end."""
+        """Count an attempt that has ended."""
         model = {"model": outcome.call.model}
         self._calls.inc(1, {**model, "status": outcome.status, "mode": outcome.call.mode})
         if outcome.status != "ok":
@@ -255,12 +258,12 @@ class LedgerMetrics:
         self._latency.observe(outcome.latency_s, model)
 
     def finished(self, status: str) -> None:
-        """A question has its end."""
+        """Count a question that has ended."""
         self._questions.inc(1, {"status": status})
 
 
 class LimiterMetrics:
-    """Of the limiter called ``limiter``: calls in flight, how many may be, callers that wait, a pause after a 429."""
+    """Metrics of a limiter: calls in flight and allowed, waiting callers, the pause after a 429."""
 
     def __init__(self, limiter: str) -> None:
         self._tags = {"limiter": limiter}
@@ -272,13 +275,13 @@ class LimiterMetrics:
         }
 
     def show(self, **values: float) -> None:
-        """The limiter's state now, by the names above."""
+        """Set the gauges by the names above."""
         for name, value in values.items():
             self._gauges[name].set(value, self._tags)
 
 
 class IndexMetrics:
-    """Of an index job: chunks that were cut, texts that got a vector, and the seconds that these took."""
+    """Metrics of an index job: chunks, embedded texts, and the seconds of embedding."""
 
     def __init__(self) -> None:
         self._chunks = Counter("okralong_chunks", "Chunks cut, of all sizes.")
@@ -286,12 +289,12 @@ class IndexMetrics:
         self._seconds = Counter("okralong_embed_seconds", "Seconds of embedding.")
 
     def chunked(self, chunks: int) -> None:
-        """Documents were cut into chunks."""
+        """Count chunks."""
         if chunks:
             self._chunks.inc(chunks)
 
     def embedded(self, texts: int, seconds: float) -> None:
-        """A batch of texts has its vectors."""
+        """Count a batch of embedded texts."""
         if texts:
             self._texts.inc(texts)
             self._seconds.inc(max(seconds, 1e-6))
@@ -299,33 +302,33 @@ class IndexMetrics:
 
 @cache
 def index_metrics() -> IndexMetrics:
-    """Those of this process: Ray wants each metric once a process."""
+    """Return those of this process; Ray allows each metric once in a process."""
     return IndexMetrics()
 
 
 def query_batch_sizes() -> Histogram:
-    """The sizes of the batches in which questions are embedded."""
+    """Return the histogram of the sizes of embedding batches."""
     return Histogram("okralong_query_batch_size", "Questions embedded in one pass.", list(SIZES))
 
 
 REPLICA_SHUTDOWN_POLL_S: Final = 0.1
-"""How often a replica that is to end looks whether its last request is done, in seconds; ours. Ray's 2 s would be
-waited for at the end of every run."""
+"""Seconds between two checks of a stopping replica whether its last request is done. # project default: Ray's 2 s
+would delay the end of every run"""
 REPLICA_SHUTDOWN_GRACE_S: Final = 1.0
-"""How long a replica that is to end works on calls that it holds, in seconds; ours. Whoever asked has ended, or is
-stopped, and they cost nothing: Ray's 20 s would be waited for at Ctrl-C."""
+"""Seconds that a stopping replica may still work on its calls. # project default: their callers have ended and they
+cost nothing, and Ray's 20 s would delay Ctrl-C"""
 
 
 def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:
-    """Run applications under their names, all at once: most of a replica's start is imports. Their handles, in order,
-    once the replicas are ready.
+    """Start applications under their names and return their handles, in order, once the replicas are ready.
 
-    Raises ConfigError when a replica cannot start.
+    All start at the same time, since a replica spends most of its start on imports. Raises ConfigError if a replica
+    cannot start.
     """
-    # Imported here, as below: Ray Serve takes a second and 60 MB, and index shards, of which there are many, need none.
+    # Imported here, as below: Ray Serve takes a second and 60 MB, and the many index shards do not need it.
     from ray import serve
 
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # its import has set another
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)  # its import sets another level
     serve.start(proxy_location="Disabled")
     try:
         return list(serve.run_many([serve.RunTarget(app, name, None) for name, app in applications.items()]))
@@ -337,9 +340,9 @@ def run_apps(applications: Mapping[str, serve.Application]) -> list[Any]:
 
 
 def keep_replica_private() -> None:
-    """Let the gRPC server that Ray Serve starts in this replica, after its constructor, listen where the node does.
+    """Make the gRPC server that Ray Serve starts after this replica's constructor listen where the node does.
 
-    It has the token like all of Ray's servers, but Ray 2.60 has no option that takes it from all interfaces.
+    The server requires the token like all of Ray's servers, but Ray 2.60 has no option to bind it to one interface.
     """
     here: Any = ray.util.get_node_ip_address
     if not ipaddress.ip_address(here()).is_loopback:
@@ -350,35 +353,37 @@ def keep_replica_private() -> None:
 
 
 def remove_apps(names: Sequence[str]) -> None:
-    """End applications and free what their replicas held; one that is not running is fine."""
+    """Stop applications and free their memory; one that is not running is ignored."""
     from ray import serve
 
-    with ThreadPoolExecutor(len(names)) as pool:  # each waits until its own is gone
+    with ThreadPoolExecutor(len(names)) as pool:  # each call waits until its application is gone
         list(pool.map(serve.delete, names))
 
 
 REPLICA_RETRY_S: Final = 180.0
-"""How long a replica may take to come back, loading of its model included, before the run stops. Ours."""
+"""Seconds that a replica may take to come back, including loading its model, before the run stops. # project default"""
 REPLICA_PAUSE_S: Final = 0.5
-"""Between two tries. Ours."""
+"""Seconds between two tries. # project default"""
 
 
 async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
-    """What ``ask`` brings from a replica on Ray Serve, asked again while that is away: one that dies takes its calls
-    with it, and comes back. For calls that cost nothing and may be made twice.
+    """Return the result of a call to a replica on Ray Serve, and repeat the call while the replica is away.
 
-    Raises the last error when the replica is not back in ``REPLICA_RETRY_S``: RayActorError, or BrokenError.
+    A replica that dies loses its calls and is restarted. Only for calls that are free and idempotent.
+
+    Raises:
+        RayActorError, BrokenError: The replica was not back within ``REPLICA_RETRY_S``.
     """
     from ray.serve.exceptions import RayServeException
 
     retrying = AsyncRetrying(
-        retry=retry_if_exception_type((RayActorError, RayServeException)),  # it died, or there is none
+        retry=retry_if_exception_type((RayActorError, RayServeException)),  # it died, or none is running
         stop=stop_after_delay(REPLICA_RETRY_S),
         wait=wait_fixed(REPLICA_PAUSE_S),
         reraise=True,
     )
 
-    async def asked() -> T:  # tenacity awaits what a coroutine function makes, and not what a lambda returns
+    async def asked() -> T:  # tenacity awaits coroutine functions, not lambdas that return awaitables
         return await plain_errors(ask())
 
     try:
@@ -389,7 +394,7 @@ async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def plain_errors(reference: Awaitable[T]) -> T:
-    """Await a Ray call; an error raised inside is raised here as it was, without Ray's wrapping and traceback text."""
+    """Await a Ray call; raise its error as it was raised inside, without Ray's wrapper and traceback text."""
     try:
         return await reference
     except RayTaskError as error:
@@ -397,17 +402,17 @@ async def plain_errors(reference: Awaitable[T]) -> T:
 
 
 LINES_EVERY_S: Final = 0.5
-"""How often the driver looks for lines of a task, in seconds; ours."""
+"""Seconds between two looks for a task's lines. # project default"""
 
 
 def run_on_cluster(work: Callable[..., None], say: Callable[[str], None]) -> None:
-    """Run ``work(say=...)`` as one task of the connected Ray, on a GPU where the cluster has one, and wait for it.
+    """Run ``work(say=...)`` as one task of the connected Ray, on a GPU if there is one, and wait for it.
 
-    What it says on the way reaches ``say`` here; what it raises is raised here.
+    Lines that it passes to ``say`` reach ``say`` here; its exception is raised here.
     """
     resources: Any = ray.cluster_resources  # untyped in Ray
     has_gpu = resources().get("GPU", 0) >= 1
-    # Killed workers are not started again by Ray: the same command goes on from the last checkpoint.
+    # Ray does not restart a killed worker: the same command continues from the last checkpoint.
     task = ray.remote(num_cpus=1, num_gpus=1 if has_gpu else 0, max_retries=0)(_with_lines)
     lines: Any = Queue(actor_options={"num_cpus": 0})
     try:

@@ -1,11 +1,11 @@
 """The Ray Data streams of the index job: files to ``documents`` and ``chunks``; texts without a vector to ``vectors``.
 
-Rows carry work and outcomes; each task writes its own immutable files under names that depend on the input alone. Ray
-Data starts each stream anew, which takes seconds, so there is not one a table.
+Rows carry work and outcomes; each task writes its own immutable files, under names that depend only on the input.
+Starting a stream takes seconds, so one stream writes several tables.
 
-Ray Data's own checkpoints are not used: they hold the ids of one table's rows, all in memory, for a plan that reads a
-table and ends in one write, and they are gone after a good end. Here a file makes several tables, and what was done
-must also count the next night: a finished part says so itself (``write_outcomes``), and so does a text with a vector.
+Ray Data's checkpoints are not used. They cover a plan that reads one table and ends in one write, keep the ids of its
+rows in memory, and are deleted when the plan succeeds. Here a file yields several tables, and finished work must be
+known the next night: each finished part records it (``write_outcomes``), and each embedded text has its vector.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import TableCompressor
 
 _MOST_BLOCKS: Final = 2000
-"""Ours: each block is a Ray task; beyond this several parts share one."""
+"""Most blocks, each of which is a Ray task; with more parts, several share one. # project default"""
 LOOK_S: Final = 1.0
-"""How often is looked how many texts are embedded, in seconds. Ours."""
+"""Polling interval for the number of embedded texts, in seconds. # project default"""
 
 
 def index_archive(
@@ -48,7 +48,7 @@ def index_archive(
     *,
     rehash: bool = False,
 ) -> IndexResult:
-    """The index job on the connected Ray: see ``run_index``, whose errors it raises."""
+    """Run the index job on the connected Ray (see ``run_index``, also for its errors)."""
     if progress is None:
         return run_index(archive, sources, config, RayStreams, rehash=rehash)
     live = Live(progress)
@@ -56,8 +56,7 @@ def index_archive(
 
 
 class Live:
-    """Tells of texts as they are embedded: the job itself hears of a vector file when it is written, which may take
-    minutes."""
+    """Reports texts as they are embedded; the job itself counts them when a vector file is written, minutes later."""
 
     def __init__(self, progress: Report) -> None:
         self._progress = progress
@@ -65,15 +64,15 @@ class Live:
         self._lock = Lock()
 
     def report(self, state: IndexProgress) -> None:
-        """What the job says."""
+        """Report the job's progress."""
         with self._lock:
-            # A file that is written may be told of before the last batches of others are heard of.
+            # A file may be reported as written before the last batches of other files are counted.
             known = self._state.embedded if self._state else 0
             self._state = replace(state, embedded=max(known, state.embedded))
             self._progress(self._state)
 
     def embedded(self, texts: int) -> None:
-        """So many are, by now."""
+        """Report how many texts are embedded so far."""
         with self._lock:
             if self._state is not None and texts > self._state.embedded:
                 self._state = replace(self._state, embedded=texts)
@@ -81,7 +80,7 @@ class Live:
 
     @contextmanager
     def tally(self) -> Iterator[Any]:
-        """An actor that embedders tell of their batches, and that is asked every second."""
+        """Start an actor in which embedders count their batches, and poll it."""
         remote: Any = ray.remote(_Tally)
         actor = remote.options(num_cpus=0).remote()
         over = Event()
@@ -90,7 +89,7 @@ class Live:
             while not over.wait(LOOK_S):
                 try:
                     self.embedded(ray.get(actor.sum.remote()))
-                except RayError:  # it is gone: the job goes on without it
+                except RayError:  # the actor died; the job does not need it
                     return
 
         asking = Thread(target=ask, name="okralong-tally", daemon=True)
@@ -116,7 +115,7 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True)
 class RayStreams:
-    """The streams of the job, each a run of Ray Data or of plain tasks. See ``IndexStreams``."""
+    """The streams of the job as runs of Ray Data or plain tasks (see ``IndexStreams``)."""
 
     archive: str
     config: IndexConfig
@@ -125,7 +124,7 @@ class RayStreams:
     def read(
         self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """A task for each part."""
+        """Run a task for each part."""
         archive, config = self.archive, self.config
 
         def read(row: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +137,7 @@ class RayStreams:
         yield from _rows(_dataset(items).map(read, **config.placement.readers.options()))
 
     def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
-        """A task for each part."""
+        """Run a task for each part."""
         archive, config = self.archive, self.config
 
         def chunk(row: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +149,7 @@ class RayStreams:
         yield from _rows(_dataset(items).map(chunk, **config.placement.readers.options()))
 
     def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
-        """Tasks read the texts, actors with the encoder make the vector files."""
+        """Read the texts in tasks and write the vector files in actors that hold the encoder."""
         archive, config = self.archive, self.config
 
         def texts(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -174,7 +173,7 @@ class RayStreams:
             yield from _rows(vectors)
 
     def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
-        """Plain tasks: a shard is one piece of work, and a stream of Ray Data would take longer to start."""
+        """Run a plain task for each shard; a stream of Ray Data would take longer to start."""
         weights = ray.put(compressor)
         task: Any = ray.remote(compress_shard)
         place = self.config.placement.embedders.options()
@@ -189,9 +188,9 @@ class RayStreams:
 
 def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:
     context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False  # ours tell more, and both at once draw over each other
+    context.enable_progress_bars = False  # our own progress display tells more, and both at once overwrite each other
     context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it prints the traceback of what is raised here anyway
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it prints errors that are raised here too
     return ray.data.from_items(items, override_num_blocks=min(len(items), _MOST_BLOCKS))
 
 
@@ -210,7 +209,7 @@ def _rows(dataset: ray.data.Dataset) -> Iterator[dict[str, Any]]:
 
 
 def _ours(error: BaseException | None) -> OkraError | None:
-    """The error of ours that Ray wrapped, if there is one."""
+    """Return the OkraError that Ray wrapped, or None."""
     while error is not None and not isinstance(error, OkraError):
         cause = getattr(error, "cause", None)
         error = cause if isinstance(cause, BaseException) and cause is not error else error.__cause__

@@ -1,13 +1,13 @@
-"""Messages to a run's gateway: those of a few milliseconds of one process travel together, and so do their replies.
+"""Messages to a run's gateway, batched: those of one process within a few milliseconds travel together.
 
-An exchange (``MessageClient``) is messages out and replies back. The first goes by Ray, which finds the gateway on any
-node, waits for it where it is being started again, and raises what ended it for good. Later ones of the same node go
-through a socket of the gateway's process: a call of an actor's method takes 2 ms of processor at either end where some
-sixty come in a second, a message on a socket 0.4 (``benchmarks/gateway.py`` shows what a call comes to). Where the
-socket breaks, or there is none, Ray carries the messages.
+An exchange (``MessageClient``) sends messages and returns replies. The first goes by Ray, which finds the gateway on
+any node, waits while it is restarted, and raises the error that ended it for good. Later exchanges from the same node
+use a socket of the gateway's process: at some sixty calls a second, a call of an actor's method takes 2 ms of processor
+time at either end, a message on the socket 0.4 ms (``benchmarks/gateway.py``). If the socket breaks, or there is none,
+Ray carries the messages.
 
-The socket is a Unix one, so no other machine reaches it. What is sent is pickled, as Ray's messages are; nothing is
-read of a connection that has not begun with the secret that the gateway tells by Ray.
+It is a Unix socket, so other machines cannot reach it. Messages are pickled, as Ray's are; a connection is read only
+after it has sent the secret that the gateway gives out through Ray.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import ray
 
@@ -37,16 +36,16 @@ from okralong.actors.cluster import plain_errors
 logger = logging.getLogger(__name__)
 
 GROUP_S = 0.003
-"""How long a message waits for others of its process, in seconds. Ours."""
+"""Seconds that a message waits for others of its process. # project default"""
 SECRET_BYTES = 32
-"""Of the secret that a connection begins with. Ours."""
+"""Length of the secret that a connection begins with. # project default"""
 LENGTH_BYTES = 8
-"""Of the number before each frame that says how long it is. Ours."""
+"""Size of the length that precedes each frame. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A call of a method of ``Gateway``. ``ticket`` is the sending process's own number for it."""
+    """A call of a method of ``Gateway``; ``ticket`` is the sending process's number for it."""
 
     ticket: int
     method: str
@@ -56,9 +55,9 @@ class Message:
 
 @dataclass(slots=True)
 class Replies:
-    """What became of messages, by ticket: results, errors, and tickets that nobody here knows (``lost``).
+    """Results and errors of messages by ticket, and the tickets that this process does not know (``lost``).
 
-    ``incarnation`` identifies the process that replies; it changes when Ray restarts it.
+    ``incarnation`` identifies the replying process; it changes when Ray restarts it.
     """
 
     incarnation: str = ""
@@ -71,7 +70,7 @@ class Replies:
 
 
 class _PendingReplies:
-    """Messages of one process that are being handled, and replies that it has not fetched yet."""
+    """The messages of one process that are being handled, and the replies that it has not fetched."""
 
     def __init__(self) -> None:
         self.open: set[int] = set()
@@ -81,7 +80,7 @@ class _PendingReplies:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, message: Message, work: Callable[..., Awaitable[Any]]) -> None:
-        """Begin with a message; one that came before is being worked on."""
+        """Start handling a message; ignore one that is being handled already."""
         if message.ticket not in self.open:
             self.open.add(message.ticket)
             task = asyncio.create_task(self._work(message, work))
@@ -96,8 +95,9 @@ class _PendingReplies:
         self.some.set()
 
     async def fetch(self, waiting: Sequence[int]) -> Replies:
-        """Wait for replies, and hand over all that are there; none when a later post has come to wait for them.
-        ``waiting``: tickets that were posted to an earlier process.
+        """Wait for replies and return all there are; return none if a later post waits for them.
+
+        ``waiting`` are tickets that were posted to an earlier process.
         """
         self._fetches += 1
         mine = self._fetches
@@ -106,7 +106,7 @@ class _PendingReplies:
         while not self.replies and not lost and mine == self._fetches:
             self.some.clear()
             await self.some.wait()
-        await asyncio.sleep(0)  # what one commit has made durable goes together
+        await asyncio.sleep(0)  # replies that wait for the same commit go together
         replies, self.replies = self.replies, Replies()
         replies.lost = lost
         self.open -= replies.results.keys() | replies.errors.keys()
@@ -115,8 +115,9 @@ class _PendingReplies:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The socket of a gateway's process: the Ray node whose processes reach it, its path (an abstract one, which leaves
-    no file, begins with a zero byte), and the secret.
+    """The socket of a gateway's process: the Ray node that reaches it, its path, and the secret.
+
+    An abstract path, which leaves no file, begins with a zero byte.
     """
 
     node: str
@@ -125,10 +126,10 @@ class Address:
 
 
 class Inbox:
-    """What a gateway's process does with the messages that come, by Ray and by its socket."""
+    """Handles the messages that reach a gateway's process, by Ray or by its socket."""
 
     def __init__(self, receiver: Any) -> None:
-        """``receiver`` is the object whose methods messages name."""
+        """``receiver`` is the object whose methods the messages call."""
         self._receiver = receiver
         self._pending: dict[str, _PendingReplies] = {}
         self._incarnation = uuid.uuid4().hex
@@ -136,10 +137,10 @@ class Inbox:
         self._server: asyncio.AbstractServer | None = None
 
     async def post(self, sender: str, incarnation: str, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
-        """Work on ``messages`` of a process; returns as soon as there is any reply for it, with all that there are.
+        """Handle the messages of a process; return as soon as there is a reply for it, with all there are.
 
-        ``waiting`` are its tickets of earlier posts whose reply it has not seen. Where they were posted to another
-        ``incarnation`` of this process, those that this one does not know are named as lost, to be posted again.
+        ``waiting`` are its tickets of earlier posts without a reply. If they were posted to another ``incarnation`` of
+        this process, those unknown here are returned as lost, to be posted again.
         """
         pending = self._pending.setdefault(sender, _PendingReplies())
         for message in messages:
@@ -149,9 +150,7 @@ class Inbox:
         return replies
 
     async def address(self, post: Callable[..., Awaitable[Replies]]) -> Address | None:
-        """Where processes of this node exchange without Ray, from now on, by ``post``; None where there are no Unix
-        sockets.
-        """
+        """Open the socket for processes of this node and return its address; None without Unix sockets."""
         if self._address is None:
             self._address = asyncio.create_task(self._listen(post))
         return await self._address
@@ -162,14 +161,15 @@ class Inbox:
             path = f"\0okralong-{uuid.uuid4().hex}" if sys.platform == "linux" else str(_folder() / "gateway")
             self._server = await loop.create_unix_server(lambda: _Served(secret, post), path)
         except (AttributeError, NotImplementedError, OSError) as error:
-            logger.info("Messages to the gateway go by Ray alone, since it has no socket: %s", error)
+            logger.info("The gateway has no socket, so all messages to it go by Ray: %s", error)
             return None
         return Address(ray.get_runtime_context().get_node_id(), path, secret)
 
 
 def _folder() -> Path:
-    """A new folder that only this user can read, and that goes with the process unless it is killed. Its name is short:
-    a socket's path has at most 103 characters on macOS.
+    """Return a new folder that only this user can read, removed at the end of the process unless it is killed.
+
+    Its name is short: a socket's path has at most 103 characters on macOS.
     """
     folder = tempfile.mkdtemp(prefix="okra-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -177,7 +177,7 @@ def _folder() -> Path:
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error, or what it says where it cannot be pickled and read again."""
+    """Return the error, or its message as a RuntimeError if it cannot be pickled and read again."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -186,7 +186,7 @@ def _sendable(error: Exception) -> Exception:
 
 
 class _Frames(asyncio.Protocol):
-    """A connection on which objects travel, each pickled behind its length."""
+    """A connection that carries pickled objects, each preceded by its length."""
 
     def __init__(self) -> None:
         self._read = bytearray()
@@ -206,7 +206,7 @@ class _Frames(asyncio.Protocol):
             self.came(pickle.loads(frame))
 
     def send(self, frame: bytes) -> None:
-        """Send what is pickled. On a connection that has ended nothing is: its other end hears of that by itself."""
+        """Send a pickled object. No-op on a closed connection; the peer detects the closing."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(len(frame).to_bytes(LENGTH_BYTES) + frame)
 
@@ -215,13 +215,14 @@ class _Frames(asyncio.Protocol):
             self._transport.abort()
 
     def came(self, value: Any) -> None:
-        """An object has come."""
+        """Handle a received object."""
         raise NotImplementedError
 
 
 class _Served(_Frames):
-    """The gateway's end of a connection. A request is a number and the arguments of ``post``, a reply that number and
-    the ``Replies``.
+    """The gateway's end of a connection.
+
+    A request is a number and the arguments of ``post``; its reply is that number and the ``Replies``.
     """
 
     def __init__(self, secret: bytes, post: Callable[..., Awaitable[Replies]]) -> None:
@@ -254,7 +255,7 @@ class _Served(_Frames):
     async def _reply(self, number: int, arguments: tuple[Any, ...]) -> None:
         try:
             self.send(pickle.dumps((number, await self._post(*arguments)), pickle.HIGHEST_PROTOCOL))
-        except Exception:  # the sender asks once more by Ray, which tells what went wrong
+        except Exception:  # the sender repeats it by Ray, which reports the error
             logger.exception("An exchange with the gateway failed.")
             self.close()
 
@@ -286,8 +287,9 @@ class _Connection(_Frames):
             exchange.set_result(replies)
 
     async def post(self, *arguments: Any) -> Replies:
-        """``Inbox.post``. Raises ConnectionError when the connection ends before the reply is here, and what pickle
-        raises of arguments that it cannot write; nothing is sent then.
+        """Call ``Inbox.post``.
+
+        Raises ConnectionError if the connection ends before the reply, and pickle's errors before anything is sent.
         """
         if self.broken:
             raise ConnectionResetError("the gateway's socket was closed")
@@ -300,8 +302,9 @@ class _Connection(_Frames):
 
 
 class MessageClient:
-    """The messages of one process and event loop to a gateway. Those of a few milliseconds travel together, and so do
-    their replies, however many callers wait.
+    """Sends the messages of one process and event loop to a gateway.
+
+    Messages within a few milliseconds travel together, and so do their replies, however many callers wait.
     """
 
     def __init__(self, actor: Any) -> None:
@@ -318,7 +321,7 @@ class MessageClient:
         self._reaching: asyncio.Task[None] | None = None
 
     async def call(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """What a method of ``Gateway`` returns; an error is raised here as it was there."""
+        """Call a method of ``Gateway``; its error is raised here as it was there."""
         loop = asyncio.get_running_loop()
         ticket = next(self._tickets)
         reply: asyncio.Future[Any] = loop.create_future()
@@ -335,7 +338,7 @@ class MessageClient:
         self._new.append(ticket)
 
     def _post(self) -> None:
-        # Also of callers that have gone: what they gave up they say in a message of its own.
+        # Also for callers that were cancelled: they send a message of their own to say what they gave up.
         messages = [self._callers[ticket][0] for ticket in self._new if ticket in self._callers]
         self._new.clear()
         waiting = [ticket for ticket in self._callers if ticket not in self._on_the_way]
@@ -356,8 +359,8 @@ class MessageClient:
         sent = {message.ticket for message in messages}
         self._on_the_way -= sent
         if replies.incarnation and replies.incarnation != self._incarnation:
-            # Known to this incarnation is what this exchange named, and what is on the way comes to it. Were there
-            # others, no incarnation is named in the next exchange, so that those which this one does not know are told.
+            # This incarnation knows the tickets that this exchange named, and those on the way will reach it. If there
+            # are others, the next exchange names no incarnation, so that unknown tickets are reported as lost.
             others = self._callers.keys() - sent - set(waiting) - set(self._new) - self._on_the_way
             self._incarnation = "" if others else replies.incarnation
         for ticket, result in replies.results.items():
@@ -370,17 +373,17 @@ class MessageClient:
             if ticket in self._callers and ticket not in self._new and ticket not in self._on_the_way:
                 self._send(ticket)
         if not self._posts and not self._new and any(not reply.done() for _, reply in self._callers.values()):
-            self._post()  # for the replies that are still to come
+            self._post()  # to fetch the remaining replies
 
     async def _replies(self, messages: Sequence[Message], waiting: Sequence[int]) -> Replies:
         if (connection := self._connection) is not None:
             try:
                 return await connection.post(self._sender, self._incarnation, messages, waiting)
             except ConnectionError:
-                # Replies may have gone with it, so all that wait are asked for once more, as after a restart.
+                # Replies may be lost with it, so all waiting tickets are asked for again, as after a restart.
                 self._connection, self._incarnation = None, ""
-            except Exception as error:  # what only Ray can pickle
-                logger.warning("A message goes by Ray, since the socket cannot carry it: %s", error)
+            except Exception as error:  # only Ray can pickle it
+                logger.warning("A message goes by Ray, because it cannot be pickled for the socket: %s", error)
         replies: Replies = await plain_errors(
             self._actor.post.remote(self._sender, self._incarnation, messages, waiting)
         )
@@ -390,14 +393,14 @@ class MessageClient:
         return replies
 
     async def _reach(self, incarnation: str) -> None:
-        """Open the connection to the socket of this incarnation of the gateway, once, where it is on this node."""
+        """Connect once to the socket of this incarnation of the gateway, if it is on this node."""
         try:
             address: Address | None = await plain_errors(self._actor.address.remote())
             if address is None or address.node != ray.get_runtime_context().get_node_id():
                 return
             connection = await _connected(address)
-        except Exception as error:  # Ray carries the messages
-            logger.info("The gateway's socket cannot be reached: %s", error)
+        except Exception as error:  # Ray goes on carrying the messages
+            logger.info("Cannot connect to the gateway's socket: %s", error)
         else:
             if self._reached == incarnation:
                 self._connection = connection
@@ -410,31 +413,9 @@ async def _connected(address: Address) -> _Connection:
     reached = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         reached.setblocking(False)
-        await loop.sock_connect(reached, address.path)  # uvloop, which Ray has, connects to no abstract path itself
+        await loop.sock_connect(reached, address.path)  # Ray's uvloop cannot connect to abstract paths
         _, connection = await loop.create_unix_connection(lambda: _Connection(address.secret), sock=reached)
     except BaseException:
         reached.close()
         raise
     return connection
-
-
-class GatewayClient:
-    """A gateway elsewhere as an object with the methods of ``Gateway``, for one process.
-
-    An actor of several concurrency groups has an event loop for each, so callers wait together with those of their own.
-    """
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, MessageClient] = WeakKeyDictionary()
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return lambda *arguments, **named: self._here().call(name, *arguments, **named)
-
-    def _here(self) -> MessageClient:
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            self._by_loop[loop] = MessageClient(self._actor)
-        return self._by_loop[loop]

@@ -1,6 +1,6 @@
-"""The models of a cluster: those on Ray Serve (analyzer, query encoder, reranker, scorer, generator), and the index's.
+"""The models of a cluster: replicas on Ray Serve, called by handle, and the index job's encoder.
 
-Each is one class that loads its model once in its process. Those on Ray Serve are called by handle.
+Each class loads its model once in its process.
 """
 
 from __future__ import annotations
@@ -48,48 +48,47 @@ from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, comple
 
 BATCH_SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 BATCH_SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""Upper ends of the bins of the two Ray metrics; ours."""
+"""Upper bounds of the bins of the two Ray metrics. # project default"""
 Vector = npt.NDArray[np.float32]
 
 MAX_BATCH: Final = 32
-"""Queries embedded in one pass; ours. They are short: a bigger batch gains nothing on a CPU."""
+"""Queries embedded in one pass. # project default: queries are short, and a bigger batch gains nothing on a CPU"""
 
 BATCH_WAIT_S: Final = 0.005
-"""Longest wait for a batch to fill; ours, well below what one query takes to embed."""
+"""Seconds that a batch waits to fill. # project default: well below the time to embed one query"""
 RERANKED_TOGETHER: Final = 8
-"""Queries whose candidates are read in one batch; ours. Thirty candidates each already fill a processor."""
+"""Queries whose candidates are read in one batch. # project default: thirty candidates each already fill a processor"""
 
 HELD: Final = 100_000
-"""Calls that a replica holds, at work and waiting; ours: more than a run has. A replica that holds its most refuses,
-and Ray's router asks it again only after pauses of up to half a second, for two calls at a time: of 256 questions in
-flight over one encoder that held 64, 1.35 a second came through, on an idle machine."""
+"""Calls that a replica accepts, running and waiting. # project default: more than a run makes. A full replica refuses,
+and Ray's router then retries two calls at a time, with pauses of up to half a second: of 256 questions in flight over
+one encoder with a limit of 64, 1.35 a second were embedded, on an idle machine."""
 
 _JSON: Final = "application/json"
 
 
 class _Batching:
-    """A replica whose calls that arrive together are worked on together, by a method ``_batched`` of ``serve.batch``,
-    which counts the ``_sizes`` of its batches and works in a thread: the next batch must be able to fill meanwhile.
+    """A replica that batches the calls that arrive together, in a method ``_batched`` decorated by ``serve.batch``.
+
+    That method counts the ``_sizes`` of its batches and works in a thread, so that the next batch can fill meanwhile.
     """
 
     _batched: Any
 
     def __init__(self, max_batch: int, wait_s: float) -> None:
-        """At most ``max_batch`` calls are one batch, which waits ``wait_s`` seconds to fill."""
+        """A batch has at most ``max_batch`` calls and waits up to ``wait_s`` seconds to fill."""
         keep_replica_private()
         self._sizes: Counter[int] = Counter()
         self._batched.set_max_batch_size(max_batch)
         self._batched.set_batch_wait_timeout_s(wait_s)
 
     async def stats(self) -> dict[int, int]:
-        """How many batches of each size were worked on so far."""
+        """Return how many batches of each size there were so far."""
         return dict(self._sizes)
 
 
 class AnalyzerReplica(_Batching):
-    """One analyzer in one process: questions that arrive together are analysed together. Called with an
-    ``AnalysisInput``, returns its ``Analysis``.
-    """
+    """An analyzer; questions that arrive together are analyzed together."""
 
     def __init__(self, config: AnalyzerConfig) -> None:
         super().__init__(config.max_batch, config.batch_wait_s)
@@ -104,7 +103,7 @@ class AnalyzerReplica(_Batching):
             metric.set_default_tags({"analyzer": self._analyzer.name})
 
     async def __call__(self, asked: AnalysisInput) -> Analysis:
-        """The analysis of one question and its primary passages."""
+        """Analyze one question and its primary passages."""
         analysis: Analysis = await self._batched(asked)
         return analysis
 
@@ -119,15 +118,14 @@ class AnalyzerReplica(_Batching):
 
 
 def analyzer_app(config: AnalyzerConfig, place: Place = ANYWHERE) -> serve.Application:
-    """What ``run_apps`` starts; its handle: ``await handle.remote(AnalysisInput(...))``."""
+    """Return the application; its handle is called as ``await handle.remote(AnalysisInput(...))``."""
     return _deployed(AnalyzerReplica, "analyzer", config.replicas, config.gpus_per_replica, place).bind(config)
 
 
 class QueryEmbedderReplica(_Batching):
-    """One encoder in one process. Called with a query, returns its unit vector (dimension,), float32.
+    """A query encoder; queries that arrive together are embedded together.
 
-    Queries that arrive together are embedded together. Where a run chooses evidence in the space of SARA's compressor,
-    that one is here too: it reads the encoder's vectors.
+    If a run selects evidence in the space of SARA's compressor, that is loaded too: it reads the encoder's vectors.
     """
 
     def __init__(self, manifest: Mapping[str, Any], compressor: str | None = None) -> None:
@@ -140,12 +138,12 @@ class QueryEmbedderReplica(_Batching):
         self._batch_size = query_batch_sizes()
 
     async def __call__(self, query: str) -> Vector:
-        """The unit vector of one query."""
+        """Return the unit vector of one query, shape (dimension,), float32."""
         vector: Vector = await self._batched(query)
         return vector
 
     async def compress(self, vectors: Vector) -> Vector:
-        """Unit vectors of the compressor's space, shape (n, hidden), of the encoder's, shape (n, dimension)."""
+        """Map vectors of the encoder, shape (n, dimension), to unit vectors of the compressor, shape (n, hidden)."""
         if self._compressor is None:
             raise ConfigError("This run was started without a compressor. Name one under sara.compressor.")
         return await asyncio.to_thread(self._compressor.pooled, vectors)
@@ -164,11 +162,15 @@ def query_embedder_app(
     place: Place = ANYWHERE,
     compressor: Path | None = None,
 ) -> serve.Application:
-    """What ``run_apps`` starts; its handle: ``await handle.remote("a query")``.
+    """Return the application; its handle is called as ``await handle.remote("a query")``.
 
-    ``manifest`` is the archive's: queries must be embedded just as its chunks were. A replica does not start when the
-    model cannot be loaded or is another than the archive's. ``compressor`` is the folder of a compressor, for
-    ``handle.compress.remote(vectors)``.
+    Args:
+        manifest: The archive's: queries must be embedded as its chunks were. A replica does not start if the model
+            cannot be loaded or is not the archive's.
+        replicas: How many replicas.
+        gpus_per_replica: GPUs of each.
+        place: Where they run.
+        compressor: Folder of a compressor, for ``handle.compress.remote(vectors)``.
     """
     return _deployed(QueryEmbedderReplica, "query-embedder", replicas, gpus_per_replica, place).bind(
         {key: manifest[key] for key in ("config", "embedding")}, compressor and str(compressor)
@@ -176,10 +178,10 @@ def query_embedder_app(
 
 
 class GeneratorReplica(_Batching):
-    """SARA's generator in one process: chat completions with vectors in them, answered in batches.
+    """SARA's generator: chat completions with vectors in them, answered in batches.
 
-    It speaks OpenAI's protocol by its handle, which ``HandleTransport`` puts in the place of the network: a run's calls
-    go through the one LLM client, with its ledger and journal, and no port is opened for them.
+    Its handle speaks OpenAI's protocol, and ``HandleTransport`` uses it in place of the network: the calls of a run go
+    through the same LLM client as others, with ledger and journal, and no port is opened.
     """
 
     def __init__(self, config: SaraConfig, model: str, window: int) -> None:
@@ -191,11 +193,11 @@ class GeneratorReplica(_Batching):
 
         folder: Path = config.folder()
         self._name = served_generator(folder, model).name
-        # Ray gives an actor one thread unless told otherwise.
+        # By default Ray gives an actor one thread.
         self._generator = MixedGenerator.load(folder, model, window, config.precision, threads=available_cores())
 
     async def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """The HTTP status and the body that answer a request."""
+        """Return the HTTP status and the body of the reply to a request."""
         try:
             return 200, json.dumps(await self._reply(method, path, body)).encode()
         except RefusedError as error:
@@ -219,9 +221,9 @@ class GeneratorReplica(_Batching):
 
 
 def sara_generator_app(config: SaraConfig, model: str, window: int, place: Place = ANYWHERE) -> serve.Application:
-    """What ``run_apps`` starts; reach it through ``HandleTransport``.
+    """Return the application, which is used through ``HandleTransport``.
 
-    ``model`` is the generator as ``llm.model`` names it, ``window`` is in tokens.
+    ``model`` is the generator as ``llm.model`` names it; ``window`` is in tokens.
     """
     return _deployed(GeneratorReplica, "sara-generator", config.replicas, config.gpus_per_replica, place).bind(
         config, model, window
@@ -229,13 +231,13 @@ def sara_generator_app(config: SaraConfig, model: str, window: int, place: Place
 
 
 class HandleTransport(httpx2.AsyncBaseTransport):
-    """HTTP to a deployment by its handle: requests of an OpenAI client, without a port."""
+    """HTTP to a deployment through its handle, for an OpenAI client."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The deployment's reply. A replica that dies takes its requests with it; they are asked again, for nothing."""
+        """Return the deployment's reply; requests that a dying replica loses are repeated, which costs nothing."""
         body = await request.aread()
         ask = partial(self._handle.ask.remote, request.method, request.url.path, body)
         limit = (request.extensions.get("timeout") or {}).get("read")
@@ -247,9 +249,7 @@ class HandleTransport(httpx2.AsyncBaseTransport):
 
 
 class RerankerReplica(_Batching):
-    """One cross-encoder in one process: candidates of queries that arrive together are read together. Called with a
-    query and passages, returns a ``Reading`` of each.
-    """
+    """A cross-encoder; candidates of queries that arrive together are read together."""
 
     def __init__(self, config: RerankerConfig) -> None:
         super().__init__(RERANKED_TOGETHER, config.batch_wait_s)
@@ -257,7 +257,7 @@ class RerankerReplica(_Batching):
         self._max_pairs = config.max_batch
 
     async def __call__(self, query: str, passages: list[str]) -> list[Reading]:
-        """The readings of one query's passages, in their order."""
+        """Return the readings of one query's passages, in their order."""
         readings: list[Reading] = await self._batched((query, passages))
         return readings
 
@@ -268,12 +268,12 @@ class RerankerReplica(_Batching):
 
 
 def reranker_app(config: RerankerConfig, place: Place = ANYWHERE) -> serve.Application:
-    """What ``run_apps`` starts; its handle: ``await handle.remote(query, passages)``."""
+    """Return the application; its handle is called as ``await handle.remote(query, passages)``."""
     return _deployed(RerankerReplica, "reranker", config.replicas, config.gpus_per_replica, place).bind(config)
 
 
 class ScorerReplica:
-    """One model in one process. Called with a prefix and texts, returns the log-likelihoods of each text's tokens."""
+    """A language model that measures likelihoods."""
 
     def __init__(self, config: ScorerConfig) -> None:
         keep_replica_private()
@@ -292,13 +292,13 @@ class ScorerReplica:
 
 
 def scorer_app(config: ScorerConfig, place: Place = ANYWHERE) -> serve.Application:
-    """What ``run_apps`` starts; its handle: ``await handle.remote(prefix, texts)``."""
+    """Return the application; its handle is called as ``await handle.remote(prefix, texts)``."""
     deployment = _deployed(ScorerReplica, "scorer", config.replicas, config.gpus_per_replica, place)
     return deployment.bind(config)
 
 
 class TokenClassifierReplica:
-    """One model in one process. Called with texts, returns each one's words with the probability that they are kept."""
+    """A token classifier."""
 
     def __init__(self, config: TokenClassifierConfig) -> None:
         keep_replica_private()
@@ -312,13 +312,13 @@ class TokenClassifierReplica:
 
 
 def token_classifier_app(config: TokenClassifierConfig, place: Place = ANYWHERE) -> serve.Application:
-    """What ``run_apps`` starts; its handle: ``await handle.remote(texts)``."""
+    """Return the application; its handle is called as ``await handle.remote(texts)``."""
     each = config.replicas, config.gpus_per_replica, place
     return _deployed(TokenClassifierReplica, "token-classifier", *each).bind(config)
 
 
 def _deployed(replica: type[Any], name: str, replicas: int, gpus_per_replica: float, place: Place) -> serve.Deployment:
-    """A deployment whose replicas take every call at once."""
+    """Return a deployment whose replicas accept every call at once."""
     return serve.deployment(
         name=name,
         num_replicas=replicas,
@@ -330,20 +330,20 @@ def _deployed(replica: type[Any], name: str, replicas: int, gpus_per_replica: fl
 
 
 class Embedder:
-    """A sentence encoder as a Ray Data actor: it loads the model once and turns the texts of a vector file into it."""
+    """A sentence encoder as a Ray Data actor, which turns the texts of a vector file into that file."""
 
     def __init__(
         self, archive: str, encoder: str, path: str, config: EmbeddingConfig, tally: Any | None = None
     ) -> None:
-        """``tally`` is an actor that is told how many texts each batch had."""
-        # Imported here: torch takes seconds to load, and of all processes only this one needs it.
+        """Load the encoder; ``tally`` is an actor that counts the texts of each batch."""
+        # Imported here: torch takes seconds to load, and only this process needs it.
         from okralong.pipelines.indexing.embedding import SentenceEmbedder
         from okralong.pipelines.models.weights import available_cores
 
         self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
         self._metrics = index_metrics()
         self._told = (lambda _: None) if tally is None else tally.add.remote
-        # Ray gives an actor one thread unless told otherwise; the encoder is the one that wants the machine.
+        # By default Ray gives an actor one thread, but the encoder should use the whole machine.
         threads = max(1, available_cores() // config.actors)
         self._encoder = SentenceEmbedder(
             path,
@@ -355,7 +355,7 @@ class Embedder:
         )
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Write the vectors of each row (number, keys, texts); return its counts."""
+        """Write the vectors of each row (number, keys, texts); return the counts."""
         return pa.Table.from_pylist([self._embed(row) for row in batch.to_pylist()])
 
     def _embed(self, row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The actors that host one shard number of an archive, at all granularities, and the client that speaks to them."""
+"""Actors that host one shard number of an archive, at all granularities, and their client."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import ShardClient, Spread
 
 THREADS: Final = 4
-"""Calls that an actor serves at once: numpy and FAISS let go of the interpreter while they work (ours)."""
+"""Calls that an actor serves at once: numpy and FAISS release the interpreter lock. # project default"""
 
 
 class IndexShard:
     """Shard ``number`` of the archive at ``location``, which every node must be able to read.
 
-    With ``on_gpu`` the vectors are on a GPU too. Raises ArchiveError at the start, not at the first question, when a
-    shard cannot be opened, and ConfigError when there is no GPU for it.
+    With ``on_gpu`` the vectors are on a GPU too. The constructor raises ArchiveError if a shard cannot be opened, and
+    ConfigError if there is no GPU for it.
     """
 
     def __init__(self, location: str, number: int, on_gpu: bool = False) -> None:
@@ -30,20 +30,20 @@ class IndexShard:
         self._shards = {size: shard.on_a_gpu() if on_gpu else shard for size, shard in found.items()}
 
     def ready(self) -> int:
-        """The number of chunks hosted, over all granularities."""
+        """Return the number of chunks, over all granularities."""
         return sum(shard.n_chunks for shard in self._shards.values())
 
     def ask(self, granularity: int, method: str, *arguments: Any) -> Any:
-        """What that method of the ``Shard`` of this granularity returns or raises."""
+        """Call a method of the ``Shard`` of this granularity."""
         return getattr(self._shards[granularity], method)(*arguments)
 
 
 def start_index_shards(
     location: str, names: Sequence[Sequence[str | None]], gpus: float = 0.0, **options: Any
 ) -> list[list[Any]]:
-    """Start the actors of each shard number, one under each of its names (None: without one); their handles in order.
+    """Start the actors of each shard number, one under each of its names, and return their handles in order.
 
-    Each holds ``gpus`` of a GPU. ``options`` are Ray's actor options.
+    An actor whose name is None has no name. Each holds ``gpus`` of a GPU. ``options`` are Ray's actor options.
     """
     actor = ray.remote(IndexShard)
     options = {"num_cpus": 0, "num_gpus": gpus, "max_concurrency": THREADS, **options}
@@ -54,9 +54,9 @@ def start_index_shards(
 
 
 class Replicas:
-    """The actors that hold one shard number. A call goes to the one with the fewest of this process's calls under way.
+    """The actors that hold one shard number.
 
-    One that dies takes no call with it that another can answer.
+    A call goes to the actor with the fewest calls of this process under way; if it dies, the call goes to another.
     """
 
     def __init__(self, handles: Sequence[Any]) -> None:
@@ -64,7 +64,7 @@ class Replicas:
         self._spread = Spread(len(self._handles))
 
     async def ask(self, granularity: int, method: str, *arguments: Any) -> Any:
-        """What that method of ``Shard`` returns or raises; RayActorError when no actor is left."""
+        """Call a method of ``Shard``. Raises what it raises, and RayActorError if no actor is left."""
         gone: frozenset[int] = frozenset()
         while True:
             place = self._spread.take(gone)

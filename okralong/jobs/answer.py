@@ -1,48 +1,31 @@
-"""The answer job: check everything, start what is needed, carry the questions, write the manifest last."""
+"""The answer job: check everything, open the run on a host, carry the questions, write the manifest last."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
-import os
-import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
-from threading import RLock
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 
-from ray.exceptions import RayActorError
 from rich.console import Console
 
-from okralong.actors.cluster import connected, placement_notes
-from okralong.actors.own_process import OwnModels, own_actors, unfit
-from okralong.actors.planner import BatchSetup, RunActors, Stop, run_actors
-from okralong.actors.retrieval import RetrievalNames
-from okralong.jobs.generator import Generator, checked_anew, generator, weights_here
+from okralong.actors.host import Host, RunStart, host_for
+from okralong.actors.ray_planners import BatchSetup
+from okralong.jobs.drive import Finished, Work, drive
+from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.options import Retriable
-from okralong.jobs.run_folder import (
-    BEGUN,
-    RunResult,
-    archive_of_run,
-    begin,
-    judged_otherwise,
-    manifest,
-    statuses,
-    table,
-)
+from okralong.jobs.run_folder import RunResult, archive_of_run, begin, judged_otherwise, manifest, statuses, table
 from okralong.jobs.terminal import AnswerPanel, say_first, say_line
-from okralong.pipelines.core.loops import run_coroutine
-from okralong.pipelines.core.stopping import on_stop
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
@@ -50,81 +33,43 @@ from okralong.pipelines.core.types import (
     EXIT_FAILURES,
     EXIT_OK,
     EXIT_OVER_BUDGET,
-    EXIT_STOPPED,
-    GO_ON,
-    Answer,
     ConfigError,
     OkraError,
-    Question,
 )
-from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
-from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.records import Totals
-from okralong.pipelines.llm.snapshots import drift, snapshot_rows
-from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.export import flat_answers, flat_row
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import MatrixRows
-from okralong.pipelines.run.prepare import Prepared, Scoped, prepare, since_version
+from okralong.pipelines.run.prepare import Prepared, prepare, since_version
 from okralong.pipelines.run.question_sources import Questions
-from okralong.pipelines.run.rows import answer_row, artifacts_taken
+from okralong.pipelines.run.rows import BEGUN, artifacts_taken
 
-T = TypeVar("T")
-
-Finished = Callable[[Mapping[str, Any]], None]
-"""Is told an answers row when it is written."""
-
-POLL_S = 0.5
-GRACE_S: Final = 20.0
-"""How long calls in flight are waited for when a run is told to stop. Ours: most replies are there in that time."""
-ENDING_S: Final = 5.0
-"""How long questions may take beyond that to notice that they are to end. Ours."""
 RETRIABLE: Final[tuple[str, ...]] = get_args(Retriable)
+"""Statuses that ``retry`` may name."""
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What runs that execute concurrently share: a served generator, shards and models, and one interrupt that stops
-    all of them."""
+class Starting:
+    """How a run is started.
 
-    served: Generator
-    looking: RetrievalNames
-    interrupt: Interrupt
+    Attributes:
+        address: A Ray cluster to use.
+        retry: Statuses whose questions are asked again.
+        console: Where progress and messages are printed.
+        whole: False for a part of a run, which leaves it without a manifest.
+        finished: Called with each answers row when it is written.
+        interrupt: Stops the run.
+    """
 
-
-@dataclass(frozen=True)
-class Session:
-    """What a warm session keeps for the runs that follow one another: ``models``, and ``served``, the generator of the
-    config ``llm`` where that is served already (None: runs at an endpoint ask it themselves)."""
-
-    models: OwnModels
-    llm: LlmConfig
-    served: Generator | None
-
-    def generator(self, prepared: Prepared) -> Generator | None:
-        """Return the served generator where it is the one that the run's config names, else None: the run brings its
-        own, an endpoint.
-
-        Raises DoesNotFit where the run needs another model, or another embedded generator, than the session has. An
-        embedded one is compared by its weights too: a reader may have been trained anew since the session began, and a
-        relative path names another file in another working directory.
-        """
-        if part := self.models.misfit(prepared):
-            raise DoesNotFit(f"its {part} is another one than the run's")
-        same = self.served is not None and prepared.llm == self.llm
-        if prepared.llm.base_url != EMBEDDED:
-            return self.served if same else None
-        if self.served is None or not same or weights_here(prepared.llm) != self.served.weights:
-            raise DoesNotFit("its generator is another one than the run's")
-        return checked_anew(self.served)
-
-
-class DoesNotFit(OkraError):
-    """A run that a session cannot carry; the message is half a sentence that says why."""
+    address: str | None = None
+    retry: frozenset[str] = frozenset()
+    console: Console = field(default_factory=Console)
+    whole: bool = True
+    finished: Finished | None = None
+    interrupt: Interrupt | None = None
 
 
 def answer_questions(
@@ -132,24 +77,32 @@ def answer_questions(
     questions: Questions,
     run: str,
     config: RunConfig,
+    starting: Starting | None = None,
+    host: Host | None = None,
     *,
-    address: str | None = None,
-    retry: frozenset[str] = frozenset(),
     changed_since: int | None = None,
     matrix: MatrixRows | None = None,
-    console: Console | None = None,
-    finished: Finished | None = None,
-    interrupt: Interrupt | None = None,
-    session: Session | None = None,
 ) -> RunResult:
-    """Answer every question that has no answer in ``run`` yet, and those that ended in a way that ``retry`` names.
+    """Answer every question that has no answer in ``run`` yet, and those whose status ``starting.retry`` names.
 
-    What is over_budget goes on whether it is named or not. With ``changed_since``, a version, only questions whose
-    documents changed since then are asked; with ``matrix`` each of them is asked of every document by itself, or of
-    those that it names. Raises OkraError before anything is spent, DoesNotFit where a ``session`` cannot carry it.
+    Questions that are over_budget go on whether ``retry`` names them or not.
+
+    Args:
+        archive: The archive, perhaps with a version.
+        questions: The questions.
+        run: The run folder.
+        config: The run's config.
+        starting: How the run is started.
+        host: A warm host to use.
+        changed_since: A version of the archive; only questions whose documents changed since then are asked.
+        matrix: Ask each question of every document by itself, or of those that this names.
+
+    Raises:
+        OkraError: Something cannot be used; nothing has been spent.
+        DoesNotFit: The warm host cannot carry the run.
     """
-    console = console or Console()
-    unknown = sorted(retry - set(RETRIABLE))
+    starting = starting or Starting()
+    console, unknown = starting.console, sorted(starting.retry - set(RETRIABLE))
     if unknown:
         raise ConfigError(f"--retry takes {', '.join(RETRIABLE)}, not {', '.join(unknown)}. Correct the option.")
     prepared = prepare(archive_of_run(Folder.of(run), archive), questions, config, matrix)
@@ -162,122 +115,75 @@ def answer_questions(
         say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions rest on these")
         if not left:
             return RunResult(run, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
-    return answer_prepared(
-        prepared,
-        run,
-        address=address,
-        retry=retry,
-        console=console,
-        finished=finished,
-        interrupt=interrupt,
-        session=session,
-    )
+    return answer_prepared(prepared, run, starting, host)
 
 
 def answer_prepared(
-    prepared: Prepared,
-    run: str,
-    *,
-    address: str | None = None,
-    retry: frozenset[str] = frozenset(),
-    console: Console | None = None,
-    whole: bool = True,
-    shared: Shared | None = None,
-    finished: Finished | None = None,
-    interrupt: Interrupt | None = None,
-    session: Session | None = None,
+    prepared: Prepared, run: str, starting: Starting | None = None, host: Host | None = None
 ) -> RunResult:
-    """The same with everything checked. A part of a run that is not the ``whole`` leaves it without a manifest.
+    """Answer the questions of a run that was checked, on ``host`` or on the one that fits it.
 
-    With ``shared`` the process is connected to Ray already, and what is shared is used and left.
+    Raises as ``answer_questions`` does.
     """
-    console = console or Console()
-    started_at = time.monotonic()
-    config = prepared.config
-    folder = Folder.of(run)
+    starting = starting or Starting()
+    console, started_at, folder = starting.console, time.monotonic(), Folder.of(run)
     where = folder.path if folder.is_local else run
     with folder.locked("okralong answer"):
-        begin(folder, prepared)
-        before = statuses(folder, prepared)
-        # over_budget is never an end: the same command with a higher cap goes on.
-        done = {query_id for query_id, status in before.items() if status not in retry | {"over_budget"}}
-        todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
-        unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
+        start, work, done = _take_up(folder, where, prepared, starting)
         complete = folder.read_manifest() is not None
-        if not todo and not unscoped and (complete or not whole):
+        if not work.questions and not work.unscoped and (complete or not starting.whole):
             return _result(where, prepared)
-        batches = batch_setup(folder, config.llm, complete)
-        why = "it has batches to fetch" if batches else unfit(prepared, len(todo))
-        alone = address is None and shared is None and not why
-        if session is not None and why:
-            raise DoesNotFit(why)
-        there = shared.served if shared else session.generator(prepared) if session else None
-        folder.remove(MANIFEST)  # its presence means complete, and this is not any more
-        _describe(console, prepared, len(todo), len(done))
+        start = replace(start, batches=batch_setup(folder, prepared.config.llm, complete))
+        if host is None:
+            host = host_for(prepared, start.questions, starting.address, batches=start.batches is not None)
+        panel = AnswerPanel(console, start.questions)
+        opening = host.open(start, panel)
+        folder.remove(MANIFEST)  # its presence means complete, which this run no longer is
+        _describe(console, prepared, start.questions, done)
         if note := judged_otherwise(folder, prepared):
-            say_line(console, note, style="yellow")
-        logs = Path(folder.path) if folder.is_local else None
-        reopened = frozenset(before) & {scoped.question.query_id for scoped in todo}
-        # A question that is asked again wants another reply than the one that failed it, which other runs may have too.
-        replies = () if retry - {"over_budget"} else prepared.replies_from
-        looking = shared.looking if shared else None
-        with ExitStack() as held:
-            panel = held.enter_context(AnswerPanel(console, len(todo)))
-            panel.phase("generator", "starts" if config.llm.base_url == EMBEDDED else "is asked whether it is there")
-            models = session.models if session else OwnModels() if alone else None
-            if models is not None and session is None:  # they are loaded while the generator starts
-                held.callback(models.close)
-                models.bring(prepared)
-            served = there or held.enter_context(generator(prepared.llm, logs, reading_vectors(prepared), ahead=True))
-            _check_logprobs(prepared, served)
-            if models is not None:
-                panel.phase("models", "are loaded, in this process")
-                late = served.ready if served.ready is not None else served.address
-                started = own_actors(prepared, where, served.llm, late, models, reopened, replies, served.weights)
-            else:
-                panel.phase("Ray", "starts" if address is None else f"at {address}")
-                held.enter_context(connected(address))
-                for note in placement_notes(config.placement):  # before it waits for them
-                    say_line(console, note, style="yellow")
-                panel.phase("models", "and index shards are loaded")
-                listens = served.ready.result() if served.ready is not None else served.address
-                started = run_actors(
-                    prepared, where, served.llm, listens, reopened, replies, batches, looking, served.weights
-                )
-            actors = held.enter_context(started)
-            for note in served.notes:
-                say_line(console, note, style="yellow")
-            interrupt = shared.interrupt if shared else interrupt
-            stop, totals = drive(actors, todo, unscoped, prepared, panel, console, interrupt, finished)
-            panel.phase("end", "the run is written" if models else "the run is written, models and Ray are stopped")
+            panel.note(note)
+        with panel, opening as opened:
+            stop, totals = drive(opened, work, panel, console, starting.interrupt, starting.finished)
         if stop is not None:
             return _result(where, prepared, stop.message, stop.exit_code)
-        if not whole:
-            return _result(where, prepared)
-        billed = bill(table(folder, "ledger", COLUMNS))
-        totals |= {"alone_usd": billed.alone_usd, "shared_replies": billed.shared}
-        totals |= {"batch_usd": billed.batch_usd, "batch_calls": billed.batch_calls}
-        taken, _ = artifacts_taken(folder)
-        spared = math.fsum(each.expense.cost_usd for each in taken)
-        totals |= {"artifacts_taken": len(taken), "artifacts_taken_usd": spared}
-        folder.write_manifest(manifest(prepared, served.facts, time.monotonic() - started_at, totals))
+        if starting.whole:
+            totals |= _bill(folder)
+            folder.write_manifest(manifest(prepared, opened.facts, time.monotonic() - started_at, totals))
         return _result(where, prepared)
 
 
-def reading_vectors(prepared: Prepared) -> Path | None:
-    """The compressor whose generator a run's strategy needs; None where any generator will do."""
-    return prepared.config.sara.folder() if prepared.strategy.needs.sara_generator else None
+def _take_up(folder: Folder, where: str, prepared: Prepared, starting: Starting) -> tuple[RunStart, Work, int]:
+    """Mark the folder as this run's; return what is left to do, and how many questions have their answer."""
+    begin(folder, prepared)
+    before = statuses(folder, prepared)
+    # over_budget never ends a question: the same command with a higher cap goes on.
+    done = {query_id for query_id, status in before.items() if status not in starting.retry | {"over_budget"}}
+    todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
+    unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
+    start = RunStart(
+        prepared,
+        where,
+        len(todo),
+        reopened=frozenset(before) & {scoped.question.query_id for scoped in todo},
+        # A question that is asked again needs another reply than the one that failed it, which other runs may share.
+        replies_from=() if starting.retry - {"over_budget"} else prepared.replies_from,
+    )
+    work = Work(todo, unscoped, prepared.bad, prepared.config.in_flight, prepared.strategy.name)
+    return start, work, len(done)
 
 
-def _check_logprobs(prepared: Prepared, served: Generator) -> None:
-    """Raises ConfigError when the strategy needs log-probabilities and the server that was started here has none."""
-    if prepared.strategy.needs.logprobs and served.facts.get("engine") == "transformers":
-        raise ConfigError(
-            f"The strategy {prepared.strategy.name!r} works with the log-probabilities of the reply's tokens, and the "
-            f"model {prepared.config.llm.model} is served here by transformers, which gives none. Set llm.base_url to "
-            "an endpoint that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another "
-            "strategy. Nothing was spent."
-        )
+def _bill(folder: Folder) -> dict[str, Any]:
+    """Return the sums of the run's ledger that the manifest has beside the totals."""
+    billed = bill(table(folder, "ledger", COLUMNS))
+    taken, _ = artifacts_taken(folder)
+    return {
+        "alone_usd": billed.alone_usd,
+        "shared_replies": billed.shared,
+        "batch_usd": billed.batch_usd,
+        "batch_calls": billed.batch_calls,
+        "artifacts_taken": len(taken),
+        "artifacts_taken_usd": math.fsum(each.expense.cost_usd for each in taken),
+    }
 
 
 def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
@@ -296,12 +202,12 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
 
 
 def say_unusable(console: Console, prepared: Prepared) -> None:
-    """Print the first rows that cannot be asked, each with its reason."""
+    """Print the first rows that cannot be asked, each with the reason."""
     say_first(console, prepared.unusable, "rows of the questions cannot be asked")
 
 
 def _second(prepared: Prepared) -> str:
-    """What is done with answers that are not trusted, and where none can be judged."""
+    """Return what happens to answers of low confidence, or that none can be judged."""
     again, stronger = prepared.policy.escalate, prepared.llm.stronger
     if again is not None and prepared.strategy.needs.escalates:
         how = f"go to {stronger.model} at {stronger.base_url}" if stronger else "are asked for from the full text"
@@ -338,12 +244,12 @@ def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK
 
 
 def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
-    """Whether this start of a run needs a batch scheduler: in batch mode, or to fetch what an earlier start left in
-    batches.
+    """Return what the batch scheduler is started with, or None if this start of the run needs none.
 
-    Real time is a deadline that has passed: what was handed in before is cancelled or fetched, and never asked twice.
-    A deadline is kept in ``run.json`` as the moment that it first meant, so that "06:00" stays that morning when a
-    killed run goes on after it. It is read anew when it is said in other words, or the run was ``complete`` before.
+    A run needs one in batch mode, and in real time to fetch the batches that an earlier start left: real time is a
+    deadline that has passed, so these are fetched or cancelled, and no call is made twice. ``run.json`` keeps the
+    moment that a deadline first meant, so that "06:00" stays that morning when a killed run continues later. It is read
+    anew if the config words it differently, or if the run was ``complete``.
     """
     now = now or datetime.now(UTC)
     begun: dict[str, Any] = json.loads(folder.read_bytes(BEGUN))
@@ -366,293 +272,21 @@ def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | 
     return BatchSetup(run_id, None if deadline is None else datetime.fromisoformat(deadline["at"]))
 
 
-def drive(
-    actors: RunActors,
-    todo: Sequence[Scoped],
-    unscoped: Sequence[tuple[Question, str]],
-    prepared: Prepared,
-    panel: AnswerPanel,
-    console: Console,
-    interrupt: Interrupt | None = None,
-    finished: Finished | None = None,
-) -> tuple[Stop | None, dict[str, Any]]:
-    """Carry all questions; why the run had to stop (or None), and the ledger's totals.
-
-    Each answers row that is written goes to ``finished``, called in the thread of the run.
-
-    At the first Ctrl-C or SIGTERM, and when the ``interrupt`` is fired, nothing more is sent, calls in flight are
-    waited for, and KeyboardInterrupt is raised, in another thread than the main one CancelledError; at once when the
-    ``interrupt`` is fired again.
-    """
-    interrupt = interrupt or Interrupt()
-    with on_stop(interrupt.fire):
-        try:
-            told = finished or (lambda _: None)
-            work = _drive(actors, todo, unscoped, prepared, panel, console, interrupt.grace_s, told)
-            return run_coroutine(interrupt.of(work))
-        except asyncio.CancelledError:
-            if threading.current_thread() is threading.main_thread():
-                raise KeyboardInterrupt from None
-            raise
-
-
-async def _drive(
-    actors: RunActors,
-    todo: Sequence[Scoped],
-    unscoped: Sequence[tuple[Question, str]],
-    prepared: Prepared,
-    panel: AnswerPanel,
-    console: Console,
-    grace_s: float,
-    finished: Finished,
-) -> tuple[Stop | None, dict[str, Any]]:
-    for row in prepared.bad:
-        await actors.ledger.fail(row.query_id, "questions", "QuestionError", row.message)
-    for question, why in unscoped:
-        await actors.ledger.fail(question.query_id, "scope", "QuestionError", why)
-        failed = Answer("failed", "", error=why)
-        await actors.ledger.finish(answer_row(question, question.doc_ids, failed, prepared.strategy.name, {}))
-    begun = await actors.ledger.begun()
-    stops: list[Stop] = []
-    done = 0
-    places = asyncio.Semaphore(prepared.config.in_flight)
-    carrying = Counter[int]()
-
-    async def carry(scoped: Scoped) -> None:
-        nonlocal done
-        async with places:
-            if stops:
-                return
-            turn = min(range(len(actors.planners)), key=lambda number: carrying[number])
-            planner = actors.planners[turn]
-            carrying[turn] += 1
-            try:
-                new = scoped.question.query_id not in begun
-                ended = await planner.answer.remote(scoped.question, scoped.doc_ids, new)
-                stop = ended if isinstance(ended, Stop) else None
-                if ended is not None and stop is None:
-                    finished(ended)
-            except RayActorError as error:
-                last = str(error).strip().splitlines()[-1]
-                stop = Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
-            finally:
-                carrying[turn] -= 1
-            done += 1
-            if stop is not None:
-                stops.append(stop)
-                if actors.scheduler is not None:  # who waits for a batch would hold up the stop by hours
-                    await actors.scheduler.stop(stop.message)
-
-    watch = _Progress(actors.ledger, actors.scheduler, panel, console)
-    watching = asyncio.create_task(watch.go_on(lambda: done))
-    growing = asyncio.create_task(_grow(actors, lambda: len(todo) - done > prepared.config.in_flight))
-    carried = [asyncio.create_task(carry(scoped)) for scoped in _by_scope(todo)]
-    try:
-        if carried:
-            await asyncio.wait(carried, return_when=asyncio.FIRST_EXCEPTION)
-    except asyncio.CancelledError:
-        growing.cancel()
-        stops.append(Stop(f"Stopped. {GO_ON}", EXIT_STOPPED))
-        await _halt(actors, grace_s, console)
-        await asyncio.wait(carried, timeout=ENDING_S)
-        raise
-    for task in carried:
-        if task.done():
-            task.result()
-    if actors.scheduler is not None and not stops:
-        try:
-            await actors.scheduler.drain()
-        except OkraError as error:
-            stops.append(Stop(str(error), error.exit_code))
-    watching.cancel()
-    growing.cancel()
-    totals = await watch.look(done)
-    return (stops[0] if stops else None), {
-        "statuses": dict(totals.questions),
-        "calls": totals.calls,
-        "prompt_tokens": totals.usage.prompt_tokens,
-        "cached_tokens": totals.usage.cached_tokens,
-        "completion_tokens": totals.usage.completion_tokens,
-        "reasoning_tokens": totals.usage.reasoning_tokens,
-        "weighted_tokens": totals.usage.weighted_tokens,
-        "settled_usd": totals.settled_usd,
-        "unknown_usd": totals.unknown_usd,
-        "failures": totals.failures,
-        "snapshots": snapshot_rows(totals.snapshots),
-    }
-
-
-BUSY: Final = 0.7
-"""The share of a core that a planner takes when another is started. Ours: above it calls wait for the planner."""
-GROW_EVERY_S: Final = 5.0
-"""Between two looks at the planners, in seconds. Ours: a planner takes two to start."""
-MOST_PLANNERS: Final = 16
-"""Ours: each lists the documents of the archive, about 1 kB a document, beside some 200 MiB."""
-
-
-def busy(spent_s: Sequence[float], seconds: float, idle_cores: float) -> bool:
-    """Whether a further planner would help: each has taken most of a core, and a core has nothing to do. ``spent_s``
-    are their processor seconds in the last ``seconds``."""
-    return bool(spent_s) and min(spent_s) > BUSY * seconds and idle_cores >= 1
-
-
-async def _grow(actors: RunActors, goes_on: Callable[[], bool]) -> None:
-    """Start further planners while those that there are cannot keep up, questions wait, and this machine has a core for
-    one more."""
-    spent, cores, at = [0.0], _core_seconds(), time.monotonic()
-    while actors.more is not None and len(actors.planners) < MOST_PLANNERS:
-        await asyncio.sleep(GROW_EVERY_S)
-        if not goes_on():
-            return
-        with suppress(RayActorError):  # it is being revived, or the run ends
-            before, spent = spent, await asyncio.gather(*(planner.spent.remote() for planner in actors.planners))
-            now, idle = time.monotonic(), _core_seconds()
-            took = [after - former for former, after in zip(before, spent, strict=False)]
-            free = (idle - cores) / (now - at)
-            cores, at = idle, now
-            if len(before) == len(spent) and busy(took, GROW_EVERY_S, free):
-                planner = actors.more()
-                await planner.ready.remote()
-                actors.planners.append(planner)
-
-
-def _core_seconds() -> float:
-    """Seconds that this machine's cores have had nothing to do, together; 0 where the system does not say."""
-    with suppress(OSError):
-        words = Path("/proc/stat").read_text(encoding="ascii").split()
-        return int(words[4]) / os.sysconf("SC_CLK_TCK")
-    return 0.0
-
-
-def _by_scope(todo: Sequence[Scoped]) -> list[Scoped]:
-    """The questions of one scope after each other, in the order of their first ones: prompts that show the same
-    documents come while the endpoint still has these in its cache.
-    """
-    places: dict[tuple[str, ...], int] = {}
-    for scoped in todo:
-        places.setdefault(tuple(scoped.doc_ids), len(places))
-    return sorted(todo, key=lambda scoped: places[tuple(scoped.doc_ids)])
-
-
-async def _halt(actors: RunActors, grace_s: float, console: Console) -> None:
-    """Send nothing more, and wait for the calls in flight, so long."""
-    why = f"The run was stopped. {GO_ON}"
-    in_flight = await _sum(planner.halt.remote(why) for planner in actors.planners)
-    if actors.scheduler is not None:
-        await actors.scheduler.stop(why)
-    if not in_flight:
-        return
-    calls = "1 call is" if in_flight == 1 else f"{in_flight} calls are"
-    say_line(console, f"Stopping: {calls} in flight, waited for {grace_s:g} s at most. Ctrl-C again ends at once.")
-    lost = await _sum(planner.drain.remote(grace_s) for planner in actors.planners)
-    if lost:
-        say_line(
-            console,
-            f"{in_flight - lost} of {in_flight} replies came and are kept. {lost} did not; nobody knows whether they "
-            "are billed, so the ledger has them as unknown, at what they may cost at most.",
-            style="yellow",
-        )
-    else:
-        say_line(
-            console, f"All {in_flight} replies came and are kept." if in_flight > 1 else "The reply came and is kept."
-        )
-
-
-async def _sum(counts: Iterable[Awaitable[int]]) -> int:
-    """The sum of what planners say; one that died says nothing."""
-    said = await asyncio.gather(*counts, return_exceptions=True)
-    return sum(each for each in said if isinstance(each, int))
-
-
-class _Progress:
-    """Shows how far the run is, and says once what the user should know while it goes on."""
-
-    def __init__(
-        self, ledger: RunLedger, scheduler: BatchScheduler | None, panel: AnswerPanel, console: Console
-    ) -> None:
-        self._ledger, self._scheduler, self._panel, self._console = ledger, scheduler, panel, console
-        self._warned = False
-        self._heard = 0
-
-    async def look(self, done: int) -> Totals:
-        """Bring the terminal up to date; the ledger's totals."""
-        totals = await self._ledger.totals()
-        self._panel.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
-        if not self._warned and (warning := drift(totals.snapshots)) is not None:
-            self._warned = True
-            say_line(self._console, warning, style="yellow")
-        notes = [] if self._scheduler is None else await self._scheduler.notes(self._heard)
-        self._heard += len(notes)
-        for note in notes:
-            say_line(self._console, note)
-        return totals
-
-    async def go_on(self, done: Callable[[], int]) -> None:
-        """Look again and again."""
-        while True:
-            await self.look(done())
-            await asyncio.sleep(POLL_S)
-
-
-@dataclass
-class Interrupt:
-    """Stops runs, also in other threads, which signals such as Ctrl-C do not reach: cancels what runs under it, and
-    what would begin later. What is fired once waits ``grace_s`` at most for calls in flight, twice for none.
-    """
-
-    grace_s: float = GRACE_S
-    fired: bool = False
-    _running: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = field(default_factory=set)
-    _lock: Any = field(default_factory=RLock)  # a signal may come while this thread holds it
-
-    async def of(self, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` returns. Raises CancelledError when this is fired before it ends."""
-        task = asyncio.ensure_future(work)
-        entry = (asyncio.get_running_loop(), task)
-        with self._lock:
-            self._running.add(entry)
-            if self.fired:
-                task.cancel()
-        try:
-            return await task
-        finally:
-            with self._lock:
-                self._running.discard(entry)
-
-    def fire(self) -> None:
-        """Cancel all of it, from any thread."""
-        with self._lock:
-            self.fired = True
-            running = list(self._running)
-        for loop, task in running:
-            with suppress(RuntimeError):  # its loop has ended meanwhile
-                loop.call_soon_threadsafe(task.cancel)
-
-
 def stream_answers(
     archive: str, questions: Questions, run: str, config: RunConfig, retry: frozenset[str] = frozenset()
 ) -> Iterator[dict[str, Any]]:
-    """Answer as ``answer_questions`` does, over the connected Ray, in a thread of its own; each answer as a row of the
-    run's flat table when it is there, then those that the run had before.
+    """Answer in a thread as ``answer_questions`` does, over the connected Ray, and yield rows of the run's flat table.
 
-    A consumer that leaves stops the run. Raises what ``answer_questions`` raises, and OkraError where it had to stop.
+    Each answer is yielded when it is written; those that the run had before come last. Leaving the loop stops the run.
+    Raises as ``answer_questions`` does, and OkraError if the run had to stop.
     """
     answers: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()
     interrupt = Interrupt()
-    silent = Console(quiet=True)
+    starting = Starting(retry=retry, console=Console(quiet=True), finished=answers.put, interrupt=interrupt)
 
     def work() -> RunResult:
         try:
-            return answer_questions(
-                archive,
-                questions,
-                run,
-                config,
-                retry=retry,
-                console=silent,
-                finished=answers.put,
-                interrupt=interrupt,
-            )
+            return answer_questions(archive, questions, run, config, starting)
         finally:
             answers.put(None)
 
@@ -667,7 +301,7 @@ def stream_answers(
                 yield flat(row)
             result = running.result()
         finally:
-            interrupt.fire()  # without effect where it has ended
+            interrupt.fire()  # no-op if the run has ended
             with suppress(Exception, asyncio.CancelledError):
                 running.result()
     for row in flat_answers(Folder.of(result.run)).to_pylist():

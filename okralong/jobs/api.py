@@ -116,7 +116,7 @@ def answer(
     Raises:
         OkraError: Archive, config, questions or endpoint cannot be used. No money is spent then.
     """
-    from okralong.jobs.answer import answer_questions
+    from okralong.jobs.answer import Starting, answer_questions
     from okralong.pipelines.run.config import RunConfig
 
     settings = load_config(RunConfig, config, overrides)
@@ -125,8 +125,7 @@ def answer(
         questions,
         str(run),
         settings,
-        address=address,
-        retry=frozenset(retry),
+        Starting(address, frozenset(retry)),
         changed_since=changed_since,
     )
 
@@ -152,7 +151,7 @@ def matrix(
     Raises:
         OkraError: As in ``answer``, or no document matches.
     """
-    from okralong.jobs.answer import answer_questions
+    from okralong.jobs.answer import Starting, answer_questions
     from okralong.pipelines.run.config import RunConfig
     from okralong.pipelines.run.matrix import MatrixRows
 
@@ -161,8 +160,7 @@ def matrix(
         questions,
         str(run),
         load_config(RunConfig, config, overrides),
-        address=address,
-        retry=frozenset(retry),
+        Starting(address, frozenset(retry)),
         matrix=MatrixRows(tuple(documents), where),
     )
 

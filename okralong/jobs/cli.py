@@ -32,7 +32,8 @@ from okralong.pipelines.core.types import (
 )
 
 if TYPE_CHECKING:
-    from okralong.jobs.answer import Interrupt, Session
+    from okralong.actors.host import WarmHost
+    from okralong.jobs.interrupt import Interrupt
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
 QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - reads stdin."
@@ -126,7 +127,7 @@ def carry(
     command: RunCommand,
     console: Console,
     interrupt: Interrupt | None = None,
-    warm: Session | None = None,
+    warm: WarmHost | None = None,
     *,
     address: str | None = None,
 ) -> int:
@@ -135,7 +136,8 @@ def carry(
     Raises:
         DoesNotFit: ``warm`` is given, and the run needs more than that session has loaded.
     """
-    from okralong.jobs.answer import Interrupt, answer_questions
+    from okralong.jobs.answer import Starting, answer_questions
+    from okralong.jobs.interrupt import Interrupt
     from okralong.jobs.show import print_summary
     from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.storage import Folder
@@ -150,13 +152,10 @@ def carry(
             command.questions,
             run,
             settings,
-            address=address,
-            retry=frozenset(command.run_options.retry),
+            Starting(address, frozenset(command.run_options.retry), console, interrupt=interrupt),
+            warm,
             changed_since=command.changed_since,
             matrix=None if rows is None else MatrixRows(tuple(rows.documents), rows.where or ""),
-            console=console,
-            interrupt=interrupt,
-            session=warm,
         )
     if not result.statuses and command.changed_since is not None:
         say_line(console, "No question was asked.")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from okralong.actors.cluster import connected, plain_errors
-from okralong.actors.forecaster import forecasters, own_forecasters
-from okralong.actors.own_process import unfit
-from okralong.jobs.answer import answer_prepared, reading_vectors, say_unusable
-from okralong.jobs.generator import as_served
-from okralong.jobs.run_folder import BEGUN, RunResult, archive_of_run, begin, statuses
+from okralong.actors.forecaster import AnyForecaster
+from okralong.actors.generator import as_served, reading_vectors
+from okralong.actors.host import host_for
+from okralong.jobs.answer import Starting, answer_prepared, say_unusable
+from okralong.jobs.run_folder import RunResult, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimatePanel, say_line, widen_plain
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.loops import run_coroutine
@@ -41,6 +38,7 @@ from okralong.pipelines.run.observed import AskedQuestion, asked_in
 from okralong.pipelines.run.prepare import Prepared, Scoped, prepare
 from okralong.pipelines.run.priors import Priors
 from okralong.pipelines.run.question_sources import Questions
+from okralong.pipelines.run.rows import BEGUN
 
 PRIORS = "estimate.yaml"
 
@@ -128,9 +126,9 @@ def estimate_prepared(
         begin(run, prepared)  # raises if the folder holds another run
         statuses(run, prepared)
     pilot: RunResult | None = None
-    alone = address is None and not unfit(prepared, len(prepared.questions))
-    with nullcontext() if alone else connected(address):
-        with (own_forecasters if alone else forecasters)(prepared, strategies, llm) as hands:
+    host = host_for(prepared, len(prepared.questions), address)
+    with host.started():
+        with host.forecasters(prepared, strategies, llm) as hands:
             outlooks = run_coroutine(_look(hands, prepared, console))
         if asking.pilot and asking.run is not None:
             pilot = _ask(prepared, outlooks, asking, asking.run, console)
@@ -177,7 +175,7 @@ def _available(prepared: Prepared) -> tuple[tuple[str, ...], dict[str, str]]:
     return tuple(name for name in strategies if name not in left_out), left_out
 
 
-async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> list[Outlook]:
+async def _look(hands: Sequence[AnyForecaster], prepared: Prepared, console: Console) -> list[Outlook]:
     """Simulate every question, with the run's concurrency, and return the outlooks in order."""
     places = asyncio.Semaphore(prepared.config.concurrency)
     with EstimatePanel(console, len(prepared.questions)) as bar:
@@ -185,7 +183,7 @@ async def _look(hands: Sequence[Any], prepared: Prepared, console: Console) -> l
         async def look(number: int, scoped: Scoped) -> Outlook:
             async with places:
                 hand = hands[number % len(hands)]
-                outlook: Outlook = await plain_errors(hand.dry_run.remote(scoped.question, scoped.doc_ids))
+                outlook = await hand.dry_run(scoped.question, scoped.doc_ids)
                 bar.advance()
                 return outlook
 
@@ -199,7 +197,7 @@ def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: s
     chosen = [scoped for scoped in prepared.questions if scoped.question.query_id in drawn]
     # The run itself reports rows that cannot be asked.
     part = replace(prepared, questions=chosen, unscoped=[], bad=[])
-    return answer_prepared(part, run, console=console, whole=False)
+    return answer_prepared(part, run, Starting(console=console, whole=False))
 
 
 def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from okralong.actors.cluster import connected
 from okralong.actors.index_streams import index_archive
-from okralong.jobs.answer import answer_prepared
+from okralong.jobs.answer import Starting, answer_prepared
 from okralong.jobs.diff import print_diff
 from okralong.jobs.estimate import Asking, estimate_prepared
 from okralong.jobs.terminal import IndexPanel, ray_lines, say_line
@@ -270,7 +270,7 @@ class NightJob:
             self._done("answer")
             return
         tonight = only(self._prepared(), self.night.due)
-        result = answer_prepared(tonight, self._location(self.run), console=self.console)
+        result = answer_prepared(tonight, self._location(self.run), Starting(console=self.console))
         if result.stopped and result.exit_code != EXIT_OVER_BUDGET:
             self._say(f"stopped: {result.stopped}", "red")
             raise typer.Exit(result.exit_code)

@@ -1,4 +1,4 @@
-"""A run folder seen from outside: whether it may be continued, what is done in it, its manifest, what it came to."""
+"""A run folder seen from outside: whether a run may continue in it, its questions' statuses, manifest and result."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.run.rows import BEGUN as BEGUN
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from okralong.pipelines.run.prepare import Prepared
 
-BEGUN = "run.json"
-"""Written first: with what the run was begun, so that a rerun under another config is refused, not mixed in."""
 PACKAGES = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "openai", "numpy")
 ROWS_IN_NOTEBOOK: Final = 20
 
 
 def archive_of_run(folder: Folder, archive: str) -> str:
-    """The archive that a run goes on with: the version that it began with, unless ``archive`` names one itself.
+    """Return the archive that a run continues with: the version it began with, unless ``archive`` names a version.
 
-    A run that has not begun, or began over another archive, gets ``archive`` as it is. Raises ArchiveError when the
+    A run that has not begun, or that began over another archive, gets ``archive`` as it is. Raises ArchiveError if the
     version is gone.
     """
     asked = Location.of(archive)
@@ -52,10 +51,10 @@ def archive_of_run(folder: Folder, archive: str) -> str:
 
 
 def begin(folder: Folder, prepared: Prepared) -> None:
-    """Mark the folder as this run's, or check that it is. Raises ConfigError when it is another's.
+    """Mark the folder as this run's, or check that it is. Raises ConfigError if it is another run's.
 
-    ``columns`` are the questions that were asked of each document by itself, in their order: those of this start, then
-    others of starts before.
+    ``columns`` in ``run.json`` are the questions that were asked of each document by itself: those of this start, then
+    others of earlier starts.
     """
     if begun_alike(folder, prepared):
         begun = json.loads(folder.read_bytes(BEGUN))
@@ -77,10 +76,10 @@ def begin(folder: Folder, prepared: Prepared) -> None:
 
 
 def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
-    """What to tell the user where the run was begun with another model to judge its answers by, else "".
+    """Return a warning if the run was begun with another model to judge its answers, else "".
 
-    A confidence decides no answer (where the policy escalates by it, the model is part of the run's fingerprint), so
-    the run goes on.
+    The run may continue: a confidence decides no answer. (If the policy escalates by it, the model is part of the run's
+    fingerprint.)
     """
     begun = json.loads(folder.read_bytes(BEGUN))
     before, now = begun["confidence"], prepared.confidence
@@ -94,7 +93,7 @@ def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
 
 
 def begun_alike(folder: Folder, prepared: Prepared) -> bool:
-    """Whether the folder is this run's; False when nothing was begun there. Raises ConfigError when it is another's."""
+    """Return whether the folder is this run's; False if none was begun there. Raises ConfigError if it is another's."""
     if not folder.exists(BEGUN):
         return False
     begun = json.loads(folder.read_bytes(BEGUN))
@@ -113,15 +112,15 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
 
 
 def table(folder: Folder, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    """The rows of a run's table as it stands now, each once."""
+    """Return the present rows of a run's table, each once."""
     rows: list[dict[str, Any]] = read_run_table(folder, name, columns).to_pylist()
     return rows
 
 
 def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:
-    """Status by query_id of what was asked in this run before.
+    """Return the status of the questions that were asked in this run before, by query_id.
 
-    Raises ConfigError when a query_id stands for another question, scope or type now: its answer would not be one.
+    Raises ConfigError if a query_id now stands for another question, scope or answer type.
     """
     asked = {
         scoped.question.query_id: (scoped.question.question, scoped.doc_ids, scoped.question.answer_type)
@@ -142,7 +141,7 @@ def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:
 
 
 def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, totals: dict[str, Any]) -> dict[str, Any]:
-    """What the run was made with and what came of it."""
+    """Return the run's manifest: what it was made with, and its totals."""
     return {
         "schema_version": SCHEMA_VERSION,
         "fingerprint": prepared.fingerprint,
@@ -173,8 +172,14 @@ def _version(package: str) -> str:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else "". ``golds``
-    are the gold answers that the questions file gives, by query_id. What it holds is read from the run's tables.
+    """The result of a run; its contents are read from the run's tables.
+
+    Attributes:
+        run: The run folder.
+        statuses: Number of questions by status.
+        exit_code: The command's exit code.
+        stopped: Why the run could not go on, or "".
+        golds: Gold answers that the questions file gives, by query_id.
     """
 
     run: str
@@ -184,23 +189,23 @@ class RunResult:
     golds: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_arrow(self) -> pa.Table:
-        """The flat table of the run's answers, a row a question: ``FLAT_ANSWERS`` and the columns carried along."""
+        """Return the flat table of answers, a row per question: ``FLAT_ANSWERS`` and the columns carried along."""
         from okralong.pipelines.reporting.export import flat_answers
 
         return flat_answers(Folder.of(self.run))
 
     def to_pandas(self) -> Any:
-        """The same as a pandas data frame."""
+        """Return the flat table as a pandas data frame."""
         return self.to_arrow().to_pandas()
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """The rows of the ``failures`` table: id, stage, error_type, message and time."""
+        """Rows of the ``failures`` table: id, stage, error_type, message and time."""
         return table(Folder.of(self.run), "failures")
 
     @property
     def cost(self) -> float:
-        """US dollars that the run's ledger has, what is unknown at its reserve."""
+        """US dollars in the run's ledger; unknown calls count with their reserve."""
         return bill(table(Folder.of(self.run), "ledger", COLUMNS)).billed_usd
 
     def show(self, query_id: str | None = None) -> None:
@@ -210,7 +215,7 @@ class RunResult:
         command(self.run, query_id)
 
     def _repr_html_(self) -> str:
-        """The first answers as a table, for notebooks."""
+        """Return the first answers as a table, for notebooks."""
         columns = ["query_id", "question", "answer", "status", "section", "doc_id", "cost_usd"]
         held = self.to_arrow().select(columns).slice(0, ROWS_IN_NOTEBOOK).to_pandas()
         return f"<p>{html.escape(self.run)}: {html.escape(str(self.statuses))}</p>{held.to_html(index=False)}"

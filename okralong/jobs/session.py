@@ -1,15 +1,14 @@
-"""Warm sessions: one process that keeps the models and the generator of an archive loaded for runs that follow.
+"""Warm sessions: a process that keeps the models and the generator of an archive loaded between runs.
 
-`okralong up` starts it, `okralong answer` and `matrix` over the same archive find it and hand their command over, and
-`okralong down`, or an idle time, ends it. A run in a session is the run that the command itself would carry in its own
-process (``actors/own_process.py``): the same folder with its journal and ledger, the same exit code, in the environment
-and the working directory of who asked, and on the terminal of who asked. One run at a time. A run that does not fit the
-session, because its config names other models or it is larger than one process carries, is carried by the command
-itself, which says why.
+``okralong up`` starts a session. ``okralong answer`` and ``matrix`` over the same archive find it and hand over their
+command. ``okralong down``, or an idle time, ends it. A run in a session is the same as a run in the command's own
+process (``LocalHost`` in ``actors/host.py``): same folder, journal, ledger and exit code, with the environment, working
+directory and terminal of the caller. A session carries one run at a time. If a run does not fit, because its config
+names other models or it is too large for one process, the command carries it out itself and says why.
 
-The two processes speak over a socket of the file system, in a folder that only its user may enter: lines of JSON, and
-the descriptors of standard output and error. A command that is killed stops its run as Ctrl-C does; where the session
-is killed the command ends with exit code 6, and the same command goes on.
+The two processes communicate over a Unix socket in a folder that only the user may enter: lines of JSON, and the
+descriptors of standard output and error. Killing the command stops its run like Ctrl-C. If the session is killed, the
+command ends with exit code 6, and the same command continues the run.
 """
 
 from __future__ import annotations
@@ -41,27 +40,28 @@ from okralong.pipelines.core.stopping import on_stop, run_stoppable
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, BrokenError, ConfigError, OkraError
 
 if TYPE_CHECKING:
-    from okralong.jobs.answer import Interrupt, Session
+    from okralong.actors.host import WarmHost
+    from okralong.jobs.interrupt import Interrupt
     from okralong.jobs.options import RunCommand
     from okralong.pipelines.run.config import RunConfig
 
 IDLE_S: Final = 1800.0
-"""After how many seconds without a run a session ends unless told otherwise. Ours."""
+"""Default seconds without a run after which a session ends. # project default"""
 START_S: Final = 600.0
-"""How long a session may take to load its models. Ours: a merged model is built once, in minutes."""
+"""Seconds that a session may take to load its models. # project default: building a merged model takes minutes"""
 LOOK_S: Final = 0.1
-"""Between two looks whether a session that starts is there, or one that ends is gone. Ours."""
+"""Polling interval, in seconds, for a session that starts or ends. # project default"""
 END_S: Final = 60.0
-"""How long a session may take to end: a run that it carries has its grace. Ours."""
+"""Seconds that a session may take to end, including the grace of its run. # project default"""
 LONGEST: Final = 1 << 20
-"""Bytes of a message at most; the longest is a command's environment. Ours."""
+"""Most bytes of a message; the longest part is a command's environment. # project default"""
 
-Run = Callable[["RunCommand", Console, "Interrupt", "Session"], int]
-"""Carries a command that was handed over; its exit code."""
+Run = Callable[["RunCommand", Console, "Interrupt", "WarmHost"], int]
+"""Carries out a command that was handed over and returns its exit code."""
 
 
 def sessions_folder() -> Path:
-    """Where the sockets of this user's sessions are. Raises ConfigError when another user could reach into it."""
+    """Return the folder of this user's session sockets. Raises ConfigError if another user could access it."""
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     folder = base / f"okralong-sessions-{os.getuid()}"
     with suppress(FileExistsError):
@@ -83,13 +83,13 @@ def _socket_of(archive: str) -> Path:
 
 
 def _connected(path: Path) -> socket.socket | None:
-    """A connection to the session behind a socket; None where there is none."""
+    """Return a connection to the session behind a socket, or None if there is none."""
     if not path.exists():
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(str(path))
-    except OSError:  # it was killed
+    except OSError:  # the session was killed
         connection.close()
         return None
     return connection
@@ -99,11 +99,10 @@ def _connected(path: Path) -> socket.socket | None:
 
 
 def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int | None:
-    """The exit code of a run that the archive's session has carried; None where there is no session, or none that the
-    run fits, which is said then. ``command`` goes as JSON.
+    """Let the archive's session carry out a run, and return the exit code; None if there is no session that can.
 
-    Ctrl-C and SIGTERM stop the run there as they would here. Raises OkraError as the run does, and BrokenError when the
-    session dies.
+    ``command`` is sent as JSON. Ctrl-C and SIGTERM stop the run there as they would here. Prints why a session cannot
+    carry the run. Raises OkraError as the run does, and BrokenError if the session dies.
     """
     connection = _connected(_socket_of(archive))
     if connection is None:
@@ -135,8 +134,9 @@ def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int
 
 
 def start(archive: str, options: Mapping[str, Any], idle_s: float, console: Console) -> None:
-    """Start a session and return when its models are loaded. ``options`` are those of ``okralong answer``, for which
-    it is warm. Raises what kept it from starting, ConfigError when there is one already.
+    """Start a session for runs with these ``options`` of ``okralong answer``; return when its models are loaded.
+
+    Raises the error that kept it from starting, and ConfigError if the archive has a session already.
     """
     path = _socket_of(archive)
     if (connection := _connected(path)) is not None:
@@ -177,7 +177,7 @@ def _ended(archive: str, code: int, log: Path) -> OkraError:
 
 
 def end(archive: str | None, console: Console) -> None:
-    """End the session of an archive, or all of this user's (None). Raises BrokenError when one does not end."""
+    """End the session of an archive, or all of this user's (None). Raises BrokenError if one does not end."""
     paths = sorted(sessions_folder().glob("*")) if archive is None else [_socket_of(archive)]
     ended = 0
     for path in paths:
@@ -202,22 +202,22 @@ def end(archive: str | None, console: Console) -> None:
 
 @dataclass
 class _Asked:
-    """A message to the session, and who sent it."""
+    """A message to the session, and its sender."""
 
     message: Mapping[str, Any]
     connection: socket.socket
 
     def reply(self, **said: Any) -> None:
-        """Say how it went; a command that was killed does not hear it."""
+        """Send the outcome to the command, which may have been killed."""
         with suppress(OSError):
             self.connection.sendall(json.dumps(said).encode() + b"\n")
 
 
 class SessionServer:
-    """Takes commands of one user, one run at a time, until it is told to end or has been idle."""
+    """Carries out commands of one user, one run at a time, until it is told to end or is idle for too long."""
 
-    def __init__(self, listening: socket.socket, session: Session, run: Run, idle_s: float) -> None:
-        self._listening, self._session, self._run, self._idle_s = listening, session, run, idle_s
+    def __init__(self, listening: socket.socket, host: WarmHost, run: Run, idle_s: float) -> None:
+        self._listening, self._host, self._run, self._idle_s = listening, host, run, idle_s
         self._busy = threading.Lock()
         self._ended = threading.Event()
         self._last = time.monotonic()
@@ -225,7 +225,7 @@ class SessionServer:
         self._goodbyes: list[socket.socket] = []  # closed by the end of the process, which they wait for
 
     def serve(self) -> None:
-        """Until the end; a run under way is stopped then, as by Ctrl-C, and waited for."""
+        """Serve until the end; a run under way is then stopped as by Ctrl-C, and waited for."""
         self._listening.settimeout(1.0)
         while not self._ended.is_set():
             if not self._busy.locked() and time.monotonic() - self._last > self._idle_s:
@@ -247,13 +247,13 @@ class SessionServer:
             self._busy.release()
 
     def end(self) -> None:
-        """Take nothing more. For signals, too."""
+        """Accept nothing more and stop the run under way. May be called by a signal handler."""
         self._ended.set()
         if self._interrupt is not None:
             self._interrupt.fire()
 
     def _take(self, asked: _Asked) -> None:
-        from okralong.jobs.answer import Interrupt
+        from okralong.jobs.interrupt import Interrupt
 
         with asked.connection:
             if not self._busy.acquire(blocking=False):
@@ -274,13 +274,13 @@ class SessionServer:
                 self._busy.release()
 
     def _carry(self, asked: _Asked, console: Console, interrupt: Interrupt) -> None:
-        from okralong.jobs.answer import DoesNotFit
+        from okralong.actors.host import DoesNotFit
         from okralong.jobs.options import RunCommand
 
         with _as_asked(asked.message):
             try:
                 command = RunCommand.model_validate(asked.message["command"])
-                asked.reply(code=self._run(command, console, interrupt, self._session))
+                asked.reply(code=self._run(command, console, interrupt, self._host))
             except DoesNotFit as error:
                 asked.reply(declined=str(error))
             except OkraError as error:
@@ -299,7 +299,7 @@ class SessionServer:
 
 
 def _read(connection: socket.socket) -> _Asked | None:
-    """The first message of a connection of this user; None for another's, and for what is none."""
+    """Return the first message of a connection; None if it is another user's or no valid message."""
     if hasattr(socket, "SO_PEERCRED"):
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if int.from_bytes(peer[4:8], sys.byteorder) != os.getuid():
@@ -307,7 +307,7 @@ def _read(connection: socket.socket) -> _Asked | None:
     connection.settimeout(5.0)
     found = bytearray()
     try:
-        # By the byte: what follows the line is a message of its own, with descriptors.
+        # Read no further than the line: the descriptors follow in a message of their own.
         while not found.endswith(b"\n") and len(found) < LONGEST:
             some = connection.recv(LONGEST, socket.MSG_PEEK)
             if not some:
@@ -322,7 +322,7 @@ def _read(connection: socket.socket) -> _Asked | None:
 
 
 def _listen(connection: socket.socket, interrupt: Interrupt) -> None:
-    """Stop the run at each word of the command, and when it is gone."""
+    """Stop the run at each message of the command, and when the command is gone."""
     while True:
         try:
             word = connection.recv(64)
@@ -335,7 +335,7 @@ def _listen(connection: socket.socket, interrupt: Interrupt) -> None:
 
 @contextmanager
 def _as_asked(message: Mapping[str, Any]) -> Iterator[None]:
-    """The working directory and the environment of who asked, for the time of the block."""
+    """Use the working directory and environment of the command, for the time of the block."""
     ours, here = dict(os.environ), Path.cwd()
     os.environ.clear()
     os.environ.update(message["environment"])
@@ -349,21 +349,21 @@ def _as_asked(message: Mapping[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def opened(archive: str, config: RunConfig) -> Iterator[Session]:
-    """The models that runs of this config need, loaded and tried once, and the embedded generator where it is used.
+def opened(archive: str, config: RunConfig) -> Iterator[WarmHost]:
+    """Load the models that runs of this config need, and start the embedded generator if they use it.
 
-    Raises OkraError when one cannot be loaded, ConfigError for a config whose runs are not carried in one process.
+    Raises OkraError if one cannot be loaded, and ConfigError for a config whose runs need Ray.
     """
-    from okralong.actors.own_process import OwnModels, unfit
-    from okralong.jobs.answer import Session
-    from okralong.jobs.generator import generator
+    from okralong.actors.generator import generator
+    from okralong.actors.host import WarmHost, why_ray
+    from okralong.actors.local_models import LoadedModels
     from okralong.pipelines.models.weights import EMBEDDED
     from okralong.pipelines.run.prepare import prepare
 
     prepared = prepare(archive, ["What is it?"], config)
-    if why := unfit(prepared, 1):
+    if why := why_ray(prepared, 1):
         raise ConfigError(f"A session carries runs in one process, and those of this config are not: {why}.")
-    models = OwnModels()
+    models = LoadedModels()
     with ExitStack() as held:
         held.callback(models.close)
         models.bring(prepared)
@@ -371,11 +371,11 @@ def opened(archive: str, config: RunConfig) -> Iterator[Session]:
         if config.llm.base_url == EMBEDDED:
             served = held.enter_context(generator(prepared.llm, None))
         models.wait()
-        yield Session(models, prepared.llm, served)
+        yield WarmHost(models, prepared.llm, served)
 
 
 def main() -> None:
-    """The session's process: ``python -m okralong.jobs.session {...}``, with what ``start`` gives it as JSON."""
+    """Run a session: ``python -m okralong.jobs.session {...}``, with the JSON that ``start`` passes."""
     run_stoppable(lambda: _serve)
 
 

@@ -115,6 +115,10 @@ class Panel:
         self._end(well=kind is None)
         self._progress.stop()
 
+    def note(self, text: str) -> None:
+        """Print a warning."""
+        say_line(self._console, text, style="yellow")
+
     def phase(self, name: str, about: str = "") -> None:
         """Begin a phase unless it is the current one. ``about`` is shown until there is progress."""
         with self._lock:

@@ -11,10 +11,10 @@ import pytest
 import ray
 
 from okralong.actors.cluster import NAMESPACE
-from okralong.actors.llm import (
+from okralong.actors.gateway import (
+    GatewayClient,
     LimiterPlace,
-    batch_scheduler_client,
-    gateway_client,
+    SchedulerClient,
     start_batch_scheduler,
     start_gateway,
 )
@@ -48,8 +48,8 @@ async def test_a_scheduler_on_a_cluster(ray_cluster: None, tmp_path: Path, serve
     ledger = start_gateway(str(tmp_path), 1.0, limiters=[LimiterPlace(Limits(), "")], name=name, namespace=NAMESPACE)
     ray.get(ledger.books.remote("totals"))
     actor = start_batch_scheduler(str(tmp_path), "run-1", config, name, None)
-    scheduler = batch_scheduler_client(actor)
-    client = LlmClient(config, gateway_client(ledger), scheduler=scheduler)
+    scheduler = SchedulerClient(actor)
+    client = LlmClient(config, GatewayClient(ledger), scheduler=scheduler)
     try:
         calls: list[Any] = [client.complete(q, "generate", "generate", ask(q)) for q in QUESTIONS]
         asking = asyncio.gather(*calls, return_exceptions=True)

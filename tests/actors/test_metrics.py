@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 
-from okralong.actors.llm import start_gateway
+from okralong.actors.gateway import start_gateway
 from okralong.pipelines.core import log as logs
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.records import Call, Outcome

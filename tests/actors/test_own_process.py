@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -9,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from okralong.actors.own_process import LOG, Loop, OwnModel, _warnings_to
+from okralong.actors.host import LOG, _warnings_to
+from okralong.actors.local_models import LoadedModel
 
 
 class Warner:
@@ -24,12 +26,10 @@ def test_warnings_of_runs_beside_each_other_go_to_their_own_logs(tmp_path: Path)
 
     def run(name: str) -> list[str]:
         (tmp_path / name).mkdir()
-        loop = Loop()
         with _warnings_to(str(tmp_path / name)):
             both.wait(30)
-            loop.run(Warner().warn(f"of {name}"))
+            asyncio.run(Warner().warn(f"of {name}"))
             both.wait(30)
-        loop.close()
         return [json.loads(line)["message"] for line in (tmp_path / name / LOG).read_text().splitlines()]
 
     with ThreadPoolExecutor(2) as pool:
@@ -48,5 +48,7 @@ def test_a_model_is_called_by_one_thread_at_a_time() -> None:
             return number
 
     with ThreadPoolExecutor(8) as pool:
-        model = OwnModel(pool.submit(Model))
-        assert list(pool.map(lambda number: model.call("work", number), range(50))) == list(range(50))
+        model = LoadedModel(pool.submit(Model))
+        assert list(pool.map(lambda number: model.use(lambda loaded: loaded.work(number)), range(50))) == list(
+            range(50)
+        )

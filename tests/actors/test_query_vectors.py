@@ -7,7 +7,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from okralong.actors.retrieval import VECTORS_KEPT, QueryVectors, Vectors
+from okralong.actors.serve_models import VECTORS_KEPT, QueryVectors
+from okralong.pipelines.answering.models import Vectors
 
 
 class Encoder:

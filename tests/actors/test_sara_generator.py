@@ -13,7 +13,7 @@ import pytest
 
 from okralong.actors.cluster import remove_apps, run_apps
 from okralong.actors.models import HandleTransport, sara_generator_app
-from okralong.actors.retrieval import ADDRESS
+from okralong.actors.planner import ADDRESS
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_client
 from okralong.pipelines.sara.artifact import SaraConfig, served_generator

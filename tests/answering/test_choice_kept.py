@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from okralong.pipelines.answering.models import RANKS_ONLY, CrossEncoder, FunctionModels
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.search import search
@@ -49,14 +49,11 @@ async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
     raise AssertionError("nothing here has branches")
 
 
-def ports(location: Path) -> Ports:
+def ports(location: Path, cross_encoder: CrossEncoder = RANKS_ONLY, **functions: Any) -> Ports:
     small = write_archive(location, random_corpus(7, documents=6, chunks=9), shards=2)
     archive = small.open()
     return Ports(
-        archive=archive,
-        shards=archive.clients,
-        embed=unused,
-        analyze=unused,
+        models=FunctionModels(archive, cross_encoder=cross_encoder, embed=unused, analyze=unused, **functions),
         complete=unused,
         admit=admit,
         policy=paper_policy(selection__method="csi"),
@@ -69,7 +66,7 @@ def ports(location: Path) -> Ports:
 async def test_a_resumed_question_keeps_its_choice(tmp_path: Path) -> None:
     shared, log = ports(tmp_path), KeptLog()
     vector = unit_vectors(3, 1)[0]
-    pool = list((await search(shared.shards(GRANULARITY), "", vector, (), 6)).semantic)
+    pool = list((await search(shared.models.shards(GRANULARITY), "", vector, (), 6)).semantic)
     calls: list[int] = []
 
     async def last_two() -> list[Hit]:
@@ -92,7 +89,7 @@ async def test_a_resumed_question_keeps_its_choice(tmp_path: Path) -> None:
 async def test_vectors_come_from_the_index_and_scores_need_a_model(tmp_path: Path) -> None:
     shared = ports(tmp_path)
     vector = unit_vectors(3, 1)[0]
-    pool = list((await search(shared.shards(GRANULARITY), "", vector, (), 6)).semantic)
+    pool = list((await search(shared.models.shards(GRANULARITY), "", vector, (), 6)).semantic)
     tools = QuestionTools(shared, Question("q1", "q"), (), KeptLog(), fan_out)
     held = np.asarray(await tools.vectors(pool))
     assert (held @ vector).tolist() == pytest.approx([hit.score for hit in pool], abs=1e-6)
@@ -105,7 +102,7 @@ async def test_what_a_choice_spends_on_scores_counts_once(tmp_path: Path) -> Non
         await asyncio.sleep(0.05)
         return [[-1.0]] * len(texts)
 
-    tools = QuestionTools(replace(ports(tmp_path), score=score), Question("q1", "q"), (), KeptLog(), fan_out)
+    tools = QuestionTools(ports(tmp_path, score=score), Question("q1", "q"), (), KeptLog(), fan_out)
 
     async def scored() -> list[Hit]:
         await asyncio.gather(*(tools.score("", [text]) for text in ("one", "two")))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.models import CrossEncoder
 from okralong.pipelines.answering.question_tools import QuestionTools
 from okralong.pipelines.answering.readers.cell import read_value_of
 from okralong.pipelines.answering.readers.comparison import Comparison, Value, direction_of, value_of
@@ -27,7 +28,8 @@ def tools(tmp_path: Path, readings: dict[str, Reading]) -> QuestionTools:
         return [readings[text] for text in passages]
 
     policy = paper_policy(read__types=["extractive"], read__threshold=0.4)
-    shared = replace(ports(tmp_path), policy=policy, read=read, reads_spans=True, reads_answers=True)
+    answers = CrossEncoder(reads_spans=True, reads_answers=True)
+    shared = replace(ports(tmp_path, answers, read=read), policy=policy)
     return QuestionTools(shared, Question("q1", "q"), (), KeptLog(), fan_out)
 
 

@@ -37,14 +37,16 @@ async def test_the_first_candidates_are_ordered_anew_and_the_others_stand_behind
         return [Reading(float(text.split()[1])) for text in passages]  # the last is the best
 
     policy = paper_policy(rerank__candidates=4)
-    shared, log = replace(ports(tmp_path), policy=policy, read=read), KeptLog()
+    shared, log = replace(ports(tmp_path, read=read), policy=policy), KeptLog()
     tools = QuestionTools(shared, Question("q1", "q"), (), log, fan_out)
     found = await rerank(tools, "rerank", "q", hits(6))
     assert [hit.chunk.ordinal for hit in found] == [3, 2, 1, 0, 4, 5]
     assert [hit.score for hit in found] == pytest.approx([2.0, 5 / 3, 4 / 3, 1.0, 0.5, 0.0])
     # Read before by the same question: not again. Journaled: a resumed question reads nothing at all.
     await rerank(tools, "again", "q", hits(5))
-    resumed = QuestionTools(replace(shared, read=None), Question("q1", "q"), (), log, fan_out)
+    resumed = QuestionTools(
+        replace(shared, models=shared.models.having(read=None)), Question("q1", "q"), (), log, fan_out
+    )
     assert await rerank(resumed, "rerank", "q", hits(6)) == found
     assert asked == [["passage 0", "passage 1", "passage 2", "passage 3"]]
     assert [kind for _, kind in log.rows] == ["readings", "readings"]
@@ -54,7 +56,7 @@ async def test_the_fused_score_has_its_weight(tmp_path: Path) -> None:
     async def read(query: str, passages: list[str]) -> list[Reading]:
         return [Reading(float(n)) for n in range(len(passages))]
 
-    shared = replace(ports(tmp_path), policy=paper_policy(rerank__candidates=3, rerank__weight=0.4), read=read)
+    shared = replace(ports(tmp_path, read=read), policy=paper_policy(rerank__candidates=3, rerank__weight=0.4))
     tools = QuestionTools(shared, Question("q1", "q"), (), KeptLog(), fan_out)
     assert [hit.chunk.ordinal for hit in await rerank(tools, "rerank", "q", hits(3))] == [0, 1, 2]
 
@@ -116,7 +118,7 @@ async def test_the_policy_says_how_many_follow(tmp_path: Path) -> None:
     for follow, order in ((0, [0, 1, 2, 3]), (1, [0, 3, 1, 2])):
         policy = paper_policy(rerank__candidates=2, rerank__follow=follow)
         tools = QuestionTools(
-            replace(ports(tmp_path), policy=policy, read=read), Question("q", "q"), (), KeptLog(), fan_out
+            replace(ports(tmp_path, read=read), policy=policy), Question("q", "q"), (), KeptLog(), fan_out
         )
         assert [hit.chunk.ordinal for hit in await rerank(tools, "rerank", "q", found)] == order
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from okralong.actors.generator import generator
 from okralong.jobs.doctor import examine
-from okralong.jobs.generator import generator
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from okralong.actors.generator import generator
 from okralong.jobs.doctor import examine
-from okralong.jobs.generator import generator
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.core.config import load_config, shipped_config

@@ -7,13 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import ray
 from rich.console import Console
 
-from okralong.actors import planner
-from okralong.actors.planner import run_actors
-from okralong.jobs import answer
-from okralong.jobs.generator import generator
+from okralong.actors import ray_planners
+from okralong.actors.generator import generator
+from okralong.actors.host import RayHost, RunStart
+from okralong.jobs import drive
 from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import AnswerPanel
 from okralong.pipelines.core.config import load_config
@@ -34,7 +33,7 @@ pytestmark = pytest.mark.slow
 def test_one_is_started_when_all_are_busy_and_a_core_is_free(
     spent_s: list[float], idle_cores: float, more: bool
 ) -> None:
-    assert answer.busy(spent_s, 5.0, idle_cores) is more
+    assert drive.busy(spent_s, 5.0, idle_cores) is more
 
 
 def test_one_that_comes_later_carries_questions(
@@ -45,23 +44,25 @@ def test_one_that_comes_later_carries_questions(
     ray_cluster: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planner, "is_private", lambda: True)  # the session's Ray is no other run's
-    monkeypatch.setattr(answer, "GROW_EVERY_S", 0.05)
-    monkeypatch.setattr(answer, "MOST_PLANNERS", 2)
-    monkeypatch.setattr(answer, "busy", lambda *_: True)
+    monkeypatch.setattr(ray_planners, "is_private", lambda: True)  # the session's Ray is no other run's
+    monkeypatch.setattr(drive, "GROW_EVERY_S", 0.05)
+    monkeypatch.setattr(drive, "MOST_PLANNERS", 2)
+    monkeypatch.setattr(drive, "busy", lambda *_: True)
     settings = load_config(RunConfig, "answer.yaml", {"concurrency": 3, **endpoint(reader)})
     assert settings.planners is None
     prepared = prepare(str(sample_archive), str(sample_folder / "questions.jsonl"), settings)
     run, console = tmp_path / "run", Console(quiet=True)
     run.mkdir()
     with generator(prepared.llm, None) as served:
-        started = run_actors(prepared, str(run), served.llm, None, retrieval=WARM.looking(prepared))
-        with started as actors, AnswerPanel(console, len(prepared.questions)) as panel:
-            asyncio.run(answer._grow(actors, lambda: True))
-            assert len(actors.planners) == 2
-            del actors.planners[0]
-            stop, totals = answer.drive(actors, prepared.questions, [], prepared, panel, console)
-            assert ray.get(actors.planners[0].spent.remote()) > 0
+        host = RayHost(retrieval=WARM.looking(prepared), served=served)
+        work = drive.Work(prepared.questions, [], [], settings.in_flight, settings.strategy)
+        panel = AnswerPanel(console, len(prepared.questions))
+        with panel, host.open(RunStart(prepared, str(run), len(prepared.questions)), panel) as opened:
+            asyncio.run(drive.grow(opened, lambda: True))
+            assert len(opened.planners) == 2
+            del opened.planners[0]
+            stop, totals = drive.drive(opened, work, panel, console)
+            assert asyncio.run(opened.planners[0].spent()) > 0
     assert stop is None
     assert totals["calls"] == len(reader.received)
     rows = Counter(row["query_id"] for row in table(Folder.of(run), "answers"))

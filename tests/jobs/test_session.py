@@ -17,9 +17,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from okralong.actors.own_process import OwnModels, unfit
-from okralong.jobs.answer import DoesNotFit, Session, answer_prepared
-from okralong.jobs.generator import Generator, as_served, weights_here
+from okralong.actors.generator import Generator, as_served, weights_here
+from okralong.actors.host import DoesNotFit, WarmHost, why_ray
+from okralong.actors.local_models import LoadedModels
+from okralong.jobs.answer import answer_prepared
 from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder
@@ -99,7 +100,7 @@ class Asks:
         (self.folder / "policy.yaml").write_text(yaml.safe_dump(policy))
         return str(self.folder / "policy.yaml")
 
-    def session(self, name: str) -> Session:
+    def session(self, name: str) -> WarmHost:
         """As ``okralong up`` would have it, but that the server of the embedded generator is scripted."""
         prepared = self.prepared(name)
         served = None
@@ -109,14 +110,14 @@ class Asks:
             facts = {"model": llm.model, "identity": weights_here(prepared.llm)}
             served = Generator(llm, self.servers["embedded"].base_url, facts)
         OWN.bring(prepared)
-        return Session(OWN, prepared.llm, served)
+        return WarmHost(OWN, prepared.llm, served)
 
-    def run(self, session: Session, prepared: Prepared) -> Folder:
+    def run(self, session: WarmHost, prepared: Prepared) -> Folder:
         """The folder of a run in a session. Raises DoesNotFit where the session does not carry it."""
         OWN.bring(prepared)
         run = self.folder / "run"
         with without_ray():
-            result = answer_prepared(prepared, str(run), session=session)
+            result = answer_prepared(prepared, str(run), host=session)
         assert result.exit_code == 0, result
         return Folder.of(run)
 
@@ -149,7 +150,7 @@ def test_every_pair_of_a_session_and_a_run(asks: Asks) -> None:
         for run, each in prepared.items():
             OWN.bring(each)
             with without_ray():
-                fits = not unfit(each, 1)
+                fits = not why_ray(each, 1)
             if fits and carried(warm, run):
                 served = session.generator(each)
                 assert served == (session.served if run.startswith("embedded") else None), (warm, run)
@@ -200,7 +201,7 @@ def test_an_embedded_generator_whose_weights_have_changed_is_another_one(asks: A
 
 def test_a_session_that_lacks_a_model_of_the_run_says_which(asks: Asks) -> None:
     with pytest.raises(DoesNotFit, match="its analyzer is another one"):
-        Session(OwnModels(), asks.prepared("A").llm, None).generator(asks.prepared("A"))
+        WarmHost(LoadedModels(), asks.prepared("A").llm, None).generator(asks.prepared("A"))
 
 
 def test_the_stronger_generator_is_looked_for_at_each_run(asks: Asks) -> None:

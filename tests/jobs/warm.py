@@ -11,11 +11,12 @@ from typing import Any, Final
 import pytest
 import ray
 
-from okralong.actors import own_process
-from okralong.actors.own_process import OwnModels, unfit
+from okralong.actors import host
+from okralong.actors.generator import generator, reading_vectors
+from okralong.actors.host import DoesNotFit, RayHost, WarmHost, why_ray
+from okralong.actors.local_models import LoadedModels
 from okralong.actors.retrieval import RetrievalNames, SharedModels
-from okralong.jobs.answer import DoesNotFit, Interrupt, Session, Shared, answer_prepared, reading_vectors
-from okralong.jobs.generator import generator
+from okralong.jobs.answer import Starting, answer_prepared
 from okralong.jobs.run_folder import RunResult, archive_of_run
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
@@ -54,7 +55,7 @@ class Warm:
 
 
 WARM: Final = Warm()
-OWN: Final = OwnModels()
+OWN: Final = LoadedModels()
 """Of runs in this process."""
 
 
@@ -62,7 +63,7 @@ OWN: Final = OwnModels()
 def without_ray() -> Iterator[None]:
     """For the time of the block runs begin as where this process is not connected to Ray."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own_process, "_on_ray", lambda: False)
+        patch.setattr(host, "on_ray", lambda: False)
         yield
 
 
@@ -85,10 +86,10 @@ def answer(
         prepared, _ = since_version(prepared, changed_since)
     with generator(prepared.llm, None, reading_vectors(prepared)) as served:
         with without_ray(), suppress(DoesNotFit):
-            if not unfit(prepared, len(prepared.questions)):
+            if not why_ray(prepared, len(prepared.questions)):
                 OWN.bring(prepared)
-            session = Session(OWN, prepared.llm, served)
-            return answer_prepared(prepared, str(run), retry=frozenset(retry), session=session)
+            warm = WarmHost(OWN, prepared.llm, served)
+            return answer_prepared(prepared, str(run), Starting(retry=frozenset(retry)), warm)
         assert ray.is_initialized(), "the run needs Ray: let the test use ray_cluster"
-        shared = Shared(served, WARM.looking(prepared), Interrupt())
-        return answer_prepared(prepared, str(run), retry=frozenset(retry), shared=shared)
+        shared = RayHost(retrieval=WARM.looking(prepared), served=served)
+        return answer_prepared(prepared, str(run), Starting(retry=frozenset(retry)), shared)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import ray
 
-from okralong.actors.llm import (
+from okralong.actors.gateway import (
     GatewayActor,
+    GatewayClient,
+    LedgerClient,
     LimiterPlace,
     RayLimiter,
-    gateway_client,
-    ledger_client,
     limiter_place,
     start_gateway,
     start_limiter,
@@ -27,6 +27,7 @@ from okralong.actors.messages import Address, Message, Replies
 from okralong.pipelines.core.types import OverBudget, QuestionError
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
+from okralong.pipelines.llm.ports import Steps
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.records import unsent
 from tests.fakes.openai_server import FakeOpenAI
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 
 async def ask_all(gateway: Any, config: Any, names: list[str]) -> list[str]:
-    client = LlmClient(config, gateway_client(gateway))
+    client = LlmClient(config, GatewayClient(gateway))
     try:
         replies = await asyncio.gather(*(client.complete(name, "a", "generate", ask(name)) for name in names))
     finally:
@@ -60,7 +61,7 @@ async def test_workers_share_one_budget_one_journal_and_one_limiter(ray_cluster:
         assert max(times) - min(times) > 1.5  # forty at ten a second, but for the first second's credit
         assert await ask_all(gateway, config, work[0]) == answers[0]
         assert len(server.received) == 40
-        ledger = ledger_client(gateway)
+        ledger = LedgerClient(gateway)
         totals = await ledger.totals()
         assert totals.settled_usd == pytest.approx(server.bill_usd, abs=1e-12)
         await ledger.close()
@@ -85,14 +86,13 @@ async def test_two_runs_of_a_cluster_share_the_limiter_of_an_endpoint(ray_cluste
 
 async def test_errors_arrive_as_they_were_raised(ray_cluster: None, tmp_path: Path) -> None:
     gateway = start_gateway(str(tmp_path), 0.01, frozenset({"q"}), [LimiterPlace(Limits(None, 1000), "m")])
-    ledger = ledger_client(gateway)
+    ledger, asked = LedgerClient(gateway), GatewayClient(gateway)
     with pytest.raises(OverBudget) as refused:
-        await ledger.admit("q", 0.02)
+        await asked.record("q", Steps(admit_usd=0.02))
     assert type(refused.value) is OverBudget
     assert "Traceback" not in str(refused.value)
-    await ledger.admit("stopped", 0.009)
-    await ledger.release("stopped")
-    asked = gateway_client(gateway)
+    await asked.record("stopped", Steps(admit_usd=0.009))
+    await asked.release("stopped")
     for waits in (asked.acquire(0, 2000, 10), asked.ask(a_call(1, usd=0.001), 2000, 10)):
         with pytest.raises(QuestionError, match="tokens_per_minute"):
             await waits
@@ -122,7 +122,7 @@ class _Counted(GatewayActor):
 
 
 async def _use(actor: Any, first: int, callers: int) -> None:
-    gateway = gateway_client(actor)
+    gateway = GatewayClient(actor)
 
     async def one(number: int) -> None:
         call = a_call(number, query_id=f"q-{number}")
@@ -159,7 +159,7 @@ async def test_a_thousand_callers_of_two_processes_share_their_messages(ray_clus
     messages, held = await actor.seen.remote()
     assert messages < 400  # one by one it would be two thousand
     assert held == 0
-    await ledger_client(actor).close()
+    await LedgerClient(actor).close()
     ray.kill(actor)
     assert sum(row["status"] == "ok" for row in rows(tmp_path, "ledger")) == 1000
 
@@ -180,7 +180,7 @@ async def test_a_gateway_whose_process_is_killed_comes_back_with_what_was_durabl
         actor = remote.options(**options).remote(str(tmp_path), 1.0, frozenset(), places)
         first = await ask_all(actor, config, ["q1", "q2"])
         pid = await actor.pid.remote()
-        gateway = gateway_client(actor)
+        gateway = GatewayClient(actor)
         held = a_call(1, usd=0.01)
         await gateway.ask(held, 10, 60)
         # For the only place, in two exchanges: the second may not name the first, which is then on its way.
@@ -198,7 +198,7 @@ async def test_a_gateway_whose_process_is_killed_comes_back_with_what_was_durabl
         assert await ask_all(actor, config, ["q1", "q2"]) == first
         assert await actor.pid.remote() != pid
         assert len(server.received) == 2
-        totals = await ledger_client(actor).totals()
+        totals = await LedgerClient(actor).totals()
         assert (totals.settled_usd, totals.unknown_usd) == pytest.approx((server.bill_usd + 0.01, 0.0), abs=1e-12)
         ray.kill(actor)
 
@@ -240,7 +240,7 @@ async def _reached(gateway: Any, actor: Any) -> None:
 
 async def test_after_the_first_messages_of_a_node_go_by_the_gateways_socket(ray_cluster: None, tmp_path: Path) -> None:
     actor = _both_ways(tmp_path, 10)
-    gateway = gateway_client(actor)
+    gateway = GatewayClient(actor)
     await _reached(gateway, actor)
     by_ray, by_socket = await actor.ways.remote()
     with pytest.raises(OverBudget):  # errors arrive as they were raised, on this way too
@@ -248,7 +248,7 @@ async def test_after_the_first_messages_of_a_node_go_by_the_gateways_socket(ray_
     call = a_call(2, usd=0.5)
     await gateway.ask(call, 20, 10)
     await gateway.came(paid(call, 0.25))
-    assert (await ledger_client(actor).totals()).settled_usd == pytest.approx(0.25)
+    assert (await LedgerClient(actor).totals()).settled_usd == pytest.approx(0.25)
     after = await actor.ways.remote()
     assert after[0] == by_ray
     assert after[1] >= by_socket + 3
@@ -257,14 +257,14 @@ async def test_after_the_first_messages_of_a_node_go_by_the_gateways_socket(ray_
 
 async def test_what_waits_when_the_socket_breaks_is_asked_by_ray(ray_cluster: None, tmp_path: Path) -> None:
     actor = _both_ways(tmp_path, 1)
-    gateway: Any = gateway_client(actor)
+    gateway: Any = GatewayClient(actor)
     await _reached(gateway, actor)
     by_ray, _ = await actor.ways.remote()
     permit = await gateway.acquire(0, 10, 60)
     waits = asyncio.create_task(gateway.acquire(0, 10, 60))  # for the only place
     await asyncio.sleep(0.2)
     assert not waits.done()
-    gateway._here()._connection.close()
+    next(iter(gateway._by_loop.values()))._connection.close()
     await asyncio.sleep(0.2)
     await gateway.give_back(0, permit)
     assert await asyncio.wait_for(waits, 30) != permit
@@ -276,7 +276,7 @@ async def test_what_only_ray_can_pickle_goes_by_ray_and_fails_no_other_caller(
     ray_cluster: None, tmp_path: Path
 ) -> None:
     actor = _both_ways(tmp_path, 1)
-    gateway = gateway_client(actor)
+    gateway = GatewayClient(actor)
     await _reached(gateway, actor)
 
     class Tokens(int):

@@ -10,9 +10,10 @@ import pytest
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import BrokenError, OverBudget, QuestionError
 from okralong.pipelines.llm.frames import read_segment
-from okralong.pipelines.llm.gateway import Gateway, Steps
+from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.ports import Steps
 from okralong.pipelines.llm.rate_limit import Limits
 from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import unsent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from okralong.jobs.answer import _Progress
+from okralong.jobs.drive import ProgressWatch
 from okralong.jobs.terminal import AnswerPanel
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.ledger import RunLedger
@@ -74,7 +74,7 @@ async def test_a_run_whose_replies_come_from_two_snapshots_says_so_once(tmp_path
     console = Console(file=page)
     with FakeOpenAI() as server:
         async with client_over(tmp_path, config_for(server)) as (client, ledger):
-            watch = _Progress(ledger, None, AnswerPanel(console, 2), console)
+            watch = ProgressWatch(ledger, None, AnswerPanel(console, 2), console)
             for number, snapshot in enumerate((OLD, NEW)):
                 server.snapshot = snapshot
                 await client.complete(f"q{number}", "a", "generate", ask("hello"))

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from okralong.jobs.generator import generator
+from okralong.actors.generator import generator
 from okralong.lab.training.reader_report import Asker, Said, mark, well_formed
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer

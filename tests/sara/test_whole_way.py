@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from okralong.actors.generator import as_served
 from okralong.actors.models import HandleTransport
-from okralong.actors.retrieval import ADDRESS
-from okralong.jobs.generator import as_served
+from okralong.actors.planner import ADDRESS
+from okralong.pipelines.answering.models import FunctionModels
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.archive import Archive
@@ -122,17 +123,13 @@ def tools_over(archive: Archive, folder: Path, client: LlmClient, embed: Any, lo
         raise AssertionError("nothing here has branches")
 
     shared = Ports(
-        archive=archive,
-        shards=archive.clients,
-        embed=embedded,
-        analyze=None,
+        models=FunctionModels(archive, embed=embedded, compress=compress),
         complete=client.complete,
         admit=admit,
         policy=paper_policy(**({"sara__text": 2} | policy)),
         window=client.config.window,
         count=token_counter(client.config.tokenizer),
         completion_limit=client.config.completion_limit,
-        compress=compress,
     )
     return QuestionTools(shared, QUESTION, (), log, fan_out)
 

@@ -22,10 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from okralong.actors.cluster import connected
-from okralong.actors.own_process import OwnModels, unfit
+from okralong.actors.generator import Generator, generator, reading_vectors
+from okralong.actors.host import Host, RayHost, WarmHost, why_ray
+from okralong.actors.local_models import LoadedModels
 from okralong.actors.retrieval import RetrievalNames, SharedModels
-from okralong.jobs.answer import Interrupt, Session, Shared, answer_prepared, reading_vectors
-from okralong.jobs.generator import Generator, generator
+from okralong.jobs.answer import Starting, answer_prepared
+from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.run_folder import RunResult, begun_alike, statuses, table
 from okralong.jobs.terminal import say_line, widen_plain
 from okralong.lab.evidence.bench import Bench
@@ -324,12 +326,13 @@ def _run(
     ends: list[CellEnd] = []
     with ExitStack() as held:
         running = Running(expanded.sweep, cells, budget, console, held)
-        own = OwnModels()
+        own = LoadedModels()
         held.callback(own.close)
         for group in _by_archive(here):
             for cell in group:
                 own.bring(cell.prepared)
-            ends += _run_archive(running, group, [own] * len(group))
+            hosts = [lambda prepared, served: WarmHost(own, prepared.llm, served)] * len(group)
+            ends += _run_archive(running, group, hosts)
             if any(end.fatal for end in ends):
                 return ends
         if not on_ray:
@@ -341,7 +344,7 @@ def _run(
         for at, group in enumerate(groups, 1):
             models.bring(cell.prepared for cell in group)
             with models.over([cell.prepared for cell in group]) as looking:
-                ends += _run_archive(running, group, looking)
+                ends += _run_archive(running, group, [partial(_on_ray, each) for each in looking])
             models.keep(cell.prepared for later in groups[at:] for cell in later)
             if any(end.fatal for end in ends):
                 break
@@ -351,7 +354,11 @@ def _run(
 def _needs_ray(cell: PreparedCell) -> bool:
     """Whether a cell is not carried in this process: for what it is, or for batches that an earlier start left."""
     prepared = cell.prepared
-    return bool(unfit(prepared, len(prepared.questions)) or ResumeState.load(Folder.of(cell.run)).open)
+    return bool(why_ray(prepared, len(prepared.questions)) or ResumeState.load(Folder.of(cell.run)).open)
+
+
+def _on_ray(retrieval: RetrievalNames, _: Prepared, served: Generator) -> Host:
+    return RayHost(retrieval=retrieval, served=served)
 
 
 def _by_archive(cells: Sequence[PreparedCell]) -> list[list[PreparedCell]]:
@@ -362,12 +369,12 @@ def _by_archive(cells: Sequence[PreparedCell]) -> list[list[PreparedCell]]:
     return list(groups.values())
 
 
-Looking = OwnModels | RetrievalNames
-"""By which a cell finds: models in this process, or models and shards on Ray."""
-Work = tuple[PreparedCell, Generator, Looking]
+HostOf = Callable[[Prepared, Generator], Host]
+"""Returns the host of a cell, with the generator that it shares with others."""
+Work = tuple[PreparedCell, Generator, HostOf]
 
 
-def _run_archive(running: Running, cells: Sequence[PreparedCell], looking: Sequence[Looking]) -> list[CellEnd]:
+def _run_archive(running: Running, cells: Sequence[PreparedCell], hosts: Sequence[HostOf]) -> list[CellEnd]:
     """Run the cells over one archive.
 
     Cells that their share of the budget did not reach to the end go on one by one while others have left something.
@@ -375,7 +382,7 @@ def _run_archive(running: Running, cells: Sequence[PreparedCell], looking: Seque
     """
     # One after the other before anything runs: each may start a server.
     served = [running.generator(cell.prepared) for cell in cells]
-    work = list(zip(cells, served, looking, strict=True))
+    work = list(zip(cells, served, hosts, strict=True))
     ends = _side_by_side(running, work)
     for at, end in enumerate(ends):
         if end.result.exit_code == EXIT_OVER_BUDGET and (running.budget.free_usd or 0.0) > 0.0:
@@ -408,7 +415,7 @@ def _side_by_side(running: Running, work: Sequence[Work]) -> list[CellEnd]:
     return [ends[cell.plan.named.cell] for cell, _, _ in work if cell.plan.named.cell in ends]
 
 
-def _run_cell(running: Running, cell: PreparedCell, served: Generator, looking: Looking, sharers: int) -> CellEnd:
+def _run_cell(running: Running, cell: PreparedCell, served: Generator, host_of: HostOf, sharers: int) -> CellEnd:
     """Run a cell under its share of the budget, of which ``sharers`` may be waiting for some."""
     name = cell.plan.named.cell
     cap = running.budget.grant(name, sharers)
@@ -416,13 +423,8 @@ def _run_cell(running: Running, cell: PreparedCell, served: Generator, looking: 
         config = cell.prepared.config.model_copy(update={"budget_usd": cap})
         prepared = replace(cell.prepared, config=config, replies_from=running.others(cell))
         silent = Console(file=io.StringIO())  # bars of several runs would draw over each other
-        stop = running.interrupt
-        if isinstance(looking, OwnModels):
-            session = Session(looking, prepared.llm, served)
-            result = answer_prepared(prepared, str(cell.run), console=silent, session=session, interrupt=stop)
-        else:
-            shared = Shared(served, looking, stop)
-            result = answer_prepared(prepared, str(cell.run), console=silent, shared=shared)
+        starting = Starting(console=silent, interrupt=running.interrupt)
+        result = answer_prepared(prepared, str(cell.run), starting, host_of(prepared, served))
     finally:
         spent = spent_usd(Folder.of(cell.run))
         running.budget.settle(name, spent)

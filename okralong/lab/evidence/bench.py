@@ -25,11 +25,12 @@ from okralong.lab.evidence.writers import WRITTEN, GoldWriter, Writer
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.models import FunctionModels, Vectors
 from okralong.pipelines.answering.offline import MemoryLog, OfflineCall, OfflineGenerator
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, answer_prompt
-from okralong.pipelines.answering.question_tools import Ports, QuestionTools, Vectors
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
 from okralong.pipelines.answering.tools import Branch
@@ -276,10 +277,15 @@ class BenchTools(QuestionTools):
 
         offline = OfflineGenerator(self._reply)
         ports = Ports(
-            archive=retrievals.archive,
-            shards=retrievals.shards,
-            embed=embed,
-            analyze=analyze,
+            models=FunctionModels(
+                retrievals.archive,
+                shards=retrievals.shards,
+                embed=embed,
+                analyze=analyze,
+                score=score if likelihood else None,
+                compress=compress if compressor else None,
+                read=None if found is None else found.port,
+            ),
             complete=offline.complete,
             admit=offline.admit,
             policy=policy,
@@ -287,9 +293,6 @@ class BenchTools(QuestionTools):
             count=writer.count,
             completion_limit=lambda role: COMPLETION_LIMIT,
             demonstrate=writer.demonstrate,
-            score=score if likelihood else None,
-            compress=compress if compressor else None,
-            read=None if found is None else found.port,
         )
         self.calls = 0
         self.prompt_tokens = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
-from okralong.jobs.generator import Generator, generator
+from okralong.actors.generator import Generator, generator
 from okralong.jobs.terminal import say_line
 from okralong.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
 from okralong.lab.training.rows.tables import ReadingRow, TrainingRow

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 from rich.console import Console
 
-from okralong.jobs.generator import generator
+from okralong.actors.generator import generator
 from okralong.jobs.terminal import say_line
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, READER_ROWS
 from okralong.pipelines.core.config import load_config, read_config

@@ -1,8 +1,8 @@
-"""The tools of one question, over ports that may be local objects or actors: what ``Tools`` promises, made durable.
+"""``QuestionTools`` implements ``Tools`` for one question, and makes each step durable in the journal.
 
-Analysis, plan and retrieved chunk ids are in the journal before a call is paid that rests on them, and read from there
-when the question is taken up again: a batch of another shape may round differently and flip a label, and the plan must
-not. Retrieved chunks are kept there without their text, which the archive has.
+Analysis, plan and retrieved chunk ids are in the journal before a call that rests on them is paid for, and are read
+from there when the question is resumed: a batch of another shape may round differently and change a label, and the plan
+must not change. The journal stores retrieved chunks without their text, which the archive has.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import analyze_by_generator
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
+from okralong.pipelines.answering.models import Models
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import demonstrations, with_demonstration
 from okralong.pipelines.answering.tools import ESCALATED, Branch
-from okralong.pipelines.archive.archive import Archive
-from okralong.pipelines.archive.search import ShardClient, search, stored_compressed, stored_vectors
+from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import (
@@ -51,23 +51,21 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.llm.config import ANALYZE
 
-Vectors = np.ndarray[Any, np.dtype[np.float32]]
-
 
 class StepLog(Protocol):
-    """The journal as one question sees it."""
+    """The journal of one question."""
 
     def recorded(self, path: str, kind: str) -> str | None:
-        """The body (JSON) written earlier under a step path, or None."""
+        """Return the body (JSON) recorded earlier under a step path, or None."""
         ...
 
     async def record(self, path: str, kind: str, body: str) -> None:
-        """Write a body; it is durable before the question's next request is sent, and before its answer is."""
+        """Record a body; it is durable before the question's next request is sent, and before its answer."""
         ...
 
 
 class Complete(Protocol):
-    """The generator's one path: ``LlmClient.complete``."""
+    """How tools ask the generator (see ``LlmClient.complete``)."""
 
     async def __call__(
         self,
@@ -80,7 +78,7 @@ class Complete(Protocol):
         answer_type: str = "",
         longer: bool = False,
     ) -> Reply:
-        """The reply at a step of a question."""
+        """Return the reply at a step of a question."""
         ...
 
 
@@ -88,21 +86,20 @@ class Complete(Protocol):
 class Ports:
     """What the tools of every question of a run share.
 
-    ``embed`` turns texts into unit vectors of shape (n, dimension), None where the archive has no vectors; ``analyze``
-    None lets the generator analyse; ``admit`` reserves a plan's dollars, with the next call at the latest;
-    ``demonstrate`` puts a worked example before each prompt; ``calculator`` and ``short_contract`` are those of
-    ``Tools``; ``score`` and ``token_ends`` are None where no model was configured that could, ``artifact`` where there
-    is no run to keep one, ``keep`` where nothing needs a token classifier, ``compress`` where nothing needs a
-    compressor (see ``Tools``; shapes (n, dimension) to (n, hidden)), ``read`` where the run has no cross-encoder (a
-    query and passages to readings); ``reads_spans`` says whether that one says where answers stand, ``reads_answers``
-    and ``cross_encoder`` are those of ``Tools``; ``generator`` is the name of the one behind ``complete``,
-    ``stronger`` the ports with the run's stronger one (None where there is none).
+    Attributes:
+        models: The archive and the run's local models.
+        complete: Asks the generator.
+        admit: Reserves a plan's dollars, with the next call at the latest.
+        policy: The constants of the run.
+        window: See ``Tools``, as for ``count``, ``completion_limit``, ``calculator``, ``short_contract`` and
+            ``generator``.
+        demonstrate: Whether a worked example is put before each prompt.
+        artifact: Returns a document's artifact; None if there is no run to keep one.
+        reads_answers: Whether the cross-encoder, if it can, may answer by itself.
+        stronger: The ports with the run's stronger generator, if it has one.
     """
 
-    archive: Archive
-    shards: Callable[[int], Sequence[ShardClient]]
-    embed: Callable[[list[str]], Awaitable[Vectors]] | None
-    analyze: Callable[[AnalysisInput], Awaitable[Analysis]] | None
+    models: Models
     complete: Complete
     admit: Callable[[str, Plan], Awaitable[None]]
     policy: Policy
@@ -112,30 +109,31 @@ class Ports:
     demonstrate: bool = False
     calculator: bool = False
     short_contract: bool = False
-    score: Callable[[str, list[str]], Awaitable[list[list[float]]]] | None = None
-    token_ends: Callable[[list[str]], Awaitable[list[list[int]]]] | None = None
-    keep: Callable[[list[str]], Awaitable[list[list[WordKept]]]] | None = None
-    artifact: Callable[[str, str, Branch, int, tuple[str, ...]], Awaitable[Any]] | None = None
-    compress: Callable[[Vectors], Awaitable[Vectors]] | None = None
-    read: Callable[[str, list[str]], Awaitable[list[Reading]]] | None = None
-    reads_spans: bool = False
-    reads_answers: bool = False
-    cross_encoder: str = ""
     generator: str = ""
+    artifact: Callable[[str, str, Branch, int, tuple[str, ...]], Awaitable[Any]] | None = None
+    reads_answers: bool = True
     stronger: Ports | None = None
 
 
 _TIMED: Final = ContextVar("timed", default=False)
-"""Whether what runs is being timed as a part of a stage."""
+"""Whether the current code is timed as part of a stage already."""
 
 FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
-"""Runs one branch whose steps lie under a path; returns its result and its seconds by stage."""
+"""Runs one branch, whose steps lie under a path; returns its result and its seconds by stage."""
 
 
 @dataclass
 class QuestionTools:
-    """``Tools`` for one question. ``doc_ids`` is the resolved scope (empty: the whole archive); ``prefix`` the path of
-    the branch that this is, "" for the question itself; ``seconds`` the time spent so far by stage.
+    """``Tools`` for one question or branch.
+
+    Attributes:
+        ports: What the tools of all questions share.
+        question: The question.
+        doc_ids: Its resolved scope; empty for the whole archive.
+        log: Its journal.
+        fan_out: Runs its branches.
+        prefix: Path of the branch; "" for the question itself.
+        seconds: Seconds spent so far, by stage.
     """
 
     ports: Ports
@@ -152,7 +150,7 @@ class QuestionTools:
     def in_process(
         cls, ports: Ports, question: Question, doc_ids: tuple[str, ...], log: StepLog, prefix: str = ""
     ) -> QuestionTools:
-        """Tools whose branches run in this process, as tasks of one loop."""
+        """Return tools whose branches run in this process, on the same event loop."""
 
         async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
             tools = cls.in_process(ports, *branch.posed(question, doc_ids), log, path)
@@ -161,13 +159,18 @@ class QuestionTools:
         return cls(ports, question, doc_ids, log, fan_out, prefix)
 
     @property
+    def models(self) -> Models:
+        """The archive and the run's local models."""
+        return self.ports.models
+
+    @property
     def policy(self) -> Policy:
         """See ``Tools``."""
         return self.ports.policy
 
     @property
     def window(self) -> int:
-        """See ``Tools``. A demonstration, where there is one, has its tokens taken off already."""
+        """See ``Tools``. The tokens of a demonstration, if there is one, are already subtracted."""
         return self.ports.window - (self._example_tokens() if self.ports.demonstrate else 0)
 
     def count(self, text: str) -> int:
@@ -198,21 +201,21 @@ class QuestionTools:
             if doc_ids:
                 wanted["doc_ids"] = list(doc_ids)
             if (body := self._recorded(path, "retrieval", wanted)) is not None:
-                return chunks_from_record(body, self.ports.archive.document)
-            vector = None if self.ports.embed is None else (await self.ports.embed([query]))[0]
+                return chunks_from_record(body, self.models.archive.document)
+            vector = (await self.models.embed([query]))[0] if "embedder" in self.models.parts else None
             scope = tuple(doc_ids) or self.doc_ids
-            found = await search(self.ports.shards(granularity), query, vector, scope, k)
+            found = await search(self.models.shards(granularity), query, vector, scope, k)
             await self.log.record(path, "retrieval", encode({"wanted": wanted, **retrieval_record(found)}))
             return found
 
     @property
     def scope_size(self) -> int:
         """See ``Tools``."""
-        return len(self.doc_ids) or self.ports.archive.n_documents
+        return len(self.doc_ids) or self.models.archive.n_documents
 
     def named(self, query: str) -> dict[str, float]:
         """See ``Tools``."""
-        return {} if self.scope_size < 2 else self.ports.archive.names.named(query, self.doc_ids)
+        return {} if self.scope_size < 2 else self.models.archive.names.named(query, self.doc_ids)
 
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
@@ -225,11 +228,11 @@ class QuestionTools:
                 return decode(Analysis, json.dumps(json.loads(recorded)["analysis"]))
             shown = tuple(hit.chunk.text for hit in chunks)
             asked = AnalysisInput(question, shown, scores, self.question.query_id)
-            if self.ports.analyze is None:
+            if "analyzer" in self.models.parts:
+                analysis = await self.models.analyze(asked)
+            else:
                 fits = partial(prompt_fits, role=ANALYZE, tools=self)
                 analysis = await analyze_by_generator(self._ask, path, asked, fits)
-            else:
-                analysis = await self.ports.analyze(asked)
             read = [hit.chunk.chunk_id for hit in chunks]
             await self.log.record(path, "analysis", encode({"chunk_ids": read, "analysis": analysis}))
             return analysis
@@ -277,13 +280,13 @@ class QuestionTools:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """See ``Tools``."""
-        if self.ports.embed is None:
+        if "embedder" not in self.models.parts:
             raise ConfigError(
                 "The strategy works with dense vectors, and the archive was indexed without any (embedding.of: none). "
                 "Run okralong index on it again with --embed smallest (the strategy sara needs --embed each), or "
                 "choose another strategy."
             )
-        vectors: list[list[float]] = (await self.ports.embed(list(texts))).tolist()
+        vectors: list[list[float]] = (await self.models.embed(list(texts))).tolist()
         return vectors
 
     @property
@@ -306,17 +309,17 @@ class QuestionTools:
     @property
     def reads(self) -> bool:
         """See ``Tools``."""
-        return self.ports.read is not None and self.ports.reads_spans
+        return self.models.cross_encoder.reads_spans
 
     @property
     def reads_answers(self) -> bool:
         """See ``Tools``."""
-        return self.reads and self.ports.reads_answers
+        return self.ports.reads_answers and self.models.cross_encoder.reads_answers
 
     @property
     def cross_encoder(self) -> str:
         """See ``Tools``."""
-        return self.ports.cross_encoder
+        return self.models.cross_encoder.name
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """See ``Tools``."""
@@ -325,16 +328,16 @@ class QuestionTools:
             wanted = {"query": query, "passages": [hashlib.sha256(text.encode()).hexdigest()[:16] for text in passages]}
             if (body := self._recorded(path, "readings", wanted)) is not None:
                 return [Reading(*row) for row in body["readings"]]
-            if self.ports.read is None:
+            if "reranker" not in self.models.parts:
                 raise ConfigError(
                     f"The policy {self.policy.name!r} ranks by a cross-encoder (rerank.candidates), and this run has "
                     "none. Name one under reranker in the answer config, or set rerank.candidates to 0."
                 )
-            # The primary chunks are mostly among those of the plan: nothing is read twice for a query.
+            # The primary chunks are mostly among those of the plan; no passage is read twice for a query.
             known = self._readings
             new = [text for text in dict.fromkeys(passages) if (query, text) not in known]
             if new:
-                read = await self.ports.read(query, new)
+                read = await self.models.read(query, new)
                 known.update(zip([(query, text) for text in new], read, strict=True))
             rows = [[_short(value) for value in astuple(known[query, text])] for text in passages]
             await self.log.record(path, "readings", encode({"wanted": wanted, "readings": rows}))
@@ -357,48 +360,48 @@ class QuestionTools:
 
     async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
         """See ``Tools``."""
-        held: list[list[float]] = (await stored_vectors(self.ports.shards, [hit.chunk for hit in hits])).tolist()
+        held: list[list[float]] = (await stored_vectors(self.models.shards, [hit.chunk for hit in hits])).tolist()
         return held
 
     async def compress(self, vectors: Sequence[Sequence[float]]) -> list[list[float]]:
         """See ``Tools``."""
-        if self.ports.compress is None:
+        if "compressor" not in self.models.parts:
             raise ConfigError(
                 f"The strategy, or the policy {self.policy.name!r} by its selection, works in the space of SARA's "
                 "compressor, and this run has none. Name one under sara.compressor in the answer config."
             )
-        made: list[list[float]] = (await self.ports.compress(np.asarray(vectors, dtype=np.float32))).tolist()
+        made: list[list[float]] = (await self.models.compress(np.asarray(vectors, dtype=np.float32))).tolist()
         return made
 
     async def compressed(self, hits: Sequence[Hit]) -> list[TokenVectors]:
         """See ``Tools``."""
         if not hits:
             return []
-        held = await stored_compressed(self.ports.shards, [hit.chunk for hit in hits])
+        held = await stored_compressed(self.models.shards, [hit.chunk for hit in hits])
         return [TokenVectors(each.astype("<f4").tobytes(), len(each)) for each in held]
 
     async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
         """See ``Tools``."""
-        if self.ports.score is None:
+        if "scorer" not in self.models.parts:
             raise self._no_scorer()
         with self._timed("score"):
-            return await self.ports.score(prefix, list(texts))
+            return await self.models.score(prefix, list(texts))
 
     async def token_ends(self, texts: Sequence[str]) -> list[list[int]]:
         """See ``Tools``."""
-        if self.ports.token_ends is None:
+        if "scorer" not in self.models.parts:
             raise self._no_scorer()
-        return await self.ports.token_ends(list(texts))
+        return await self.models.token_ends(list(texts))
 
     async def keep(self, texts: Sequence[str]) -> list[list[WordKept]]:
         """See ``Tools``."""
-        if self.ports.keep is None:
+        if "token_classifier" not in self.models.parts:
             raise ConfigError(
                 "The strategy asks a token classifier which words to keep, and this run was started without one. A "
                 "strategy asks for one by Needs(token_classifier=True)."
             )
         with self._timed("score"):
-            return await self.ports.keep(list(texts))
+            return await self.models.keep(list(texts))
 
     async def remember(self, step: str, asked: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         """See ``Tools``."""
@@ -423,13 +426,13 @@ class QuestionTools:
 
     async def documents(self) -> list[tuple[str, int]]:
         """See ``Tools``."""
-        return self.ports.archive.document_tokens(self.doc_ids)
+        return self.models.archive.document_tokens(self.doc_ids)
 
     async def full_text(self, doc_id: str) -> Document:
         """See ``Tools``. Raises QuestionError for a document outside the question's scope."""
         if self.doc_ids and doc_id not in self.doc_ids:
             raise QuestionError(f"The document {doc_id!r} is outside the scope of question {self.question.query_id!r}.")
-        return self.ports.archive.document(doc_id)
+        return self.models.archive.document(doc_id)
 
     async def gather(self, branches: Sequence[Branch]) -> list[Any]:
         """See ``Tools``."""
@@ -443,7 +446,7 @@ class QuestionTools:
         return await self.ports.complete(self.question.query_id, path, ANALYZE, messages)
 
     def _recorded(self, path: str, kind: str, wanted: Any) -> Any:
-        """The body recorded at a path, where it is that of the same ``wanted``; else None."""
+        """Return the body recorded at a path if it is for the same ``wanted``, else None."""
         recorded = self.log.recorded(path, kind)
         body = json.loads(recorded) if recorded else None
         return body if body is not None and body["wanted"] == wanted else None
@@ -455,7 +458,7 @@ class QuestionTools:
         )
 
     def _example_tokens(self) -> int:
-        """The tokens of the longest example that a prompt may have."""
+        """Return the tokens of the longest example that a prompt may have."""
         examples = demonstrations(self.short_contract, AnswerType.of(self.answer_type)).values()
         return max(sum(self.ports.count(each.content) + MESSAGE_OVERHEAD for each in shown) for shown in examples)
 
@@ -468,7 +471,7 @@ class QuestionTools:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Counts the time to ``stage``, unless it passes within another: a choice scores, and is one stage."""
+        """Count the time towards ``stage``, unless it is part of another stage: a choice includes its scoring."""
         if _TIMED.get():
             yield
             return
@@ -484,24 +487,24 @@ class QuestionTools:
 
 
 def _short(value: float | int | None) -> Any:
-    """A number as the journal keeps it: of a score five digits tell one chunk from another."""
+    """Round a number for the journal: five digits of a score tell one chunk from another."""
     return round(value, 5) if isinstance(value, float) else value
 
 
 def retrieval_record(candidates: Candidates) -> dict[str, Any]:
-    """``{"exact": rows, "semantic": rows}``; a row holds a chunk's fields but its text, and the score."""
+    """Return ``{"exact": rows, "semantic": rows}``; a row has a chunk's fields without the text, and the score."""
     return {"exact": _rows(candidates.exact), "semantic": _rows(candidates.semantic)}
 
 
 def chunks_from_record(body: Mapping[str, Any], document: Callable[[str], Document]) -> Candidates:
-    """The candidates of a record; ``document`` gives the texts that the rows point into."""
+    """Return the candidates of a record; ``document`` returns the documents that contain their texts."""
     return Candidates(
         tuple(_hit(row, document) for row in body["exact"]), tuple(_hit(row, document) for row in body["semantic"])
     )
 
 
 _KEPT: Final = ("chunk_id", "doc_id", "granularity", "ordinal", "start_char", "end_char", "n_tokens", "table_id")
-"""The fields of a chunk in a row, in their order."""
+"""Fields of a chunk in a row, in order."""
 
 
 def _rows(hits: Sequence[Hit]) -> list[list[Any]]:

@@ -1,8 +1,8 @@
 """What a strategy may do: the one interface between a method and the run that carries it out.
 
-A strategy is an async function ``answer(question, tools) -> Answer``. It sees documents, retrievers, analyzer and
-generator only through ``Tools``; every call is named by a ``step``, and the step path (``split/2/retrieve``) is the
-key under which the journal keeps what came back, so that a run that was killed repeats nothing.
+A strategy is an async function ``answer(question, tools) -> Answer``. It uses documents, retrievers, analyzer and
+generator only through ``Tools``. Every call names a ``step``; the journal stores its result under the step path
+(``split/2/retrieve``), so that a run that was killed repeats nothing.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ from okralong.pipelines.core.types import (
 )
 
 ESCALATED: Final = "escalated"
-"""The step path under which an answer is asked for again, because the first one was not trusted."""
+"""The step path under which a question is asked again because of a low confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A piece of a question's work that runs beside its other branches, as a remote task of its own.
+    """A part of a question's work that runs beside its other branches, perhaps in another process.
 
-    ``operator`` is a module-level async function called as ``operator(tools, **arguments)``, with tools whose steps
-    are put under ``path`` (e.g. "split/2"). Arguments and result travel between processes: plain values only.
-    ``doc_ids``, of the question's scope, are the branch's (none: the same scope); ``answer_type`` is that of its
-    answers (None: the question's).
+    Attributes:
+        path: Where its steps lie, such as "split/2".
+        operator: A module-level async function, called as ``operator(tools, **arguments)``.
+        arguments: Plain values, as is the result: both travel between processes.
+        doc_ids: Its scope, within the question's; empty for the same scope.
+        answer_type: The type of its answers; None for the question's.
     """
 
     path: str
@@ -50,19 +52,20 @@ class Branch:
     answer_type: str | None = None
 
     def posed(self, question: Question, doc_ids: tuple[str, ...]) -> tuple[Question, tuple[str, ...]]:
-        """The question and the scope of the branch, of those of the question that it belongs to."""
+        """Return the branch's question and scope, given those of the question that it belongs to."""
         if self.answer_type is not None:
             question = replace(question, answer_type=self.answer_type)
         return question, self.doc_ids or doc_ids
 
 
 LACKING: Final = "lacking"
-"""Step of an artifact that lists the steps whose replies could not be used (see ``note_lacking``)."""
+"""Step of an artifact that lists the steps with unusable replies (see ``note_lacking``)."""
 
 
 async def note_lacking(tools: Tools, steps: Sequence[str]) -> None:
-    """Record at which steps of an artifact a placeholder stands for an unusable reply. The archive then does not keep
-    the artifact, so that later runs ask again.
+    """Record the steps of an artifact where a placeholder stands for an unusable reply.
+
+    The archive then does not keep the artifact, so that later runs ask again.
     """
 
     async def said() -> list[str]:
@@ -73,7 +76,7 @@ async def note_lacking(tools: Tools, steps: Sequence[str]) -> None:
 
 
 class Retriever(Protocol):
-    """The part of ``Tools`` that retrieval alone needs."""
+    """The part of ``Tools`` that retrieval needs."""
 
     @property
     def policy(self) -> Policy:
@@ -83,51 +86,53 @@ class Retriever(Protocol):
     async def retrieve(
         self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
     ) -> Candidates:
-        """The top ``k`` chunks of the question's scope for each retriever; fewer when the scope is smaller, and none of
-        the semantic one where the archive has no vectors. ``doc_ids``, of the scope, narrow it for this look-up.
+        """Return the top ``k`` chunks of the question's scope for each retriever.
 
-        Raises QuestionError when the scope names no document.
+        There are fewer if the scope is smaller, and no semantic ones if the archive has no vectors. ``doc_ids`` narrow
+        the scope for this look-up. Raises QuestionError if the scope names no document.
         """
         ...
 
     @property
     def scope_size(self) -> int:
-        """How many documents the question may be answered from."""
+        """Number of documents that the question may be answered from."""
         ...
 
     def named(self, query: str) -> dict[str, float]:
-        """The documents of the scope that ``query`` calls by a word of their names, each with a share of 0 to 1 (see
-        ``DocumentNames``); none where the scope has one document.
+        """Return the documents of the scope that ``query`` names, each with a share of 0 to 1 (see ``DocumentNames``).
+
+        There are none if the scope has one document.
         """
         ...
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
-        """What the run's cross-encoder says of each passage for ``query``, in their order; at least one.
+        """Return the cross-encoder's reading of each passage for ``query``, in their order; at least one passage.
 
-        Made durable before it is used: two passes may round differently. Raises ConfigError when the run has none.
+        It is made durable before it is used, because two passes may round differently. Raises ConfigError if the run
+        has no cross-encoder.
         """
         ...
 
 
 class Tools(Retriever, Protocol):
-    """The tools of one question (its scope and its step path are inside)."""
+    """The tools of one question; they know its scope and its step path."""
 
     @property
     def window(self) -> int:
-        """Tokens that the generator's window holds, prompt and reply together, in the generator's own tokens."""
+        """Tokens of the generator's window, prompt and reply together, in its own vocabulary."""
         ...
 
     def count(self, text: str) -> int:
-        """Tokens of ``text`` in the generator's own vocabulary."""
+        """Return the number of tokens of ``text`` in the generator's vocabulary."""
         ...
 
     def completion_limit(self, role: str) -> int:
-        """Most completion tokens that a call of ``role`` may take."""
+        """Return the most completion tokens of a call of ``role``."""
         ...
 
     @property
     def calculator(self) -> bool:
-        """Whether the generator answers calculations with formulas, which the executor works out."""
+        """Whether the generator answers calculations with formulas, which the executor evaluates."""
         ...
 
     @property
@@ -138,13 +143,13 @@ class Tools(Retriever, Protocol):
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES
     ) -> Analysis:
-        """What the analyzer says of a question, its primary chunks, and how the retrievers scored what they found."""
+        """Analyze a question with its primary chunks and the scores that the retrievers gave."""
         ...
 
     async def record_plan(self, step: str, plan: Plan) -> Plan:
-        """Make a plan durable before anything is spent on it, and admit the question to the budget.
+        """Make a plan durable before anything is spent on it, and reserve its budget.
 
-        Returns the plan to follow: on a resumed run the one recorded first. Raises OverBudget.
+        Returns the plan to follow, which in a resumed run is the one recorded first. Raises OverBudget.
         """
         ...
 
@@ -163,12 +168,21 @@ class Tools(Retriever, Protocol):
         answer_type: str = "",
         longer: bool = False,
     ) -> Reply:
-        """One call of the generator. ``role``, a key of ``llm.max_completion_tokens``, chooses the completion limit;
-        ``longer`` gives it several times as much, as far as the window has room.
-        ``answer_type`` is the type that a prompt asks an answer in: an endpoint that can is kept to its form.
+        """Call the generator.
 
-        Raises OverBudget, EndpointError (stops the run), CallFailed (no reply: this question fails, let it pass) or
-        ReplyError (a reply of no use, kept in the journal; ``citations.ask_for`` asks for a structured one again).
+        Args:
+            step: Name of the call.
+            messages: The prompt.
+            role: A key of ``llm.max_completion_tokens``, which sets the completion limit.
+            logprobs: Whether the reply needs the log-probabilities of its tokens.
+            answer_type: The type that the prompt asks for; endpoints that can are constrained to its form.
+            longer: Allow several times the completion limit, as far as the window has room.
+
+        Raises:
+            OverBudget: The budget has no room for the call.
+            EndpointError: The run stops.
+            CallFailed: No reply came; the question fails.
+            ReplyError: The reply is unusable. It is in the journal; ``citations.ask_for`` asks again.
         """
         ...
 
@@ -179,112 +193,117 @@ class Tools(Retriever, Protocol):
 
     @property
     def stronger(self) -> Tools:
-        """The tools of the same question with the run's stronger generator (``llm.stronger``), which answers all by
-        itself; their steps are put under ``escalated``. Raises ConfigError when the run has none.
+        """The question's tools with the run's stronger generator (``llm.stronger``), which answers everything itself.
+
+        Their steps lie under ``escalated``. Raises ConfigError if the run has no stronger generator.
         """
         ...
 
     @property
     def reads(self) -> bool:
-        """Whether the run has a cross-encoder that says where an answer stands."""
+        """Whether the run has a cross-encoder that returns the span of an answer."""
         ...
 
     @property
     def reads_answers(self) -> bool:
-        """Whether it may answer by itself, where the policy's ``read`` says for which questions."""
+        """Whether the cross-encoder may answer by itself; the policy's ``read`` says which questions."""
         ...
 
     @property
     def cross_encoder(self) -> str:
-        """The name of the run's cross-encoder, by which an answer that it has read is told; "" where it has none."""
+        """The name of the run's cross-encoder, which marks the answers that it read; "" if there is none."""
         ...
 
     async def record_choice(
         self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
     ) -> list[Hit]:
-        """What ``pick`` chooses from ``pool`` for ``query``, made durable before it is used.
+        """Return what ``pick`` chooses from ``pool`` for ``query``, made durable before it is used.
 
-        Two passes of a model may round differently and choose otherwise. On a resumed run the recorded choice from
-        the same pool is returned, and ``pick`` is not called.
+        Two passes of a model may round differently. In a resumed run the recorded choice from the same pool is
+        returned, and ``pick`` is not called.
         """
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Unit vectors of the archive's dense model. Raises ConfigError when the archive has no vectors."""
+        """Return unit vectors of the archive's dense model. Raises ConfigError if the archive has no vectors."""
         ...
 
     async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
-        """The unit vectors that the index holds for some retrieved chunks, in their order: nothing is embedded."""
+        """Return the index's unit vectors of retrieved chunks, in their order. Nothing is embedded."""
         ...
 
     async def compress(self, vectors: Sequence[Sequence[float]]) -> list[list[float]]:
-        """The unit vectors that SARA's compressor makes of ``vectors`` (of ``embed`` or ``vectors``), to choose by.
+        """Map ``vectors`` (of ``embed`` or ``vectors``) to the unit vectors of SARA's compressor, to select by.
 
-        Raises ConfigError when the run has no compressor.
+        Raises ConfigError if the run has no compressor.
         """
         ...
 
     async def compressed(self, hits: Sequence[Hit]) -> list[TokenVectors]:
-        """What stands for some retrieved chunks in a prompt: the rows of the archive's table of compressed chunks.
+        """Return what represents retrieved chunks in a prompt: rows of the archive's table of compressed chunks.
 
-        Raises ArchiveError when the archive has no such table at their granularity.
+        Raises ArchiveError if the archive has no such table at their granularity.
         """
         ...
 
     async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
-        """Natural log-likelihood of each token of each text, read after ``prefix``, by a local language model.
+        """Return the natural log-likelihood of each token of each text after ``prefix``, by a local language model.
 
-        The tokens are that model's own. Raises ConfigError when the run has no such model.
+        The tokens are that model's own. Raises ConfigError if the run has no such model.
         """
         ...
 
     async def token_ends(self, texts: Sequence[str]) -> list[list[int]]:
-        """Where each token that ``score`` measures ends, in characters of its text; a text too long for the model has
-        more of them than scores. Raises ConfigError as ``score`` does.
+        """Return where each token that ``score`` measures ends, in characters of its text.
+
+        A text that is too long for the model has more tokens than scores. Raises ConfigError as ``score`` does.
         """
         ...
 
     async def keep(self, texts: Sequence[str]) -> list[list[WordKept]]:
-        """The words of each text, in order, with the probability that each is kept, by the run's token classifier.
+        """Return the words of each text, in order, with the token classifier's probability to keep each.
 
-        Raises ConfigError when the run has none.
+        Raises ConfigError if the run has no token classifier.
         """
         ...
 
     async def remember(self, step: str, asked: Any, make: Callable[[], Awaitable[Any]]) -> Any:
-        """What ``make`` finds for ``asked``, made durable before it is used; both are values of JSON.
+        """Return what ``make`` finds for ``asked``, made durable before it is used; both are JSON values.
 
-        For what a model on this side decides: two of its passes may round differently. On a resumed run what was found
-        for the same ``asked`` is returned, and ``make`` is not called.
+        For decisions of local models, whose passes may round differently. In a resumed run the recorded result for the
+        same ``asked`` is returned, and ``make`` is not called.
         """
         ...
 
     async def artifact(
         self, name: str, doc_id: str, branch: Branch, *, version: int = 0, roles: Sequence[str] = ()
     ) -> Any:
-        """What ``branch`` makes of a document, a value of JSON: once for all questions of the run that need it.
+        """Return what ``branch`` makes of a document, a JSON value, once for all questions of the run.
 
-        Its steps and its calls are kept as those of ``artifact/<name>/<doc_id>`` and not of this question; its tools
-        have that document as their scope. With a ``version`` (of its prompts and of its form; raise it with either) it
-        is also kept with the archive, and taken from there for nothing by every run over the same content with the
-        same arguments and the same generator, whose longest replies of ``roles`` count too; but not where the branch
-        remembers a step ``lacking``, with what stands in for replies of no use. Raises what the branch raises, and
-        ConfigError where nothing can be kept.
+        Its steps and calls belong to ``artifact/<name>/<doc_id>`` instead of this question, and its tools have that
+        document as their scope.
+
+        With a ``version`` the archive keeps the artifact too, and runs over the same content with the same arguments
+        and generator take it from there for free. Increase ``version`` when the prompts or the form change. Changing
+        the reply limits of ``roles`` counts as another generator. An artifact with unusable replies (``note_lacking``)
+        is not kept.
+
+        Raises what the branch raises, and ConfigError where nothing can be kept.
         """
         ...
 
     async def documents(self) -> list[tuple[str, int]]:
-        """``(doc_id, tokens)`` of every document in the scope, in order of doc_id; tokens are o200k_base."""
+        """Return ``(doc_id, tokens)`` of every document in the scope, in order of doc_id; tokens are o200k_base."""
         ...
 
     async def full_text(self, doc_id: str) -> Document:
-        """A whole document of the scope, with its tables."""
+        """Return a whole document of the scope, with its tables."""
         ...
 
     async def gather(self, branches: Sequence[Branch]) -> list[Any]:
-        """Run branches beside each other; results in the order of ``branches``. The first error is raised."""
+        """Run branches concurrently; return the results in their order. Raises the first error."""
         ...
 
 
 Strategy = Callable[[Question, Tools], Awaitable[Answer]]
-"""What a method is. Third parties add theirs by the entry point group ``okralong.strategies``."""
+"""A method. Third parties add theirs through the entry point group ``okralong.strategies``."""

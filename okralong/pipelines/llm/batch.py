@@ -26,7 +26,7 @@ from okralong.pipelines.llm.batch_results import Answered, BatchAnswer, UseRealt
 from okralong.pipelines.llm.batch_tracker import BatchTracker, ResumeState
 from okralong.pipelines.llm.config import BatchConfig, LlmConfig
 from okralong.pipelines.llm.errors import ApiError
-from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.ports import LedgerPort
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.records import Call, CallKey, unsent
 from okralong.pipelines.llm.reply import from_journal
@@ -61,7 +61,7 @@ class BatchScheduler:
     def __init__(
         self,
         config: LlmConfig,
-        ledger: RunLedger,
+        ledger: LedgerPort,
         run_id: str,
         load_state: Callable[[], ResumeState],
         until: datetime | None = None,

@@ -35,7 +35,7 @@ from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.errors import ApiError
 from okralong.pipelines.llm.journal import FragmentedTable, JournalRow, read_run_table, read_settled
-from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.ports import LedgerPort
 from okralong.pipelines.llm.prices import MILLION, Price
 from okralong.pipelines.llm.records import Call, CallKey, Outcome, row_from_json
 
@@ -99,7 +99,7 @@ class BatchTracker:
         self,
         config: LlmConfig,
         remote: BatchEndpoint,
-        ledger: RunLedger,
+        ledger: LedgerPort,
         owner: BatchOwner,
         price: Price | None = None,
     ) -> None:

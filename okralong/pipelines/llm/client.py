@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import CutShort, Message, Reply
-from okralong.pipelines.llm.batch import BatchScheduler
 from okralong.pipelines.llm.batch_api import BatchItem, batch_call_id
 from okralong.pipelines.llm.batch_results import Answered, UseRealtime
 from okralong.pipelines.llm.budget import WORST
 from okralong.pipelines.llm.completion import Bounds
 from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
-from okralong.pipelines.llm.gateway import NO_STEPS, EndpointLimiter, Gateway, Steps
+from okralong.pipelines.llm.gateway import EndpointLimiter
 from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ports import NO_STEPS, GatewayPort, SchedulerPort, Steps
 from okralong.pipelines.llm.prices import Price, PriceTable
 from okralong.pipelines.llm.realtime import CallTracker, RealtimeCalls
 from okralong.pipelines.llm.records import Call
@@ -42,7 +42,7 @@ class LlmClient:
     def __init__(
         self,
         config: GeneratorConfig,
-        gateway: Gateway,
+        gateway: GatewayPort,
         prices: PriceTable | None = None,
         *,
         first_limiter: int = 0,
@@ -50,7 +50,7 @@ class LlmClient:
         tags: Mapping[str, str] | None = None,
         backoff: tuple[float, float] = (0.5, 30.0),
         shared: SharedReplies | None = None,
-        scheduler: BatchScheduler | None = None,
+        scheduler: SchedulerPort | None = None,
         transport: Any = None,
         grammar: Callable[[str, Sequence[Message], str], str | None] | None = None,
         reply_schema: Callable[[str], str | None] | None = None,
@@ -243,7 +243,7 @@ class LlmClient:
             return answered
 
     async def _in_batch(
-        self, scheduler: BatchScheduler, request: LlmRequest, call: Call, pending: Callable[[], Steps]
+        self, scheduler: SchedulerPort, request: LlmRequest, call: Call, pending: Callable[[], Steps]
     ) -> RawReply | None:
         """Return a batch's reply from the first endpoint, or None when the call is to be made in real time."""
         config, price = self.config, self._batch_price

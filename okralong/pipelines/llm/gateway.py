@@ -13,44 +13,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from okralong.pipelines.core.types import BrokenError, Usage
 from okralong.pipelines.llm.journal import JournalRow
 from okralong.pipelines.llm.ledger import RunLedger
+from okralong.pipelines.llm.ports import NO_STEPS, GatewayPort, Sendable, Steps
 from okralong.pipelines.llm.rate_limit import NO_HEADERS, RateLimitHeaders
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
 from okralong.pipelines.llm.records import Call, CallKey, Outcome
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """A question's journal rows that are not durable yet, and the US dollars that its plan reserves (None: no change).
-
-    They travel with the question's next message and become durable in the same commit.
-    """
-
-    rows: tuple[JournalRow, ...] = ()
-    admit_usd: float | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.rows) or self.admit_usd is not None
-
-
-NO_STEPS: Final = Steps()
-
-
-@dataclass(frozen=True, slots=True)
-class Sendable:
-    """Permission to send an attempt: the seconds that it waited for its permit, and when it got it."""
-
-    queue_s: float
-    started_at: datetime
 
 
 class Gateway:
@@ -238,7 +214,7 @@ class Gateway:
 class EndpointLimiter:
     """The limiter of one endpoint behind a gateway, as a ``LimiterClient`` for calls with several endpoints."""
 
-    def __init__(self, gateway: Gateway, limiter: int) -> None:
+    def __init__(self, gateway: GatewayPort, limiter: int) -> None:
         self._gateway, self._limiter = gateway, limiter
 
     async def acquire(self, tokens: int, expires_s: float) -> int:

@@ -27,7 +27,7 @@ from okralong.pipelines.llm.budget import WORST
 from okralong.pipelines.llm.completion import OVERLONG, SLACK, Bounds, name_of, post_chat, read_completion
 from okralong.pipelines.llm.config import FlexConfig, GeneratorConfig
 from okralong.pipelines.llm.errors import ApiError, error_headers
-from okralong.pipelines.llm.gateway import NO_STEPS, Gateway, Steps
+from okralong.pipelines.llm.ports import NO_STEPS, GatewayPort, Steps
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import Call, unknown, unsent
 from okralong.pipelines.llm.reply import RawReply
@@ -123,7 +123,7 @@ class RealtimeCalls:
     def __init__(
         self,
         config: GeneratorConfig,
-        gateway: Gateway,
+        gateway: GatewayPort,
         router: Router,
         meter: PromptMeter,
         count: CountTokens,

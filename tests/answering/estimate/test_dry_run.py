@@ -6,12 +6,14 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.estimate.manner import Manner
 from okralong.pipelines.answering.cost_model import Forecast
 from okralong.pipelines.answering.policy import EscalatePolicy
+from okralong.pipelines.answering.question_tools import Ports
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, Question, WordKept
@@ -73,6 +75,11 @@ async def test_groups_are_the_methods_own_whatever_the_strategy(made: Made) -> N
     assert all(set(outlook.forecasts) == {"std_rag", "okralong"} for outlook in outlooks)
 
 
+def having(ports: Ports, **functions: Any) -> Ports:
+    """The ports with other functions of their models."""
+    return replace(ports, models=ports.models.having(**functions))
+
+
 async def test_precise_mode_is_the_method_and_then_the_long_context(made: Made) -> None:
     with FakeOpenAI() as server:
         desk = made.desk(server)
@@ -105,7 +112,7 @@ async def test_where_the_generator_analyses_its_call_is_counted_and_the_rules_sp
     with FakeOpenAI() as server:
         desk = made.desk(server)
         by_rules = await desk.look(made.asked, STRATEGIES)
-        ports = replace(desk.ports(), analyze=None)
+        ports = having(desk.ports(), analyze=None)
         for asked, ruled in zip(made.asked, by_rules, strict=True):
             outlook = await dry_run(asked.question, asked.doc_ids, ports, STRATEGIES)
             assert (outlook.type, outlook.workflow) == (ruled.type, ruled.workflow)
@@ -147,7 +154,7 @@ async def test_a_prompt_that_a_local_model_shortens_is_counted(made: Made) -> No
         for target in (200, 100_000):
             section = made.policy.section(longllmlingua.Section).model_copy(update={"target_tokens": target})
             policy = made.policy.model_copy(update={"longllmlingua": section})
-            ports = replace(made.desk(server).ports(), score=score, token_ends=token_ends, policy=policy)
+            ports = having(replace(made.desk(server).ports(), policy=policy), score=score, token_ends=token_ends)
             outlook = await dry_run(asked.question, asked.doc_ids, ports, ("longllmlingua",))
             (prompt,) = outlook.forecasts["longllmlingua"].certain
             assert prompt.role == "generate"
@@ -165,7 +172,7 @@ async def test_a_prompt_that_a_token_classifier_shortens_is_counted(made: Made) 
         for target in (200, 100_000):
             section = made.policy.section(llmlingua2.Section).model_copy(update={"target_tokens": target})
             policy = made.policy.model_copy(update={"llmlingua2": section})
-            ports = replace(made.desk(server).ports(), keep=keep, policy=policy)
+            ports = having(replace(made.desk(server).ports(), policy=policy), keep=keep)
             outlook = await dry_run(asked.question, asked.doc_ids, ports, ("llmlingua2",))
             (prompt,) = outlook.forecasts["llmlingua2"].certain
             tokens[target] = prompt.tokens

@@ -1,4 +1,4 @@
-"""The generator of a run: the embedded server, started here, or an endpoint that is checked first."""
+"""The generator of a run: the embedded server, which is started here, or an endpoint, which is checked first."""
 
 from __future__ import annotations
 
@@ -19,14 +19,21 @@ from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
 from okralong.pipelines.models.serving import EarlyEnd, EmbeddedServer, Engine, ServedModel, choose
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.run.prepare import Prepared
 from okralong.pipelines.sara.artifact import SARA, read_shape, served_generator
 
 
 @dataclass(frozen=True)
 class Generator:
-    """``llm`` is the config with what the served model is known to be; ``address`` is where an embedded one listens
-    (None: at ``llm.base_url``); ``facts`` go into the manifest; ``notes`` say which endpoints are out of use now, those
-    of the stronger generator among them; ``ready`` is the address of an embedded one that is still starting."""
+    """A generator that a run can use.
+
+    Attributes:
+        llm: Its config, with what the config leaves open settled.
+        address: Where an embedded one listens; None for an endpoint.
+        facts: What the manifest says of it.
+        notes: Messages about endpoints, also of the stronger generator, that cannot be used now.
+        ready: The address of an embedded one that is still starting.
+    """
 
     llm: LlmConfig
     address: str | None
@@ -36,19 +43,30 @@ class Generator:
 
     @property
     def weights(self) -> str:
-        """What names the weights of one that is served here, or SARA's; "" for an endpoint's, which nobody knows."""
+        """Return the identity of the weights of an embedded generator or SARA's; "" for an endpoint."""
         return str(self.facts.get("identity") or self.facts.get("compressor") or "")
+
+
+def reading_vectors(prepared: Prepared) -> Path | None:
+    """Return the folder of the compressor whose generator the run's strategy needs; None if any generator will do."""
+    return prepared.config.sara.folder() if prepared.strategy.needs.sara_generator else None
 
 
 @contextmanager
 def generator(
     llm: LlmConfig, log_folder: Path | None, compressor: Path | None = None, ahead: bool = False
 ) -> Iterator[Generator]:
-    """A generator for the time of the block, with what the config leaves open settled.
+    """Provide the generator that a config names, for the time of the block.
 
-    ``ahead``: an embedded one may still be starting when the block begins (see ``Generator.ready``). With
-    ``compressor``, the folder of one, it is SARA's, which the run starts on Ray Serve with its other models.
-    Raises ConfigError when its reader cannot be merged, EndpointError when it cannot be used at any endpoint.
+    Args:
+        llm: The config.
+        log_folder: Where an embedded server writes its log.
+        compressor: Folder of a compressor: the generator is SARA's, which the run starts on Ray Serve with its models.
+        ahead: Let the block begin while an embedded server is still starting (see ``Generator.ready``).
+
+    Raises:
+        ConfigError: The reader cannot be merged.
+        EndpointError: None of the endpoints can be used.
     """
     if compressor is not None:
         _, fingerprint = read_shape(compressor)
@@ -77,7 +95,7 @@ def generator(
 
 @contextmanager
 def _starting(llm: LlmConfig, log_folder: Path | None, reader: Reader | None) -> Iterator[Future[str]]:
-    """The address of an embedded server that is started in a thread, and stopped with the block."""
+    """Start an embedded server in a thread; yield its future address; stop it with the block."""
     with ThreadPoolExecutor(1, "okralong-generator") as thread:
         start = partial(EmbeddedServer.start, model=llm.model, window=llm.window, log_folder=log_folder, reader=reader)
         held, early_end = ExitStack(), EarlyEnd()
@@ -86,7 +104,7 @@ def _starting(llm: LlmConfig, log_folder: Path | None, reader: Reader | None) ->
             yield ready
         finally:
             early_end.now()
-            with suppress(OkraError):  # who asked has been told
+            with suppress(OkraError):  # its users have seen the error
                 ready.result()
             held.close()
 
@@ -105,7 +123,7 @@ def _endpoint_facts(llm: GeneratorConfig) -> dict[str, Any]:
 
 
 async def _check(llm: GeneratorConfig) -> tuple[str, ...]:
-    """What is wrong with those endpoints that cannot be used now. Raises EndpointError when none can."""
+    """Return a message for each endpoint that cannot be used now. Raises EndpointError if none can be used."""
     found = await asyncio.gather(*(check_endpoint(endpoint) for endpoint in llm.all_endpoints))
     bad = tuple(status.message for status in found if not status.ok)
     if len(bad) < len(found):
@@ -115,25 +133,26 @@ async def _check(llm: GeneratorConfig) -> tuple[str, ...]:
 
 
 def checked_anew(served: Generator) -> Generator:
-    """Return an embedded generator that was started earlier, with its stronger one checked now.
+    """Check the stronger generator of an embedded one that was started earlier; return it with the notes.
 
-    Raises EndpointError when that cannot be used at any endpoint.
+    Raises EndpointError if none of the stronger one's endpoints can be used.
     """
     stronger = served.llm.stronger
     return served if stronger is None else replace(served, notes=run_coroutine(_check(stronger)))
 
 
 def weights_here(llm: LlmConfig) -> str:
-    """Return what names the weights of the embedded generator of a config, as ``Generator.weights`` does, without
-    starting it. Raises ConfigError when it cannot be served here.
+    """Return the weights' identity of an embedded generator, as ``Generator.weights`` does, without starting it.
+
+    Raises ConfigError if it cannot be served here.
     """
     return choose(llm.model, "auto", parallel=1, window=llm.window, reader=llm.found_reader()).identity
 
 
 def as_served(llm: LlmConfig, compressor: Path | None = None) -> LlmConfig:
-    """``llm`` with what the config leaves open settled as ``generator`` would, without starting or asking any.
+    """Return ``llm`` with what it leaves open settled, as ``generator`` does, without starting or asking one.
 
-    Raises ConfigError when its reader cannot be merged, or the model cannot be served here.
+    Raises ConfigError if its reader cannot be merged or the model cannot be served here.
     """
     if compressor is not None:
         return _reading_vectors(llm, compressor)
@@ -154,7 +173,7 @@ def _asked_there(llm: GeneratorConfig) -> dict[str, Any]:
 
 
 def _second(llm: LlmConfig) -> dict[str, Any]:
-    """The stronger generator, settled as well."""
+    """Return the stronger generator, settled as well."""
     stronger = llm.stronger
     return {"stronger": None if stronger is None else stronger.model_copy(update=_asked_there(stronger))}
 
@@ -174,7 +193,7 @@ def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, rea
 
 
 def _reading_vectors(llm: LlmConfig, compressor: Path) -> LlmConfig:
-    """``llm`` as SARA's generator is asked: as it was trained, and by no grammar."""
+    """Return ``llm`` as SARA's generator is asked: as it was trained, and without a grammar."""
     served = served_generator(compressor, llm.model)
     free = llm.price or Price(input=0.0, cached_input=0.0, output=0.0)
     plain = {"demonstrations": False, "calculator": False, "constrained": False, "json_schema": "never"}
@@ -182,9 +201,9 @@ def _reading_vectors(llm: LlmConfig, compressor: Path) -> LlmConfig:
 
 
 def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:
-    """Whether grammars are sent: as the config says, else to llama.cpp with a reader, which has learned these forms.
+    """Return whether grammars are sent: as the config says, by default to llama.cpp with a reader trained for them.
 
-    Raises ConfigError for transformers, whose server refuses every request that has one.
+    Raises ConfigError for transformers, whose server refuses requests with a grammar.
     """
     if llm.constrained and engine != "llama.cpp":
         raise ConfigError(
@@ -199,8 +218,9 @@ def _contract(llm: GeneratorConfig) -> Literal["short", "full"]:
 
 
 def _asked(llm: LlmConfig, reader: Reader | None) -> dict[str, bool]:
-    """How a model served here is asked: as the config says, else as its reader was trained. A bare model of a size for
-    this machine needs a worked example, and does its own sums.
+    """Return how a model served here is asked: as the config says, by default as its reader was trained.
+
+    A small model without a reader needs a worked example, and does its own sums.
     """
     trained = ReaderFile(demonstrations=True) if reader is None else asked_as(reader.folder)
     return {

@@ -1,0 +1,62 @@
+"""The journal of one question, as the planner that carries it sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from okralong.pipelines.core.types import Plan
+from okralong.pipelines.llm.journal import JournalRow
+from okralong.pipelines.llm.ports import GatewayPort, Steps
+
+
+class QuestionJournal:
+    """What was known of a question when it was taken up, and its steps since.
+
+    Nothing has been paid for before the first call, so a step is not made durable on its own: it travels with the
+    question's next message to the gateway, which returns when all of it is durable. So does the reserve for the plan.
+    """
+
+    def __init__(
+        self, gateway: GatewayPort, query_id: str, known: Sequence[JournalRow], reserve: Callable[[Plan], float]
+    ) -> None:
+        """``reserve`` returns the most that a plan may cost, in US dollars."""
+        self._gateway, self._query_id, self._reserve = gateway, query_id, reserve
+        self._known = {(row.path, row.kind): row.body for row in known}
+        self._replies = {(row.path, row.sample): row for row in known if row.kind == "reply"}
+        self._rows: list[JournalRow] = []
+        self._admit_usd: float | None = None
+        self._flushing = asyncio.Lock()
+
+    def reply(self, path: str, sample: int) -> JournalRow | None:
+        """Return the reply that is known at a step, or None."""
+        return self._replies.get((path, sample))
+
+    def recorded(self, path: str, kind: str) -> str | None:
+        """See ``StepLog``."""
+        return self._known.get((path, kind))
+
+    async def record(self, path: str, kind: str, body: str) -> None:
+        """See ``StepLog``."""
+        self._rows.append(JournalRow(self._query_id, path, kind, body))
+
+    def add(self, rows: Sequence[JournalRow]) -> None:
+        """Add the steps of a branch that has ended."""
+        self._rows.extend(rows)
+
+    async def admit(self, query_id: str, plan: Plan) -> None:
+        """Reserve the plan's dollars with the next message."""
+        self._admit_usd = self._reserve(plan)
+
+    def take(self) -> Steps:
+        """Return what the next message must carry."""
+        steps = Steps(tuple(self._rows), self._admit_usd)
+        self._rows.clear()
+        self._admit_usd = None
+        return steps
+
+    async def flush(self) -> None:
+        """Return when all steps so far are durable. Raises OverBudget."""
+        async with self._flushing:  # branches that start together wait for the one that takes the steps along
+            if steps := self.take():
+                await self._gateway.record(self._query_id, steps)

@@ -1,0 +1,122 @@
+"""The archive and the local models of a run, as the tools of its questions use them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
+from okralong.pipelines.archive.archive import Archive
+from okralong.pipelines.archive.search import ShardClient
+from okralong.pipelines.core.types import Analysis, Reading, WordKept
+
+Vectors = np.ndarray[Any, np.dtype[np.float32]]
+
+Part = Literal["embedder", "analyzer", "reranker", "scorer", "token_classifier", "compressor"]
+"""What a run may have beside its generator: a part gives the methods of ``Models`` that name it."""
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoder:
+    """What the run's cross-encoder can do beside ranking.
+
+    Attributes:
+        name: Its name, if it reads spans, else "".
+        reads_spans: Whether it says where an answer stands.
+        reads_answers: Whether it may answer by itself.
+        checks: Whether it estimates how probably an answer is right.
+    """
+
+    name: str = ""
+    reads_spans: bool = False
+    reads_answers: bool = False
+    checks: bool = False
+
+
+RANKS_ONLY: Final = CrossEncoder()
+
+
+class Models(ABC):
+    """The shards of a run's archive and its local models; a run has the models that ``parts`` names.
+
+    Without an analyzer the generator analyzes; without an embedder the archive has no vectors. A method whose part is
+    missing must not be called.
+    """
+
+    archive: Archive
+    parts: frozenset[Part]
+    cross_encoder: CrossEncoder = RANKS_ONLY
+
+    @abstractmethod
+    def shards(self, granularity: int) -> Sequence[ShardClient]:
+        """Return all shards of a granularity, in order of their numbers."""
+
+    async def embed(self, texts: list[str]) -> Vectors:
+        """Return unit vectors of queries, shape (texts, dimension). Part: embedder."""
+        raise NotImplementedError("embedder")
+
+    async def analyze(self, asked: AnalysisInput) -> Analysis:
+        """Analyze a question and its primary passages. Part: analyzer."""
+        raise NotImplementedError("analyzer")
+
+    async def read(self, query: str, passages: list[str]) -> list[Reading]:
+        """Return the cross-encoder's readings of passages for a query, in their order. Part: reranker."""
+        raise NotImplementedError("reranker")
+
+    async def score(self, prefix: str, texts: list[str]) -> list[list[float]]:
+        """Return the log-likelihood of each text's tokens after ``prefix``. Part: scorer."""
+        raise NotImplementedError("scorer")
+
+    async def token_ends(self, texts: list[str]) -> list[list[int]]:
+        """Return where the tokens end that ``score`` measures. Part: scorer."""
+        raise NotImplementedError("scorer")
+
+    async def keep(self, texts: list[str]) -> list[list[WordKept]]:
+        """Return each text's words with the probability that each is kept. Part: token_classifier."""
+        raise NotImplementedError("token_classifier")
+
+    async def compress(self, vectors: Vectors) -> Vectors:
+        """Return unit vectors of the compressor's space, shape (n, hidden). Part: compressor."""
+        raise NotImplementedError("compressor")
+
+
+class FunctionModels(Models):
+    """Models made of functions, for benches and tests; the run has the parts whose functions are given."""
+
+    def __init__(
+        self, archive: Archive, *, cross_encoder: CrossEncoder = RANKS_ONLY, **functions: Callable[..., Any] | None
+    ) -> None:
+        """``functions`` are methods of ``Models`` by name; None is the same as not given."""
+        self.archive, self.cross_encoder = archive, cross_encoder
+        self._functions = {name: function for name, function in functions.items() if function is not None}
+        self.parts = frozenset(_PART_OF[name] for name in self._functions if name in _PART_OF)
+        for name, function in self._functions.items():
+            setattr(self, name, function)
+
+    def shards(self, granularity: int) -> Sequence[ShardClient]:
+        """See ``Models``."""
+        return self.archive.clients(granularity)
+
+    def having(
+        self, cross_encoder: CrossEncoder | None = None, **functions: Callable[..., Any] | None
+    ) -> FunctionModels:
+        """Return the same models with other functions; None takes one away."""
+        return FunctionModels(
+            self.archive, cross_encoder=cross_encoder or self.cross_encoder, **(self._functions | functions)
+        )
+
+
+_PART_OF: Final[dict[str, Part]] = {
+    "embed": "embedder",
+    "analyze": "analyzer",
+    "read": "reranker",
+    "score": "scorer",
+    "token_ends": "scorer",
+    "keep": "token_classifier",
+    "compress": "compressor",
+}
