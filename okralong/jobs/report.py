@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 
 from okralong.jobs.plugins import report_maker_for
-from okralong.jobs.run_folder import BEGUN
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.run.rows import BEGUN
 
 if TYPE_CHECKING:
     from okralong.pipelines.reporting.page import Report

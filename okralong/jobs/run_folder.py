@@ -16,7 +16,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.run.rows import BEGUN as BEGUN
+from okralong.pipelines.run.rows import BEGUN
 
 if TYPE_CHECKING:
     import pyarrow as pa

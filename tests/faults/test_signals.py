@@ -24,7 +24,7 @@ from tests.faults.processes import MARK, kill, left_over, marked
 from tests.processes import below, living
 
 STOPPED: Final = "Stopped. What was finished is kept; run the same command again to go on.\n"
-INDEX_STOPPED: Final = "Stopped. The archive is as it was."
+INDEX_STOPPED: Final = "Stopped. The archive is unchanged."
 MOMENT_S: Final = 240.0
 """How long a moment of a command is waited for; Ray alone takes minutes to start on a busy machine."""
 SECOND_S: Final = 5.0

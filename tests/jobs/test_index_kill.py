@@ -59,7 +59,7 @@ def test_sigterm_ends_an_index_job_with_the_code_of_a_stop(tmp_path: Path) -> No
     job = _job(tmp_path)
     said = _end(job, tmp_path / "archive", 1, signal.SIGTERM)
     assert job.returncode == EXIT_STOPPED, said
-    assert "Stopped. The archive is as it was." in said
+    assert "Stopped. The archive is unchanged." in said
     assert "SIGTERM" not in said
     assert "Traceback" not in said
 

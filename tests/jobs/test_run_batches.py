@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from okralong.jobs.answer import batch_setup
-from okralong.jobs.run_folder import BEGUN
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
+from okralong.pipelines.run.rows import BEGUN
 
 NOW = datetime(2026, 11, 22, 21, 0, tzinfo=UTC)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from okralong.jobs.run_folder import BEGUN, archive_of_run, table
+from okralong.jobs.run_folder import archive_of_run, table
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import RUN_TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, InputError
 from okralong.pipelines.indexing.maintenance import vacuum
-from okralong.pipelines.run.rows import purge_run
+from okralong.pipelines.run.rows import BEGUN, purge_run
 from tests.archives.nights import made_up, night
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

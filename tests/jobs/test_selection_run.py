@@ -50,5 +50,5 @@ def test_a_run_selects_by_a_local_model(
     first = next(row for row in journal if row["kind"] == "selection")
     code, said = call(monkeypatch, capsys, "show", tmp_path / "run", first["query_id"], "--all")
     assert code == 0
-    assert "chosen one by one from the" in said
+    assert "selected one by one from the best" in said
     assert json.loads(first["body"])["chosen"][1] in said

@@ -23,7 +23,7 @@ def submission(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("address", ["auto", "HEAD:8265", "http://me:secret@HEAD:8265", "http://HEAD:8265/?token=x"])
 def test_an_address_that_is_none_is_refused_and_not_repeated(address: str) -> None:
-    with pytest.raises(ConfigError, match="must be that of a job server") as refused:
+    with pytest.raises(ConfigError, match="must be the URL of a job server") as refused:
         job_server(address)
     assert "secret" not in str(refused.value)
 

@@ -94,6 +94,7 @@ def artifacts_taken(run: Folder) -> tuple[list[TakenArtifact], list[str]]:
 VALUE_COLUMNS: Final = tuple(field.name for field in fields(TypedValue))
 """The columns of an answers row with the answer as a typed value."""
 BEGUN: Final = "run.json"
+"""The file that begins a run; it records the set-up, so that a rerun with another one is refused."""
 ORIGINS_FOLDER: Final = "origins"
 """The folder in a nightly's ``current`` with the origin of each answer."""
 JUDGE: Final = "judge"
