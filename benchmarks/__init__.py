@@ -1,1 +1,1 @@
-"""Programs that measure okralong, each in one run; ``results/`` keeps what was seen."""
+"""Benchmarks of okralong; each prints a ratio or a share, and ``results/`` contains what was measured."""

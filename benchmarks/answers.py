@@ -1,14 +1,14 @@
-"""Answers to questions whose passages are known to hold the answer or not: by the span, or by a small generator.
+"""Answer questions whose passages are known to contain the answer or not, by span or by a small generator.
 
     okralong train-data DATA --for cross_encoder --out ROWS
     python -m benchmarks.answers --rows ROWS --side test --out spans.jsonl
     python -m benchmarks.answers --rows ROWS --side test --by bare --contract short --order rank --out bare.jsonl
 
-No archive and no retrieval: each question is shown the passages that the cross-encoder ranks first of those in its row,
-by rank or in an order drawn by its number (as that of documents is, to the question). *By* is "spans" (the shipped
-cross-encoder reads the answer off, and refuses none), "reader" (the embedded model with the shipped reader) or "bare"
-(without). Generators are asked and read as in a run (``answering/generate.py``), in batches, without a server. A row of
-the table is a file; *failures* are replies that are no answer, *uncited* answers those without a source that was found.
+There is no archive and no retrieval: the context of a question is the passages of its row that the cross-encoder ranks
+first, by rank or in a random order seeded by its id. ``--by spans`` uses the shipped cross-encoder without refusals,
+``reader`` the embedded model with the shipped reader adapter, ``bare`` the one without. Generators are prompted and
+parsed as in a run (``answering/generate.py``), in batches, without a server. Each table row is one file; *failures* are
+replies without an answer, *uncited* answers without a citation.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ Order = Literal["rank", "drawn"]
 
 @dataclass(frozen=True)
 class Marked:
-    """An answer with its marks: ``f1`` and ``em`` against the gold answers (none: unanswerable). ``texts`` are the
-    passages of its context, ``readings`` what the cross-encoder says of them; ``source`` is the set, ``cluster`` the
-    documents with which it is drawn, ``reply`` the generator's.
+    """An answer with its scores: ``f1`` and ``em`` against the gold answers (none means unanswerable). ``texts`` are
+    the passages of its context, ``readings`` the cross-encoder's output for them, ``source`` the data set, ``cluster``
+    the documents that are resampled together, ``reply`` the generator's text.
     """
 
     source: str
@@ -145,7 +145,7 @@ def loaded(by: By, contract: str, limit: int) -> Replies:
 
 
 def shown(row: RankingRow, readings: Sequence[Reading], passages: int, order: Order) -> list[tuple[Passage, Reading]]:
-    """The passages that are ranked first, with their readings."""
+    """Return the first-ranked passages with their readings."""
     pairs = [
         (Passage(f"p{n}", 0, len(text), text, count_tokens(text), 1.0), reading)
         for n, (text, reading) in enumerate(zip(row.passages, readings, strict=True))
@@ -159,7 +159,7 @@ def shown(row: RankingRow, readings: Sequence[Reading], passages: int, order: Or
 async def answers(
     rows: Sequence[RankingRow], found: Sequence[Sequence[Reading]], replies: Replies | None, passages: int, order: Order
 ) -> list[Marked]:
-    """Each question's answer; ``replies`` None: by the span. Rows and readings are those of ``questions_of``."""
+    """Answer each question, by span if ``replies`` is None. Rows and readings are those of ``questions_of``."""
     clusters = joined_by_documents([row.documents for row in rows])
 
     async def one(row: RankingRow, readings: Sequence[Reading], cluster: str) -> Marked:
@@ -188,17 +188,17 @@ async def answers(
 
 
 def write_answers(file: Path, rows: Sequence[Marked]) -> None:
-    """One answer a line, as JSON."""
+    """Write one answer per line, as JSON."""
     file.write_text("".join(f"{encode(row)}\n" for row in rows), encoding="utf-8")
 
 
 def read_answers(file: Path) -> list[Marked]:
-    """What ``write_answers`` wrote."""
+    """Read a file of ``write_answers``."""
     return [decode(Marked, line) for line in file.read_text(encoding="utf-8").splitlines() if line]
 
 
 def line(name: str, rows: Sequence[Marked]) -> list[str]:
-    """A row of the table."""
+    """Return a table row."""
 
     def mean(part: Sequence[Marked], value: Callable[[Marked], float]) -> str:
         return estimate_words(clustered_mean([value(row) for row in part], [row.cluster for row in part]))

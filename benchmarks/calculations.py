@@ -1,11 +1,11 @@
-"""Calculations that code works out of a document's rows: how many arithmetic questions it answers, how many rightly.
+"""Measure how many arithmetic questions code answers from a document's rows, and how many of these answers are right.
 
     python -m benchmarks.calculations --data DATA --out benchmarks/results/calculations.md
 
-Each arithmetic question of FinQA, TAT-QA and the reports, asked of its own page or report. Right is a result whose
-number is the gold answer's, rounded as that is or within 1 %, whatever its sign and whether in percent or as a share:
-the sets write "fell by 14 %" and "-0.14" for the same. The rules were written by looking at what they got wrong and
-missed in FinQA and TAT-QA, so these two are no blind figure; the reports were not looked at.
+Each arithmetic question of FinQA, TAT-QA and the reports is answered from its own page or report. A result is right if
+its number equals the gold answer's when rounded like it, or within 1 %, ignoring sign and percent or share: the sets
+write "fell by 14 %" and "-0.14" for the same. The rules were written on the errors in FinQA and TAT-QA, so these are
+not blind figures; the reports were not inspected.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tests.fakes.tools import ScriptedTools
 
 SETS = (("finqa", "train"), ("finqa", "dev"), ("tatqa", "dev"), ("reports", "all"))
 NEAR = 0.011
-"""Share by which a result may differ from the gold one, which is rounded."""
+"""Relative tolerance, because gold results are rounded."""
 ROUNDED = 0.06
-"""Points by which it may, beside that."""
+"""Absolute tolerance, in addition."""
 _NUMBER = re.compile(r"-?[\d,]*\.?\d+")
 
 
 def answered(item: Item, texts: DataSet) -> Answer | None:
-    """What code says to a question of its own document."""
+    """Return code's answer to a question about its document."""
     document = _document(item, texts)
     return (
         None
@@ -52,7 +52,7 @@ def _document(item: Item, texts: DataSet) -> Document | None:
 
 
 def right(said: str, golds: Sequence[str]) -> bool:
-    """Whether the number of what was said is one of the gold answers'."""
+    """Return whether the number in the answer is a gold answer's."""
     number = _number(said)
     wanted = [gold * factor for each in golds if (gold := _number(each)) is not None for factor in (1.0, 100.0)]
     return number is not None and any(abs(number - each) <= max(ROUNDED, NEAR * each) for each in wanted)
@@ -64,7 +64,7 @@ def _number(text: str) -> float | None:
 
 
 def main() -> None:
-    """Print the table and what was wrong, and write them."""
+    """Print and write the table and the wrong answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path)

@@ -1,15 +1,14 @@
-"""Does the confidence of answers tell right ones from wrong ones? Risk against coverage, and calibration.
+"""Measure whether confidence orders right answers before wrong ones: risk against coverage, and calibration.
 
     python -m benchmarks.answers --rows ROWS --side test --out spans_test.jsonl      # and --by reader, --by bare
     python -m benchmarks.confidence spans_test.jsonl --out confidence_test.md
     python -m benchmarks.confidence RUN... --questions questions.jsonl      # the confidence that runs recorded
 
-The answers are taken surest first. *Coverage* is the share of them that is taken, *risk* the mean of 1 - F1 (or of 1 -
-exact match) over these. The area under that curve (AURC) is set against that of random order, which is the risk of all:
-1 and more means that the confidence tells nothing. Answers of equal confidence count as taken in any order. *Brier* is
-the mean square of confidence less F1, *ECE* the mean gap of the two over ten bins of equal width. Intervals: 95 %,
-bootstrap over documents. *own word* is the confidence that a run gives an answer, *passage alone* the probability that
-its passage holds an answer, whatever it says.
+Answers are ordered by confidence. *Coverage* is the share taken from the top, *risk* their mean of 1 - F1 (or 1 - exact
+match). The area under this curve (AURC) is divided by that of random order, which is the risk of all answers: 1 or more
+means that confidence is useless. Ties count in any order. *Brier* is the mean square of confidence minus F1, *ECE*
+their mean gap over ten bins of equal width. Intervals are 95 %, bootstrap over documents. *own word* is a run's
+confidence, *passage alone* the probability that the passage contains an answer, whatever this answer is.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from okralong.pipelines.run.questions import read_questions
 SHOWN: Final = (0.25, 0.5, 0.75, 1.0)
 """Coverages in the table."""
 FEWEST: Final = 20
-"""Answers of a set that are shown by themselves at least."""
+"""Sets with fewer answers are not listed separately."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The judged answers of a run: ``confidence``, and ``wrong`` (1 - F1) and ``missed`` (1 - exact match), each of
-    shape (answers,), with the ``clusters`` of documents that are drawn together.
+    """Scored answers of a run: ``confidence``, ``wrong`` (1 - F1) and ``missed`` (1 - exact match), each of shape
+    (answers,), and the ``clusters`` of documents that are resampled together.
     """
 
     name: str
@@ -62,9 +61,9 @@ class Judged:
 
 
 def risks(confidence: Floats, wrong: Floats, weights: Floats | None = None) -> tuple[Floats, Floats]:
-    """Coverage and risk after each answer, surest first, each of shape (answers,); ``weights`` counts each so often.
+    """Return coverage and risk after each answer in order of confidence, each of shape (answers,).
 
-    Of answers of equal confidence each stands for the mean of all of them.
+    ``weights`` counts each answer that often. Answers of equal confidence have their mean risk.
     """
     order = np.argsort(-confidence, kind="stable")
     count = np.ones(len(order)) if weights is None else weights[order]
@@ -75,13 +74,13 @@ def risks(confidence: Floats, wrong: Floats, weights: Floats | None = None) -> t
 
 
 def area(confidence: Floats, wrong: Floats, weights: Floats | None = None) -> tuple[float, float]:
-    """The area under the curve, the mean risk over all coverages, and that of random order."""
+    """Return the area under the curve, which is the mean risk over all coverages, and that of random order."""
     coverage, risk = risks(confidence, wrong, weights)
     return float(np.sum(risk * np.diff(coverage, prepend=0.0))), float(risk[-1])
 
 
 def areas(judged: Judged, wrong: Floats) -> tuple[Estimate, Estimate, Estimate]:
-    """The area, that of random order, and the one by the other, with their intervals."""
+    """Return the area, that of random order, and their ratio, with intervals."""
     found = area(judged.confidence, wrong)
     drawn = resample(judged.clusters)
     figures = np.array([*found, _by(*found)])
@@ -99,7 +98,7 @@ def _by(own: float, random: float) -> float:
 
 
 def judged(run: str, questions: Sequence[Question]) -> Judged:
-    """The answers of a run that have a confidence and gold answers. Raises SystemExit where there are none."""
+    """Return a run's answers that have a confidence and gold answers. Raises SystemExit if there are none."""
     golds = {each.query_id: each.answers for each in questions if each.answers}
     rows = [
         row
@@ -125,17 +124,17 @@ Way = Callable[[Marked], float]
 
 
 def own_word(row: Marked) -> float:
-    """As a run gives it (``confidence.with_confidence``)."""
+    """Return the confidence of a run (``confidence.with_confidence``)."""
     return support(row.question, row.answer, row.texts, row.readings)
 
 
 def passage_alone(row: Marked) -> float:
-    """How probably its passage holds an answer, whatever this one says: as runs had it before 27 November 2026."""
+    """Return the probability that the passage contains an answer, whatever this one is."""
     return support(row.question, row.answer, row.texts, row.readings, compared=False)
 
 
 def judged_by(name: str, way: Way, rows: Sequence[Marked]) -> Judged:
-    """Answers with one of their confidences."""
+    """Return the answers with one kind of confidence."""
     sure = [way(row) for row in rows]
     wrong, missed = (
         np.array([1 - mark for mark in marks]) for marks in zip(*((r.f1, r.em) for r in rows), strict=True)
@@ -156,7 +155,7 @@ def in_all_ways(name: str, rows: Sequence[Marked]) -> list[Judged]:
 
 
 def calibration(found: Judged) -> tuple[Estimate, float]:
-    """Brier score with its interval, and the expected calibration error, of the confidence against F1."""
+    """Return the Brier score with its interval, and the expected calibration error, of confidence against F1."""
     right = 1 - found.wrong
     brier = clustered_mean(((found.confidence - right) ** 2).tolist(), found.clusters)
     bins = np.minimum((found.confidence * BINS).astype(int), BINS - 1)
@@ -165,7 +164,7 @@ def calibration(found: Judged) -> tuple[Estimate, float]:
 
 
 def curve_table(every: Sequence[Judged]) -> str:
-    """Risk against coverage by both measures, a line for each."""
+    """Return the table of risk against coverage by both measures."""
     rows = []
     for each in every:
         for measure, wrong in (("1 - F1", each.wrong), ("not exact", each.missed)):
@@ -178,7 +177,7 @@ def curve_table(every: Sequence[Judged]) -> str:
 
 
 def calibration_table(every: Sequence[Judged]) -> str:
-    """Mean confidence beside mean F1, Brier score and calibration error."""
+    """Return the table of mean confidence, mean F1, Brier score and calibration error."""
     rows = []
     for each in every:
         brier, error = calibration(each)
@@ -188,12 +187,12 @@ def calibration_table(every: Sequence[Judged]) -> str:
 
 
 def answers_of(files: Sequence[Path]) -> dict[str, list[Marked]]:
-    """The answers in files of ``benchmarks.answers`` that were judged and are no refusals, by the file's name."""
+    """Return answers that are not refusals from files of ``benchmarks.answers``, by file name."""
     return {file.stem: [row for row in read_answers(file) if row.answer.status == "answered"] for file in files}
 
 
 def main() -> None:
-    """Print the tables, and write them and the picture beside them."""
+    """Print and write the tables, and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", help="run folders, or files of `benchmarks.answers`")
     parser.add_argument("--questions", help="the questions of run folders, with gold answers")
@@ -211,7 +210,7 @@ def main() -> None:
 
 
 def draw_risk(path: Path, every: Sequence[Judged]) -> None:
-    """Write risk (1 - F1) against coverage to an SVG file, each run with the risk of random order as a thin line."""
+    """Draw risk (1 - F1) against coverage as SVG, with each run's random order as a thin line."""
     with style():
         figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
         axis = figure.subplots()

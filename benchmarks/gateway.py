@@ -1,14 +1,15 @@
-"""What budget, journal and ledger of a call cost: processor time of each process, and the clock beside the replies.
+"""Measure what a call's budget, journal and ledger cost: processor time per process, and wall-clock time beyond
+replies.
 
     python -m benchmarks.gateway --out benchmarks/results/gateway.md
     python -m benchmarks.gateway --questions 200 --in-flight 32 --profile profiles      # and where the time goes
-    python -m benchmarks.gateway --in-process      # client and gateway without Ray, and a commit in each form
+    python -m benchmarks.gateway --in-process      # client and gateway without Ray, and each form of a commit
 
-Questions of one call each, over a private Ray, against the scripted endpoint in a process of its own: a planner's part
-is played by an actor that does what ``Planner`` does without an archive (three steps, a plan, one call of about a
-thousand tokens, an answers row), so that nothing is measured but a run's gateway and the client. A bare loop over the
-SDK sends the same requests to the same endpoint. The clock's bound is list scheduling over the latencies that the
-endpoint drew. ``--profile`` records each process with py-spy for 20 s, as stacks with counts, where that is installed.
+Questions of one call each run over a private Ray, with the scripted endpoint in its own process. An actor replaces
+``Planner`` without an archive (three steps, a plan, one call of about a thousand tokens, an answers row), so only a
+run's gateway and client are measured. A bare loop over the SDK sends the same requests to the same endpoint. The
+wall-clock bound is list scheduling over the latencies that the endpoint drew. ``--profile`` records each process with
+py-spy for 20 s, if installed, as stacks with counts.
 """
 
 from __future__ import annotations
@@ -58,26 +59,26 @@ from tests.fakes.endpoint.scenario import Latency
 MODEL = "gpt-4o"
 PROMPT_CHARS = 4_000
 STEPS = {"retrieval": 1_500, "analysis": 200, "plan": 300}
-"""Characters of a question's steps, as in a run of the default policy."""
+"""Characters of a question's steps, as in a run with the default policy."""
 WARM = 40
-"""Questions before the measured ones."""
+"""Warm-up questions."""
 PROFILED_S = 20
 SENTENCE = "Revenue of the segment rose to 12.5 million dollars in 2021, from 11.8 in the year before. "
 
 
 class Asker:
-    """A planner without an archive. Made remote below."""
+    """A planner without an archive, made remote below."""
 
     def __init__(self, config: LlmConfig, gateway: str) -> None:
         self._gateway = GatewayClient(named_actor(gateway))
         self._client = LlmClient(config, self._gateway)
 
     async def ready(self) -> bool:
-        """True once it can be asked."""
+        """Return True once the actor runs."""
         return True
 
     async def answer(self, query_id: str, text: str) -> None:
-        """Carry one question to its answers row."""
+        """Answer one question up to its answers row."""
         rows = [JournalRow(query_id, kind, kind, json.dumps({"x": "y" * size})) for kind, size in STEPS.items()]
         pending = [Steps(tuple(rows), 0.01)]
         reply = await self._client.complete(
@@ -94,7 +95,7 @@ class Asker:
 
 @dataclass(frozen=True)
 class Seen:
-    """``spent`` are processor milliseconds a call by role; ``clock_s`` and ``bound_s`` of all measured calls."""
+    """``spent`` are processor milliseconds per call by role; ``clock_s`` and ``bound_s`` cover all measured calls."""
 
     in_flight: int
     planners: int
@@ -106,7 +107,7 @@ class Seen:
 
     @property
     def ours(self) -> float:
-        """Of all our processes."""
+        """Return the sum over okralong's processes."""
         return sum(ms for role, ms in self.spent.items() if role != "endpoint")
 
 
@@ -188,8 +189,8 @@ def _measured(
 
 
 def _in_process(questions: int, in_flight: int) -> None:
-    """Print processor milliseconds a call of client and gateway in this process beside a bare loop, and microseconds of
-    a commit's rows in each form.
+    """Print processor milliseconds per call of client and gateway in this process and of a bare loop, and microseconds
+    of each form of a commit.
     """
     with tempfile.TemporaryDirectory() as folder, EndpointProcess({"seed": 1, "models": {MODEL: {}}}) as endpoint:
         ours = asyncio.run(_calls_in_process(Path(folder), endpoint.base_url, questions, in_flight))
@@ -278,7 +279,7 @@ def _messages(text: str) -> list[Message]:
 
 
 def _spent(endpoint: int) -> dict[str, float]:
-    """Processor seconds of this process and its descendants, by role."""
+    """Return processor seconds of this process and its descendants, by role."""
     me = psutil.Process()
     found: dict[str, float] = defaultdict(float)
     for process in [me, *me.children(recursive=True)]:

@@ -1,12 +1,12 @@
-"""Memory of the index job over an archive and one ten times as large: the peak must be the same within a fifth.
+"""Measure the index job's memory over an archive and one ten times as large: peaks must agree within a fifth.
 
     python -m benchmarks.index_memory --out benchmarks/results/index_memory.md
 
-Made-up reports, real readers, chunker, Ray Data and shards. The encoder is a BERT of one layer with random weights and
-vectors of 64 floats: embedding would be all of the time otherwise, and its memory is that of a batch. A shard holds as
-many chunks in both archives (``chunks_per_shard``), as the default has it for large ones. What is measured is the
-proportional set size of the job's process and all below it, Ray's included, every 0.2 s: shared pages count once. Exits
-1 when the ratio of the peaks passes the limit.
+Uses generated reports, real parsers, chunker, Ray Data and shards. The encoder is a one-layer BERT with random weights
+and vectors of 64 floats, because embedding would otherwise take all the time, and its memory is that of a batch. A
+shard has as many chunks in both archives (``chunks_per_shard``), as for large archives by default. The figure is the
+proportional set size of the job's process and its descendants, Ray's included, every 0.2 s; shared pages count once.
+Exits with 1 if the ratio of the peaks exceeds the limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONFIG: Final = {"granularities": [150, 400], "chunks_per_shard": 500}
 
 @dataclass(frozen=True)
 class Measured:
-    """An index job: its documents and chunks, its seconds, and the peaks in MiB of all processes and of its own one."""
+    """An index job: documents, chunks, seconds, and the peaks in MiB of all processes and of its own."""
 
     documents: int
     chunks: int
@@ -91,7 +91,7 @@ def _measure(archive: Path, sources: Path, config: Path) -> Measured:
 
 
 def _write_encoder(folder: Path) -> None:
-    """A sentence-transformers folder: the packaged encoder's tokenizer, a BERT of one layer with random weights."""
+    """Write an encoder folder: the packaged encoder's tokenizer, and a one-layer BERT with random weights."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import Pooling, Transformer
     from transformers import AutoTokenizer, BertConfig, BertModel

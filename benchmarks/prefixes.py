@@ -1,16 +1,14 @@
-"""What shared prefixes and the flex tier save: the bill of a night of 20 questions a document, and the share of its
-prompt tokens that the endpoint had in its cache.
+"""Measure what shared prefixes and the flex tier save in a night of 20 questions per document.
 
     python -m benchmarks.prefixes --before CHECKOUT --out benchmarks/results/prefixes.md
 
-Made-up reports, their questions in a shuffled file, `okralong answer` as a command, and the scripted endpoint of the
-tests, which caches prefixes as OpenAI documents it (from 1,024 tokens on, in steps of 128, for five minutes, known once
-a reply that holds them has come), has a flex tier, takes a second for a reply (log-normal), and keeps a bill of its
-own. Dollars are what the same tokens cost at the list prices of two models. `--before` is a checkout of
-okralong that is run as well (its commands, its archive), so that "today" is what it was and no guess.
+Generated reports, shuffled questions, `okralong answer` as a command, and the tests' scripted endpoint, which caches
+prefixes as OpenAI documents it (from 1,024 tokens, in steps of 128, for five minutes, once a reply with them has
+arrived), has a flex tier, takes a second per reply (log-normal), and keeps its own bill. Dollars are the same tokens at
+the list prices of several models. `--before` also runs another checkout of okralong on the same archive.
 
-Prompts are the same in all runs of a strategy, which is checked by their hashes: neither the passages nor their order
-changes, so no answer can.
+Prompts are the same in all runs of a method, checked by hash: neither passages nor their order change, so answers
+cannot.
 """
 
 from __future__ import annotations
@@ -43,9 +41,7 @@ SCENARIO = {"latency": {"median_s": 1.0, "sigma": 0.5}, "models": {"fake-model":
 
 @dataclass(frozen=True)
 class Night:
-    """One run: its tokens, the endpoint's bill in US dollars, how many of its requests went to the flex tier, and the
-    hashes of its prompts.
-    """
+    """One run: its tokens, the number of requests to the flex tier, of calls, and the hashes of its prompts."""
 
     usage: Usage
     flex: int
@@ -54,11 +50,11 @@ class Night:
 
     @property
     def share(self) -> float:
-        """Of the prompt tokens, those that were cached."""
+        """Return the cached share of the prompt tokens."""
         return self.usage.cached_tokens / self.usage.prompt_tokens
 
     def usd(self, model: str) -> float | None:
-        """What it costs at a model's list price; None for the flex tier of one that has none."""
+        """Return the cost at a model's list price, or None for the flex tier of a model without one."""
         price = PriceTable.load().price(model)
         if not self.flex:
             return price.cost(self.usage)
@@ -97,7 +93,7 @@ def main() -> None:
 
 
 def _night(checkout: Path, work: Path, server: EndpointProcess, strategy: str, more: Mapping[str, Any]) -> Night:
-    """One run of a strategy by the code of ``checkout``."""
+    """Run a method with the code of ``checkout``."""
     server.reset(SCENARIO)
     price = PRICE if not more else {**PRICE, "flex_discount": 0.5}
     config = yaml.safe_load(shipped_config("answer.yaml"))

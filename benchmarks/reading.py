@@ -1,11 +1,10 @@
-"""What it costs to read documents in a process of their own: 300 good ones, read there and read in this process.
+"""Measure the cost of parsing documents in a separate process: 300 good ones, parsed there and in this process.
 
     python -m benchmarks.reading --out benchmarks/results/reading.md
 
-Makes 300 made-up reports of about 3,000 words as txt, md, html, docx and pdf, and reads all of them both ways, three
-times in turn, each time with a fresh process, whose start is part of what is measured. Beside the seconds by the clock
-stand processor seconds of both processes together, which other work on the machine hardly changes. Exits 1 when the
-ratio of the seconds by the clock, of all rounds together, passes the limit of 1.15.
+Generates 300 reports of about 3,000 words as txt, md, html, docx and pdf, and parses all of them both ways, three times
+in turn, each time with a new process, whose start counts. Processor seconds of both processes are shown too, because
+other load hardly changes them. Exits with 1 if the ratio of wall-clock seconds over all rounds exceeds 1.15.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def _there(sources: tuple[Source, ...]) -> list[Document]:
 
 
 def _measure(read: Read, sources: tuple[Source, ...]) -> tuple[float, float]:
-    """Seconds by the clock, and processor seconds of this process and those that it started and ended."""
+    """Return wall-clock seconds, and processor seconds of this process and its finished children."""
     begun, spent = time.perf_counter(), _processor_seconds()
     if len(read(sources)) != len(sources):
         raise SystemExit("A document could not be read.")

@@ -1,9 +1,9 @@
-"""Seconds that the shipped cross-encoder takes for a question's candidates, beside what embedding them takes.
+"""Measure the shipped cross-encoder's time for a question's candidates, and the time to embed them.
 
     python -m benchmarks.reranking [--queries 16] [--candidates 30] [--words 110]
 
-The ratio to the encoder of the same size, over the same texts in the same run, is the figure that holds on another
-machine; texts are made-up reports cut to chunks of about 150 tokens.
+The ratio to an encoder of the same size, over the same texts in the same run, transfers to other machines. Texts are
+generated reports in chunks of about 150 tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPEATS = 3
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The least of some runs, after one that is not counted."""
+    """Return the shortest of some runs, after a warm-up."""
     work()
     taken = []
     for _ in range(REPEATS):
@@ -36,7 +36,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print a table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=16)
     parser.add_argument("--candidates", type=int, default=30)

@@ -1,12 +1,11 @@
-"""What the cross-encoder reads and refuses: its spans on rows with a known place, by threshold and by set.
+"""Measure what the cross-encoder reads and refuses: its spans on rows with a known place, by threshold and by set.
 
     okralong train-data DATA --for cross_encoder --out ROWS
     python -m benchmarks.spans --rows ROWS --side test --out benchmarks/results/spans_test.md
 
-Each question has one or two passages with evidence and up to five that our retrievers rank high. A question with a
-known place counts as answerable; one none of whose passages holds the answer counts as unanswerable. The answer is
-the most probable span of all passages, as ``readers.span.read_span`` takes it. F1 counts a refused answerable question
-as 0.
+Each question has one or two passages with evidence and up to five that the retrievers rank high. A question with a
+known place is answerable; one whose passages all lack the answer is unanswerable. The answer is the most probable span
+of all passages, as in ``readers.span.read_span``. F1 counts a refused answerable question as 0.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from okralong.pipelines.reporting.tables import estimate_words, markdown_table
 
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 SMALL = 1200
-"""Characters; longer passages are the large chunks, which nothing reads answers off."""
+"""Characters; longer passages are large chunks, from which nothing reads answers."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """One question: how probably any passage holds the answer, and the marks of the span; None: unanswerable."""
+    """One question: the probability that a passage contains the answer, and the span's scores; None if unanswerable."""
 
     row: RankingRow
     sure: float
@@ -43,7 +42,7 @@ class Read:
 
 
 def questions_of(rows: Path, side: Side, limit: int | None) -> tuple[list[RankingRow], list[RankingRow]]:
-    """Questions one of whose passages holds the answer at a known place, and those none of whose passages does."""
+    """Return answerable questions with a known place, and unanswerable ones."""
     found = [row for row in RANKING.read(Folder.of(rows), side) if len(row.passages[0]) < SMALL]
     random.Random(7).shuffle(found)
     placed = [row for row in found if 1 in row.answerable and any(start >= 0 for start in row.starts)]
@@ -51,7 +50,7 @@ def questions_of(rows: Path, side: Side, limit: int | None) -> tuple[list[Rankin
 
 
 def read(row: RankingRow, readings: Sequence[Reading]) -> Read:
-    """Mark the most probable span of the row's passages against the words at the known places."""
+    """Score the most probable span of the row's passages against the words at the known places."""
     best = max(range(len(readings)), key=lambda n: probability(readings[n]))
     span = row.passages[best][readings[best].start : readings[best].end].strip()
     places = [
@@ -63,7 +62,7 @@ def read(row: RankingRow, readings: Sequence[Reading]) -> Read:
 
 
 def main() -> None:
-    """Print the tables, and write them."""
+    """Print and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--side", choices=("validation", "test"), default="test")
@@ -109,7 +108,7 @@ def main() -> None:
 
 
 def share(asked: Sequence[Read], values: Sequence[float]) -> str:
-    """The mean with its interval, questions that share a document drawn together."""
+    """Return the mean with its interval, resampling questions that share a document together."""
     clusters = joined_by_documents([each.row.documents for each in asked])
     return estimate_words(clustered_mean(values, clusters))
 

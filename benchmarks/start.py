@@ -1,12 +1,13 @@
-"""What one question costs from the command's start to its end: phases by the clock, and processor time by process.
+"""Measure what one question costs from the command's start to its end: wall-clock phases, and processor time by
+process.
 
     python -m benchmarks.start demo/archive demo/sample/questions.jsonl --out benchmarks/results/start.md
 
-Three ways, each against the embedded generator and against the scripted endpoint: `okralong answer` over a private Ray
-(`own_process: 0`), the same in the command's own process, in a session that is warm (`okralong up`), and a plain script
-that does by itself, one after the other, what a run does for a question: load encoder, analyzer and cross-encoder,
-start or ask the generator, search, rank, call once. The clock tells what else the machine did; processor seconds, over
-the cores, are what a quiet machine takes at least. ``--times`` repeats each way, and the median of the clock is shown.
+Each with the embedded generator and with the scripted endpoint: `okralong answer` with a private Ray (`own_process:
+0`), in the command's own process, and in a warm session (`okralong up`); and a plain script that sequentially does what
+a run does for a question: load encoder, analyzer and cross-encoder, start or call the generator, search, rank, call
+once. Wall-clock time includes other load; processor seconds over the cores are the least on a quiet machine.
+``--times`` repeats each, and the table shows the median.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ from tests.fakes.endpoint.process import EndpointProcess
 
 MODEL = "gpt-4o"
 LOOK_S = 0.2
-"""Between two looks at the processes, in seconds; what one spends after the last look before its end is not seen."""
+"""Seconds between two looks at the processes; time after a process's last look is not counted."""
 PHASE = re.compile(r"^(?:answer|plain): (\w+)")
 
 
 @dataclass
 class Seen:
-    """One start: seconds from the start to each line that begins a phase, to the end of the command; processor seconds
-    by process; the load of the machine before it."""
+    """One start: seconds to each line that begins a phase and to the end, processor seconds by process, and the load
+    before.
+    """
 
     way: str
     clock_s: float = 0.0
@@ -56,7 +58,7 @@ class Seen:
 
     @property
     def processor_s(self) -> float:
-        """Of all processes."""
+        """Return the sum over all processes."""
         return sum(self.spent.values())
 
 
@@ -167,7 +169,7 @@ def _look(pid: int, ended: threading.Event, seen: Seen) -> None:
 
 
 async def _plain(archive: str, question: str, url: str) -> None:
-    """What a plain script does, with the parts of okralong and without its run: no journal, no budget, no plan."""
+    """Do what a plain script does, with okralong's parts and without its run: no journal, budget or plan."""
     told = lambda what: print(f"plain: {what} ...", flush=True)  # noqa: E731
     told("imports")
     import numpy as np

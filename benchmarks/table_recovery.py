@@ -1,15 +1,15 @@
-"""How many tables of real filings and papers, marked by hand, does table recovery show whole?
+"""Measure how many hand-marked tables of real filings and papers table recovery shows completely.
 
-    python -m benchmarks.table_recovery ../shared/data --out benchmarks/results/table_recovery.md
+    python -m benchmarks.table_recovery DATA --out benchmarks/results/table_recovery.md
 
-For each mark in ``benchmarks/marks/cut_tables.jsonl`` two passages of about 150 tokens are cut at the marked offset,
-one that ends there and one that starts there. ``find_tables`` and ``recover_tables`` then see them, and what is
-shown is compared with the mark. All tables were marked before the finder was run; its rules were then changed by what
-it did to one half of them ("tune"), while of the other half ("test") only the shares below were seen.
-The exit code is 1 when fewer test cuts than ``TEST_FLOOR`` show the column heads and all rows.
+For each mark in ``benchmarks/marks/cut_tables.jsonl`` two passages of about 150 tokens are made, one that ends at the
+marked offset and one that starts there. ``find_tables`` and ``recover_tables`` process them, and the result is compared
+with the mark. All tables were marked before the finder was run; its rules were then changed using one half ("tune"),
+and of the other half ("test") only the shares below were seen. Exits with 1 if fewer test cuts than ``TEST_FLOOR`` show
+the column heads and all rows.
 
 Words: *recovered* = column heads and all rows shown; *whole* = title, unit and caption lines too; *exact* = the
-detected table has the mark's very bounds; *outside* = characters shown that belong neither to the mark nor to the
+detected table has exactly the mark's bounds; *outside* = characters shown that belong neither to the mark nor to the
 passage.
 """
 
@@ -38,7 +38,7 @@ TEST_FLOOR = 0.85  # ours: a little under what was seen
 
 @dataclass(frozen=True)
 class Mark:
-    """A table marked by hand: offsets into the file's text; the cut is where a chunk boundary would fall."""
+    """A hand-marked table: offsets into the file's text; the cut is where a chunk boundary would fall."""
 
     file: str
     sha256: str
@@ -52,7 +52,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one cut passage showed before and after recovery."""
+    """One passage before and after recovery."""
 
     mark: Mark
     cut: str
@@ -77,7 +77,7 @@ def read_document(data: Path, file: str, sha256: str = "") -> Document:
 
 
 def passage_at(document: Document, cut: int, *, before: bool) -> Passage:
-    """About PASSAGE_TOKENS tokens that end (before) or start at the cut, found by bisection."""
+    """Return about PASSAGE_TOKENS tokens that end (before) or start at the cut, found by bisection."""
     low, high = 1, 20 * PASSAGE_TOKENS
     while low < high:
         size = (low + high + 1) // 2
@@ -131,7 +131,7 @@ def summarise(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def density(data: Path, pattern: str, known: dict[str, Document]) -> list[dict[str, float | str]]:
-    """Detected tables for each 10,000 words outside them: where a document has none, each is a false alarm."""
+    """Return detected tables per 10,000 words outside them; where a document has none, each is a false alarm."""
     rows: list[dict[str, float | str]] = []
     for path in sorted(data.glob(pattern)):
         file = path.relative_to(data).as_posix()
@@ -191,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if outcome.mark.side == "tune" and not (outcome.recovered and outcome.exact):
                 print(asdict(outcome))
     if options.out:
-        command = f"python -m benchmarks.table_recovery ../shared/data --out {options.out.as_posix()}"
+        command = f"python -m benchmarks.table_recovery DATA --out {options.out.as_posix()}"
         title = f"# Table recovery on hand-marked tables\n\n`{command}`\n\n"
         words = (__doc__ or "").split("Words: ")[1].strip()
         options.out.write_text(f"{title}{words}\n\n{report}", encoding="utf-8")

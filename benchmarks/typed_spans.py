@@ -1,13 +1,12 @@
-"""Numeric cells of TAT-QA asked for as typed values and read off the page by the cross-encoder: how many are right.
+"""Measure how many numeric cells of TAT-QA are right as typed values that the cross-encoder reads from the page.
 
     python -m benchmarks.typed_spans --data DATA --side test --out benchmarks/results/typed_spans_test.md
 
-The cells are those of ``benchmarks/values.py`` whose question has one answer; the page is read in chunks as an archive
-has them. Two ways are compared over the same readings: the most probable span, normalised afterwards, and what
-answers a typed question (the row of a table whose label is asked for, else the most probable span that holds a value
-of the type). "Right but for the scale": these pages put a table before the sentence that says its scale, which is
-looked for above it. What neither finds is left to the generator in a run. Questions without a type are read as ever:
-the second way is not theirs.
+The cells are those of ``benchmarks/values.py`` whose question has one answer; the page is chunked as in an archive. Two
+ways are compared over the same readings: the most probable span, normalized afterwards, and the product's way for typed
+questions (the table row with the requested label, else the most probable span with a value of the type). "Right but for
+the scale": these pages state a table's scale below it, while the product searches above it. A run leaves what neither
+finds to the generator.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.statements.amounts import SCALES
 
 TOKENS = 150
-"""The chunks that the default policy reads answers off."""
+"""The chunk size from which the default policy reads answers."""
 ENDS = ("right", "right but for the scale", "another value", "invalid_output", "left to the generator", "unanswerable")
 
 
 @dataclass
 class Reader:
-    """As much of ``Tools`` as reading needs, over one page."""
+    """The part of ``Tools`` that reading needs, over one page."""
 
     policy: Policy
     model: Any
@@ -50,18 +49,18 @@ class Reader:
     scope_size: int = 1
 
     async def full_text(self, doc_id: str) -> Document:
-        """The page."""
+        """Return the page."""
         assert self.page is not None
         return self.page
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
-        """What the cross-encoder says of each passage."""
+        """Return the cross-encoder's readings."""
         readings: list[Reading] = self.model.read([query] * len(passages), list(passages))
         return readings
 
 
 async def both_ways(reader: Reader, cell: Cell) -> tuple[str, str]:
-    """How a cell ends by the span alone and by the span that holds a value."""
+    """Return how a cell ends by the span alone and by the span with a value."""
     page = Document(cell.document, cell.context.text, sha256=cell.document)
     tools = cast(Tools, replace(reader, page=page))
     hits = [Hit(chunk, 1.0) for chunk in chunk_document(page, TOKENS)]
@@ -72,7 +71,7 @@ async def both_ways(reader: Reader, cell: Cell) -> tuple[str, str]:
 
 
 def end_of(answer: Answer | None, cell: Cell) -> str:
-    """One of ``ENDS``."""
+    """Return one of ``ENDS``."""
     if answer is None:
         return "left to the generator"
     if answer.value is None:
@@ -85,7 +84,7 @@ def end_of(answer: Answer | None, cell: Cell) -> str:
 
 
 def main() -> None:
-    """Print the table, and write it."""
+    """Print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--side", choices=("tune", "test"), default="test")

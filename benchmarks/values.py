@@ -1,16 +1,14 @@
-"""Cells of TAT-QA and FinQA whose value is known, normalised: the share of amounts that come out right.
+"""Measure how many amounts in table cells of TAT-QA and FinQA are normalized right.
 
     python -m benchmarks.values --data DATA --side test --out benchmarks/results/values_test.md
 
-A cell of TAT-QA is the answer of a span question that stands in the table; its value is the answer's number times the
-scale that the annotators named. A cell of FinQA is an operand of a program that stands in one cell of the table; its
-value is the operand, and only its digits and sign are compared, as the set names no scale; a cell below zero whose
-program takes it without its sign is left out. The whole page is the
-context, with the cell as the words that are cited. Cells whose scale no word of the page names are left out (the
-annotators saw the filing). Half of the documents, by a hash of their names, are the side on
-which the rules were written (tune), the others the side that is reported (test). It is not a blind figure: at a first
-look it had 0.950 (283 of 298), and after it five rules and the pairing of signs were mended, and FinQA's cells
-below zero whose program takes them without their sign were left out.
+A TAT-QA cell is the answer of a span question that is in the table; its value is the answer's number times the
+annotated scale. A FinQA cell is an operand of a program that is in exactly one cell; only its digits and sign are
+compared, because the set has no scale. Excluded are negative cells whose program uses them without the sign, and cells
+whose scale no word of the page names (the annotators saw the filing). The whole page is the context, with the cell
+cited. The rules were written on half of the documents, by a hash of their names (tune); the other half is reported
+(test). It is not a blind figure: the first look had 0.950 (283 of 298), after which five rules and the pairing of signs
+were fixed, and FinQA's negative cells without sign were excluded.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from okralong.pipelines.statements.amounts import SCALES, amounts
 from okralong.pipelines.statements.values import Context, read_value
 
 CELLS = {"TAT-QA": 160, "FinQA": 140}
-"""How many are drawn."""
+"""Cells to draw."""
 _NAMES = {
     "thousand": re.compile(r"thousand|\b000s?\b|[$€£]k\b", re.IGNORECASE),
     "million": re.compile(r"million|[$€£]\s?mm?\b|\bmn\b", re.IGNORECASE),
@@ -56,7 +54,7 @@ class Cell:
 
 
 def tatqa(path: Path) -> Iterator[Cell]:
-    """The numeric spans that stand in a table."""
+    """Yield the numeric spans that are in a table."""
     for each in json.loads(path.read_text()):
         pieces = Pieces()
         table = write_table(pieces, each["table"]["table"])
@@ -82,7 +80,7 @@ def tatqa(path: Path) -> Iterator[Cell]:
 
 
 def finqa(path: Path) -> Iterator[Cell]:
-    """The operands that stand in a table, each cell once."""
+    """Yield the operands that are in a table, each cell once."""
     for each in json.loads(path.read_text()):
         pieces = Pieces()
         for sentence in each["pre_text"]:
@@ -107,7 +105,7 @@ def finqa(path: Path) -> Iterator[Cell]:
 
 
 def _cited(text: str, table: PipeTable, place: tuple[int, int], question: str) -> Context:
-    """The page with the cell's characters cited."""
+    """Return the page with the cell's characters cited."""
     row, column = place
     start, end = table.rows[row]
     at = start
@@ -117,12 +115,12 @@ def _cited(text: str, table: PipeTable, place: tuple[int, int], question: str) -
 
 
 def test_side(document: str) -> bool:
-    """Whether a document is of the reported half."""
+    """Return whether a document is in the reported half."""
     return hashlib.sha256(document.encode()).digest()[0] % 2 == 1
 
 
 def main() -> None:
-    """Print the table and the misses, and write them."""
+    """Print and write the table and the misses."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--side", choices=("tune", "test"), default="test")
@@ -156,7 +154,7 @@ def main() -> None:
 
 
 def miss(cell: Cell) -> str:
-    """What was made of a cell; "" where it is right."""
+    """Return the wrong result for a cell, or "" if it is right."""
     try:
         found = read_value(cell.kind, cell.said, cell.context)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A command watched to its end: its time, and the memory of it and of everything that it started."""
+"""Run a command and measure its time and the memory of all its processes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ EVERY_S: Final = 0.2
 
 @dataclass
 class Watched:
-    """``seconds`` by the clock and ``processor_s`` of all processes; ``peak`` is the most that all of them held at one
-    time and ``own`` the most of the command's own process, in MiB of proportional set size: shared pages count once.
+    """Wall-clock ``seconds`` and ``processor_s`` of all processes; ``peak`` is their most memory at one time and
+    ``own`` the command's own process's, in MiB of proportional set size (shared pages count once).
     """
 
     seconds: float = 0.0
@@ -27,7 +27,7 @@ class Watched:
 
 
 def watched(command: Sequence[str]) -> Watched:
-    """Run ``command``, looking every 0.2 s. Raises SystemExit when it fails."""
+    """Run ``command``, sampling every 0.2 s. Raises SystemExit if it fails."""
     found, started = Watched(), time.perf_counter()
     job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     watching = threading.Thread(target=_watch, args=(job, found))

@@ -1,7 +1,7 @@
-"""What MkDocs does beside its own work: reference pages are made from the code, and links out of ``docs`` are followed.
+"""Hooks for MkDocs: generate the reference pages, and add the files outside ``docs`` that pages link to.
 
-Pages link to files of the repository as one does when reading them there (``../configs/answer.yaml``). The site has a
-page for each such file below ``repository/``, so that no link leaves the site or names a server.
+Pages link to files of the repository by relative path (``../configs/answer.yaml``). The site has a page for each such
+file below ``repository/``, so no link leaves the site or names a server.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ROOT_PAGES: Final = {
     "CHANGELOG.md": "changelog.md",
     "README.md": "index.md",
 }
-"""Pages at the top of the repository, and where the site has them. The site's start page stands for the README."""
+"""Top-level pages of the repository, and their names on the site. The start page replaces the README."""
 REPOSITORY: Final = "repository"
 SHOWN: Final = (".py", ".yaml", ".yml", ".toml", "")
-"""Suffixes of files that get a page with their text; others are copied."""
+"""Suffixes of files that are shown as a page; others are copied."""
 LINK: Final = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^()\s]+)(\))", re.DOTALL)
 FENCE: Final = re.compile(r"^```.*?^```[ ]*$", re.DOTALL | re.MULTILINE)
 
@@ -49,7 +49,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links at what the site has in the place of the repository's files."""
+    """Replace links to files of the repository by links to their pages."""
     here = place_of(page.file.src_uri)
 
     def moved(match: re.Match[str]) -> str:
@@ -64,7 +64,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def place_of(src_uri: str) -> str:
-    """Where in the repository a page of the site stands."""
+    """Return the path in the repository of a page of the site."""
     for source, name in ROOT_PAGES.items():
         if src_uri == name and name != "index.md":
             return source
@@ -75,7 +75,7 @@ def place_of(src_uri: str) -> str:
 
 
 def site_name(place: str) -> str:
-    """What the site calls a file or folder of the repository."""
+    """Return the site's name of a file or folder of the repository."""
     if place in ROOT_PAGES:
         return ROOT_PAGES[place]
     if place.startswith("docs/"):
@@ -85,7 +85,7 @@ def site_name(place: str) -> str:
 
 
 def linked(markdown: str, here: str) -> list[str]:
-    """The files and folders of the repository that a page links to."""
+    """Return the files and folders of the repository that a page links to."""
     found: list[str] = []
 
     def note(text: str) -> str:
@@ -97,7 +97,7 @@ def linked(markdown: str, here: str) -> list[str]:
 
 
 def resolved(target: str, here: str) -> str | None:
-    """The place in the repository that a link of the page at ``here`` names; None for any other link."""
+    """Return the path in the repository that a link on the page at ``here`` names, or None for other links."""
     if not target or ":" in target or target.startswith("/"):
         return None
     place = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))

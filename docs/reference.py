@@ -1,7 +1,7 @@
-"""The reference pages, made from the code: commands, configuration keys, tables, the Python API.
+"""Generate the reference pages from the code: commands, configuration keys, tables, the Python API.
 
-Each function returns one page as Markdown. Nothing here repeats what a command, a model or a schema says of itself, so
-a page cannot differ from what runs; ``hooks.py`` puts the pages into the site, and ``tests/docs`` reads them too.
+Each function returns one page as Markdown. The text comes from commands, models and schemas, so a page cannot differ
+from the code. ``hooks.py`` adds the pages to the site, and ``tests/docs`` checks them.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ from okralong.pipelines.core import schemas
 from okralong.pipelines.core import types as values
 from okralong.pipelines.core.config import Settings
 
+TABLES: Final = (
+    "okralong.pipelines.core.schemas",
+    "okralong.lab.sweeps.schemas",
+    "okralong.lab.training.rows.schemas",
+    "okralong.lab.datasets.split",
+)
+"""The modules that define schemas."""
+
 CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     "config.md": {
         "index.yaml": "okralong.pipelines.indexing:IndexConfig",
@@ -59,8 +67,7 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "training/sara.yaml": "okralong.lab.training.sara:SaraConfig",
     },
 }
-"""By page: the files that a user writes, each named by a shipped one of its kind, and the package and class of the
-model that reads it."""
+"""By page: the shipped file of each kind of configuration, and the package and class of the model that reads it."""
 
 UNITS: Final = (
     ("_s", "seconds"),
@@ -73,7 +80,7 @@ UNITS: Final = (
     ("granularities", "tokens"),
     ("window", "tokens"),
 )
-"""Endings of keys, and the unit that a key with this ending is in."""
+"""Units of keys by their ending."""
 
 UNITS_OF_MODELS: Final = {
     "CompletionLimits": "tokens",
@@ -85,7 +92,7 @@ EXIT_CODES: Final = ("OK", "FAILURES", "USAGE", "OVER_BUDGET", "ENDPOINT", "LOCK
 
 
 def pages() -> dict[str, str]:
-    """All reference pages by file name."""
+    """Return all reference pages by file name."""
     configs = {name: config_page(files, lab="lab" in name) for name, files in CONFIGS.items()}
     return {"commands.md": commands_page(), **configs, "tables.md": tables_page(), "python.md": python_page()}
 
@@ -94,7 +101,7 @@ def pages() -> dict[str, str]:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Each command with the words that call it ("okralong archive log"), in the order of the help."""
+    """Yield each command with its full name ("okralong archive log"), in the order of the help."""
 
     def below(group: Any, words: str) -> Iterator[tuple[str, Any]]:
         context = typer.Context(group)
@@ -109,13 +116,13 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def commands_page() -> str:
-    """Every command with its arguments and options, and the exit codes."""
-    lines = ["# Commands", "", "Made from the command line itself; `okralong COMMAND --help` says the same.", ""]
+    """Return the page with every command, its arguments and options, and the exit codes."""
+    lines = ["# Commands", "", "Generated from the command line; `okralong COMMAND --help` prints the same.", ""]
     for words, command in commands():
         shown = [parameter for parameter in command.params if parameter.name != "help"]
         places = [_usage(each) for each in shown if each.param_type_name == "argument" or each.required]
         lines += [f"## {words}", "", _plain(command.help or ""), "", "```text", " ".join([words, *places, "..."])]
-        lines += ["```", "", "| argument or option | what it is | default |", "|---|---|---|"]
+        lines += ["```", "", "| argument or option | meaning | default |", "|---|---|---|"]
         lines += [_parameter_row(each) for each in shown] + [""]
     lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
     said = _attribute_docs(values)
@@ -164,7 +171,7 @@ def _choice(value: Any) -> str:
 
 @functools.cache
 def model_of(place: str) -> type[Settings]:
-    """The model that ``CONFIGS`` names as "package:Class": the one that a module of the package defines."""
+    """Return the model that ``CONFIGS`` names as "package:Class", from the module of the package that defines it."""
     package, _, name = place.partition(":")
     for info in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         spec = importlib.util.find_spec(info.name)
@@ -176,12 +183,12 @@ def model_of(place: str) -> type[Settings]:
 
 
 def config_page(files: Mapping[str, str], lab: bool) -> str:
-    """The keys of some configuration files, with types, bounds, defaults and units."""
-    title = "Configuration of experiments" if lab else "Configuration"
+    """Return the page with the keys of these files: types, bounds, defaults and units."""
+    title = "Configuration of the lab" if lab else "Configuration"
     lines = [f"# {title}", ""]
     lines += [
-        "Made from the models that read these files. A key that is not here is refused before anything is spent, and "
-        "so is a value outside its bounds. A key with a default may be left out.",
+        "Generated from the models that read these files. Unknown keys and values out of bounds are refused before "
+        "anything is spent. Keys with a default are optional.",
         "",
     ]
     for name, place in files.items():
@@ -205,7 +212,7 @@ def config_page(files: Mapping[str, str], lab: bool) -> str:
 
 
 def models_of(place: str) -> dict[str, type[BaseModel]]:
-    """The model at ``place`` and all models below it, by class name."""
+    """Return the model at ``place`` and all nested models, by class name."""
     found: dict[str, type[BaseModel]] = {}
 
     def look(annotation: Any) -> None:
@@ -221,7 +228,7 @@ def models_of(place: str) -> dict[str, type[BaseModel]]:
 
 
 def explained(model: type[BaseModel]) -> str:
-    """What a model says of its keys, after what the models that it extends say of theirs."""
+    """Return a model's docstring, after those of the models that it extends."""
     above = [each for each in reversed(model.__mro__) if issubclass(each, Settings) and each is not Settings]
     return "\n\n".join(inspect.cleandoc(each.__doc__ or "") for each in above)
 
@@ -252,7 +259,7 @@ def _model(schema: Mapping[str, Any], known: Mapping[str, Any], path: str, done:
 
 
 def _references(value: Any) -> list[str]:
-    """Names of the models that a key holds, at whatever depth."""
+    """Return the names of the models nested in a key's value."""
     if isinstance(value, dict):
         own = [str(value["$ref"]).rsplit("/", 1)[-1]] if "$ref" in value else []
         held = (each for key, each in value.items() if key not in ("default", "discriminator"))
@@ -313,31 +320,31 @@ def _unit(model: str, key: str, value: Mapping[str, Any]) -> str:
 
 
 def tables() -> Iterator[tuple[str, pa.Schema]]:
-    """The schemas of all tables with the names that the module gives them; those with a parameter at usual values."""
-    for name, value in vars(schemas).items():
-        if isinstance(value, pa.Schema):
-            yield name, value
-    yield "vectors", schemas.vectors(384)
-    yield "compressed", schemas.compressed(576)
+    """Yield each table's description and schema; schemas with a parameter use the usual value."""
+    for place in TABLES:
+        module = importlib.import_module(place)
+        said = _attribute_docs(module)
+        for name, value in vars(module).items():
+            if isinstance(value, pa.Schema):
+                yield said.get(name, ""), value
+    for function, width in ((schemas.vectors, 384), (schemas.compressed, 576)):
+        yield inspect.getdoc(function) or "", function(width)
 
 
 def tables_page() -> str:
-    """The columns of every table."""
+    """Return the page with the columns of every table."""
     lines = [
         "# Tables",
         "",
-        "Made from the schemas. Tables are folders of Parquet files (zstd); any reader of Parquet ",
+        "Generated from the schemas. Tables are folders of Parquet files (zstd), readable by any Parquet reader, also "
+        "during a run. A newer schema version has columns that older files lack.",
     ]
-    lines[-1] += "opens them, also while a run goes on. A newer version of a table has columns that older files lack."
-    said = _attribute_docs(schemas)
-    for name, schema in tables():
+    for about, schema in tables():
         metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
-        function = getattr(schemas, name)
-        about = said.get(name, "") if isinstance(function, pa.Schema) else inspect.getdoc(function) or ""
         lines += ["", f"## {metadata['okralong.table']}", "", _plain(about)]
         lines += ["", f"Schema version {metadata['okralong.schema_version']}.", ""]
         if any(field.metadata for field in schema):
-            lines += ["| column | type | what it is |", "|---|---|---|"]
+            lines += ["| column | type | meaning |", "|---|---|---|"]
             lines += [
                 f"| `{each.name}` | {_arrow(each.type)} | {_cell(each.metadata[b'about'].decode())} |"
                 for each in schema
@@ -364,12 +371,12 @@ def _arrow(kind: pa.DataType) -> str:
 
 
 def python_page() -> str:
-    """The functions of the package, what they return and raise, and what a strategy may call."""
+    """Return the page with the package's functions, results and errors, and the tools of a method."""
     from okralong.jobs.estimate import EstimateResult
     from okralong.jobs.run_folder import RunResult
     from okralong.pipelines.indexing.job import IndexResult
 
-    lines = ["# Python", "", "Made from signatures and docstrings.", "", "## Functions", ""]
+    lines = ["# Python", "", "Generated from signatures and docstrings.", "", "## Functions", ""]
     for name in ("index", "estimate", "answer", "stream", "export", "diff"):
         lines += _function(f"okralong.{name}", getattr(okralong, name), "###")
     lines += ["## Results", ""]
@@ -393,8 +400,12 @@ def python_page() -> str:
     lines += ["## Errors", "", "| error | meaning | exit code |", "|---|---|---|"]
     for error in (values.OkraError, *values.OkraError.__subclasses__()):
         lines.append(f"| `{error.__name__}` | {_cell(inspect.getdoc(error) or '')} | {error.exit_code} |")
-    lines += ["", "## Tools of a strategy", "", "What `answer(question, tools)` may call; [methods](../methods.md) "]
-    lines[-1] += "has an example."
+    lines += [
+        "",
+        "## Tools of a method",
+        "",
+        "What `answer(question, tools)` may call ([example](../methods.md#a-method-of-your-own)).",
+    ]
     lines.append("")
     for name, member in {**vars(Retriever), **vars(Tools)}.items():
         if isinstance(member, types.FunctionType) and not name.startswith("_"):
@@ -426,9 +437,27 @@ def _function(name: str, function: Any, heading: str) -> list[str]:
 # Words
 
 
+SECTION: Final = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Note|Example):")
+
+
 def _plain(text: str) -> str:
-    """A docstring as Markdown."""
-    return re.sub(r"``([^`]+)``", r"`\1`", inspect.cleandoc(text))
+    """Return a docstring in Google style as Markdown, its sections as lists."""
+    lines: list[str] = []
+    section = ""
+    for line in re.sub(r"``([^`]+)``", r"`\1`", inspect.cleandoc(text)).splitlines():
+        if heading := SECTION.fullmatch(line):
+            section = heading[1]
+            lines += ["", f"**{section}:**", ""]
+        elif section and line.startswith("    ") and not line.startswith("     "):
+            name, colon, about = line.strip().partition(": ")
+            entry = colon and re.fullmatch(r"\*{0,2}[\w.]+( \([^)]*\))?", name)
+            lines.append(f"- `{name}`: {about}" if entry else line.strip())
+        elif section and line.startswith("     "):
+            lines.append(f"  {line.strip()}")
+        else:
+            section = section if not line else ""
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _cell(text: str) -> str:
@@ -436,7 +465,7 @@ def _cell(text: str) -> str:
 
 
 def _attribute_docs(module: types.ModuleType) -> dict[str, str]:
-    """The strings that stand below assignments at the top of a module, by the name that is assigned."""
+    """Return the string below each assignment at the top of a module, by the assigned name."""
     body = ast.parse(inspect.getsource(module)).body
     found = {}
     for node, after in itertools.pairwise(body):

@@ -1,1 +1,1 @@
-"""Does the range that `okralong estimate` prints hold what a run then costs?"""
+"""Check whether the range of `okralong estimate` contains the actual cost."""

@@ -1,16 +1,15 @@
-"""The share of runs whose actual cost lies in the range that an estimate gave beforehand.
+"""Measure the share of runs whose actual cost is in the range that was estimated before.
 
     python -m benchmarks.estimate.coverage --archives 25 --out benchmarks/results/estimate/coverage.md
 
-For each archive: made-up reports and questions, and a made-up generator behind the scripted endpoint whose manner (how
-wordy, how many sub-questions, when it stops) is drawn anew, from wide ranges that are not the estimate's priors. The
-estimate is made first, without and with a pilot; then every question is answered over HTTP, under each strategy, and
-the ledger says what it cost. The pilot's questions are questions of that run, as `okralong estimate --pilot` has it. It
-is paid under the method's own strategy; the figures of the baselines follow its replies' lengths alone.
+For each archive: generated reports and questions, and a simulated generator behind the scripted endpoint whose style
+(length, number of sub-questions, when it stops) is drawn from wide ranges, not from the estimate's priors. The estimate
+is made first, without and with a pilot; then every question is answered over HTTP with each method, and the ledger
+gives the cost. The pilot's questions are questions of that run, as with `okralong estimate --pilot`. It uses the
+method's own strategy; the baselines' figures only use its reply lengths.
 
-*covered*: share of archives whose actual lies in the range. *width*: (high - low) / actual, median. *off*: the expected
-over the actual less 1, median of the absolute value. Exits 1 when the dollars of the method are covered less than the
-goal.
+*covered*: share of archives whose actual cost is in the range. *width*: (high - low) / actual, median. *off*: absolute
+value of expected / actual - 1, median. Exits with 1 if the method's dollars are covered less often than the goal.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ FIGURES = ("usd", "weighted_tokens", "prompt_tokens", "completion_tokens")
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of one strategy in one archive: what was said beforehand, and what it came to. ``pilot`` 0: none."""
+    """One figure of one method in one archive: the estimate and the actual value. ``pilot`` 0 means none."""
 
     archive: int
     strategy: str
@@ -69,7 +68,7 @@ class Row:
 
     @property
     def covered(self) -> bool:
-        """Whether the actual lies in the range."""
+        """Return whether the actual value is in the range."""
         return self.low <= self.actual <= self.high
 
 
@@ -81,10 +80,9 @@ def one_archive(
     strategies: Sequence[str] = STRATEGIES,
     read: Read | None = None,
 ) -> list[Row]:
-    """Estimate and answer one made-up archive; ``work`` takes its archive and runs.
+    """Estimate and answer one generated archive in the folder ``work``.
 
-    The rows of the baselines are those beside the first of ``strategies``. ``read`` ranks in the place of the shipped
-    cross-encoder.
+    Rows of the baselines are added for the first of ``strategies``. ``read`` replaces the shipped cross-encoder.
     """
     random_ = random.Random(number)
     sample = generate(
@@ -142,7 +140,7 @@ def _range(total: Figures, figure: str) -> Range:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Coverage and width by strategy, pilot and figure."""
+    """Return coverage and width by method, pilot and figure."""
     lines = []
     for key in dict.fromkeys((row.strategy, row.pilot) for row in rows):
         for figure in FIGURES:
@@ -161,7 +159,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def coverage(rows: Sequence[Row]) -> float:
-    """The share of rows that are covered."""
+    """Return the share of covered rows."""
     return sum(row.covered for row in rows) / len(rows)
 
 

@@ -1,4 +1,4 @@
-"""Looking at questions and answering them in this process, without Ray: the same tools, client, ledger and journal."""
+"""Look at questions and answer them in this process without Ray, with the product's tools, client and journal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A made-up generator with a manner of its own: how wordy it is, how it splits and steps, how often it finds nothing.
+"""A simulated generator with its own style: how verbose it is, how it splits and steps, how often it finds nothing.
 
-Its replies keep the prompts' contracts and hold no sense. The same prompt always gets the same reply, as from a real
+Its replies keep the prompts' contracts and contain no information. Equal prompts get equal replies, as from a real
 generator at temperature 0, so the calls of a pilot are calls of the run.
 """
 
@@ -15,14 +15,15 @@ import numpy as np
 from tests.fakes.openai_server import Messages
 
 KEPT = 0.6
-"""Share of the question's words that a made-up sub-question keeps."""
+"""Share of the question's words that a simulated sub-question keeps."""
 QUERY_WORDS = 8
 
 
 @dataclass(frozen=True)
 class Manner:
-    """``words`` is the mean length of an answer in tokens and ``spread`` its coefficient of variation; ``numbers`` are
-    the chances of one to four sub-questions; the others are shares, as the priors of an estimate have them.
+    """Parameters of a style. ``words`` is the mean length of an answer in tokens and ``spread`` its coefficient of
+    variation; ``numbers`` are the probabilities of one to four sub-questions; the others are shares, like the priors of
+    an estimate.
     """
 
     seed: int
@@ -35,7 +36,7 @@ class Manner:
 
     @classmethod
     def drawn(cls, seed: int) -> Manner:
-        """Any manner: wide ranges, and not drawn from the priors of an estimate."""
+        """Draw a style from wide ranges, not from the priors of an estimate."""
         random = np.random.default_rng(seed)
         return cls(
             seed=seed,
@@ -48,7 +49,7 @@ class Manner:
         )
 
     def reply(self, messages: Messages) -> str:
-        """The reply to a prompt, by its role."""
+        """Return the reply to a prompt, by its role."""
         digest = hashlib.sha256(json.dumps([self.seed, messages]).encode()).digest()
         random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
         system, user = messages[0]["content"], messages[-1]["content"]

@@ -1,13 +1,12 @@
-"""What the priors of an estimate rest on: how long replies are that keep the contract, and what later look-ups find.
+"""Measure the priors of an estimate: the length of replies, and what later retrievals add.
 
     okralong train-data DATA --for reader --out rows
     python -m benchmarks.estimate.priors --rows rows --data DATA --out benchmarks/results/estimate/priors.md
 
-*Replies*: o200k tokens of the replies in the reading rows, which follow from the public sets' own annotation.
-*Look-ups*: the method with gold types over the test side of the sets that have sub-questions, which it is given:
-*queries* is how many of them a question has, *new* the share of a further look-up's context that no earlier one had
-shown, read off the growth of prompts that an estimate counts (`pipelines/run/dry_run.py`). *sd* is over the rows of
-a line.
+*Replies*: o200k tokens of the replies in the reading rows, which follow from the public sets' annotation. *Look-ups*:
+the method with gold types over the test side of the sets with sub-questions, which it is given. *queries* is their
+number per question, *new* the share of a further retrieval's context that no earlier one had shown, read off the growth
+of prompts that an estimate counts (`pipelines/run/dry_run.py`). *sd* is over the rows of a line.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ Lines = Mapping[tuple[str, ...], Sequence[float]]
 
 @dataclass
 class Measuring(GoldWriter):
-    """The sets' own queries, and the size of each prompt, by role in order."""
+    """The sets' own queries, recording the size of each prompt by role."""
 
     sizes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
@@ -65,7 +64,7 @@ class Measuring(GoldWriter):
 
 
 def replies(folder: Folder) -> Lines:
-    """Tokens of the rows' replies by role, type and whether the passages hold the answer."""
+    """Return the tokens of the rows' replies by role, type and whether the passages contain the answer."""
     found: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for side in SIDES:
         for row in READER_ROWS.read(folder, side):
@@ -77,7 +76,7 @@ def replies(folder: Folder) -> Lines:
 
 
 async def look_ups(bench: Bench, policy: Policy) -> Lines:
-    """Queries of each question, and what each look-up after the first found that was new, by workflow."""
+    """Return queries per question, and the new share of each retrieval after the first, by workflow."""
     found: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for question in bench.pooled.questions:
         writer, asked = Measuring(), question.item.gold.question.question
@@ -98,7 +97,7 @@ async def look_ups(bench: Bench, policy: Policy) -> Lines:
 
 
 def _new(size: int, growth: Sequence[int], look_ups: int) -> float | None:
-    """Where on the growth of prompts a prompt over so many look-ups stands, as a share of the way of the later ones."""
+    """Return a prompt's place on the growth of prompts, as a share of the growth by later retrievals."""
     if look_ups < 2 or growth[0] == growth[-1]:
         return None
     place = float(np.interp(size, growth, range(1, len(growth) + 1)))
@@ -111,7 +110,7 @@ def _tools(bench: Bench, policy: Policy, question: PooledQuestion, writer: Measu
 
 
 def table(head: Sequence[str], found: Lines) -> str:
-    """Number, mean, standard deviation and quantiles of each line."""
+    """Return number, mean, standard deviation and quantiles of each line."""
     lines = []
     for cells, values in sorted(found.items()):
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])

@@ -1,1 +1,1 @@
-"""Loong's finance questions without a key: what decides is whether the asked value of each document is shown."""
+"""Loong's finance questions without a key: is each document's asked value in the context?"""

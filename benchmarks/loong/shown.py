@@ -69,7 +69,7 @@ PLAIN = {"budget_rag.granularity": 512, "budget_rag.candidates": 5, "budget_rag.
 
 @dataclass(frozen=True)
 class Mark:
-    """Where the asked value of one document of a question stands."""
+    """The places of the asked value in one document of a question."""
 
     query_id: str
     kind: str
@@ -77,7 +77,7 @@ class Mark:
     places: tuple[tuple[int, int], ...]
 
     def shown_in(self, context: Sequence[Passage]) -> bool:
-        """Whether a passage holds one of the places whole."""
+        """Return whether a passage contains one of the places completely."""
         return any(
             each.doc_id == self.doc_id and each.start_char <= start and end <= each.end_char
             for each in context
@@ -86,7 +86,7 @@ class Mark:
 
 
 def read_marks() -> list[Mark]:
-    """All marks."""
+    """Return all marks."""
     rows = [json.loads(line) for line in MARKS.read_text().splitlines()]
     return [
         Mark(f"{LOONG}-{row['query_id']}", row["kind"], row["doc_id"], tuple(map(tuple, row["places"]))) for row in rows
@@ -95,8 +95,8 @@ def read_marks() -> list[Mark]:
 
 @dataclass(frozen=True)
 class Row:
-    """One question under one method: pairs shown of those marked, documents with a passage shown, tokens of prompts
-    and of the filings whole.
+    """One question with one method: shown and marked pairs, documents with a passage, tokens of prompts and of the
+    complete filings.
     """
 
     query_id: str
@@ -111,13 +111,13 @@ class Row:
 
 
 def half_of(query_id: str) -> str:
-    """In which half of the questions one is: "first" or "second"."""
+    """Return which half of the questions one is in: "first" or "second"."""
     own = query_id.removeprefix(f"{LOONG}-")
     return ("first", "second")[int(hashlib.sha256(own.encode()).hexdigest(), 16) % 2]
 
 
 def chosen(bench_questions: Sequence[PooledQuestion], kinds: Sequence[str]) -> Iterator[tuple[PooledQuestion, str]]:
-    """The questions of these kinds, in an order that mixes them."""
+    """Yield the questions of these kinds, in a mixed order."""
     for question in sorted(bench_questions, key=lambda each: each.item.gold.question.query_id):
         if (kind := question.item.gold.source_type) in kinds:
             yield question, kind
@@ -135,9 +135,7 @@ def tools_of(bench: Bench, policy: Policy, question: PooledQuestion, queries: tu
 
 @dataclass(frozen=True)
 class Benches:
-    """The archive that all methods search, and that of Std-RAG, None where it is not measured. ``sizes`` are the tokens
-    of each filing.
-    """
+    """The archive of all methods, and Std-RAG's, or None if it is not measured. ``sizes`` are tokens per filing."""
 
     main: Bench
     std_rag: Bench | None
@@ -145,7 +143,7 @@ class Benches:
     marks: Sequence[Mark]
 
     async def measured(self, policy: Policy, method: str, question: PooledQuestion, kind: str, name: str = "") -> Row:
-        """A method, with nobody asked; ``name`` is what the table calls it."""
+        """Run a method without calling a generator; ``name`` is its name in the table."""
         bench = self.std_rag if method == STD_RAG and self.std_rag is not None else self.main
         asked = question.item.gold.question
         task = task_by_rules(asked.question)
@@ -174,7 +172,7 @@ def _names(doc_ids: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
@@ -236,7 +234,7 @@ def _command(given: argparse.Namespace) -> str:
 
 
 def fewest_documents(items: Sequence[Any], limit: int) -> list[Any]:
-    """So many items, each time the one that brings the fewest documents that are not there yet."""
+    """Return that many items, each time the one that adds the fewest documents."""
     left, taken, have = list(items), [], set[str]()
     while left and len(taken) < limit:
         best = min(left, key=lambda item: (len(set(item.text_ids) - have), item.gold.question.query_id))
@@ -248,14 +246,14 @@ def fewest_documents(items: Sequence[Any], limit: int) -> list[Any]:
 
 @dataclass
 class Report:
-    """The tables of a command, of what was measured so far over ``documents`` filings."""
+    """The tables of a command over ``documents`` filings."""
 
     command: str
     documents: int
     rows: list[Row] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """In Markdown."""
+        """Return the report in Markdown."""
         parts = ["# Loong, finance: asked values shown, without a key", f"    {self.command}"]
         parts += [f"Over {self.documents} filings.", self._shown([None])]
         if any("chunks" in row.method for row in self.rows):

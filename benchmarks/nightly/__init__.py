@@ -1,1 +1,1 @@
-"""What the machinery costs beside the endpoint's own time: a night's questions against the scripted endpoint."""
+"""The cost of okralong beyond the endpoint's own time: a night's questions with the scripted endpoint."""

@@ -1,14 +1,13 @@
-"""A night's questions against the scripted endpoint: what stands beside the endpoint's own time, and what binds.
+"""Measure a night's questions with the scripted endpoint: what is added to the endpoint's time, and what limits it.
 
     python -m benchmarks.nightly --out benchmarks/results/nightly.md
-    python -m benchmarks.nightly --questions 60 --in-flight 8 --wide 16 --latency 0.2      # a look, in some minutes
+    python -m benchmarks.nightly --questions 60 --in-flight 8 --wide 16 --latency 0.2      # a quick look, some minutes
 
-Indexes a made-up archive, answers the questions once without latency, and then again with only the generator's replies
-forgotten, so that analyses, plans and retrieved chunks are replayed: at ``--in-flight``, at ``--wide``, and at both
-under limits of ``--share`` of the tokens (the tighter limit) that went through in a minute without any. The endpoint
-draws its latencies log-normally and enforces limits in slices of a second, prompt and longest reply counted at
-admission. Between the runs a bare loop over AsyncOpenAI sends the same requests to the same endpoint. Exits 1 when a
-goal is missed.
+Indexes a generated archive, answers the questions once without latency, and then again with only the generator's
+replies removed, so that analyses, plans and retrieved chunks are replayed: at ``--in-flight``, at ``--wide``, and at
+both with limits of ``--share`` of the tokens per minute (the tighter limit) that passed without any. The endpoint draws
+log-normal latencies and enforces limits per second, counting prompt and longest reply at admission. Between the runs a
+bare loop over AsyncOpenAI sends the same requests to the same endpoint. Exits with 1 if a goal is missed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The least that the same requests cost: a loop over AsyncOpenAI, in a process of its own.
+"""Send requests in a bare loop over AsyncOpenAI: the least that they can cost.
 
     python -m benchmarks.nightly.bare REQUESTS URL IN_FLIGHT
 
-REQUESTS holds a request's parameters a line. Prints processor seconds and seconds by the clock of the loop alone.
+REQUESTS contains a request's parameters per line. Prints processor and wall-clock seconds of the loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast a run could have been: from the latencies that the endpoint drew and how its calls depend on each other."""
+"""Bounds of a run's duration, from the endpoint's latencies and the dependencies of its calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.fakes.endpoint.scenario import Latency
 
 @dataclass(frozen=True)
 class Bounds:
-    """Seconds that a run takes at least: ``even``, if its questions could be cut to fill all places alike, and
-    ``listed``, if each place takes the next question in order as soon as it is free.
+    """Lower bounds of a run in seconds: ``even`` if questions could be divided evenly over all places, ``listed`` if
+    each place takes the next question in order as soon as it is free.
     """
 
     even: float
@@ -28,10 +28,10 @@ def critical_paths(
     latency: Latency,
     seed: int,
 ) -> list[float]:
-    """Seconds that the endpoint alone made each question take, in the order in which the questions began.
+    """Return the seconds that the endpoint alone made each question take, in order of their start.
 
-    A question's calls come one after the other (branches only retrieve), so its critical path is their sum. The
-    latencies are drawn again, by what the endpoint draws them: seed, request and attempt.
+    A question's calls are sequential (branches only retrieve), so its critical path is their sum. Latencies are drawn
+    again from seed, request and attempt, as the endpoint does.
     """
     drawn: dict[str, float] = {}
     attempts: dict[str, int] = {}
@@ -46,12 +46,12 @@ def critical_paths(
 
 
 def began(answer: Mapping[str, Any]) -> float:
-    """When a question was taken up, in seconds since the epoch."""
+    """Return when a question started, in seconds since the epoch."""
     return float(answer["finished_at"].timestamp()) - float(dict(answer["seconds"])["total"])
 
 
 def bounds(paths: Sequence[float], places: int) -> Bounds:
-    """The bounds of questions with these critical paths in so many places."""
+    """Return the bounds of questions with these critical paths in that many places."""
     free = [0.0] * min(places, len(paths))
     for path in paths:
         heapq.heapreplace(free, free[0] + path)

@@ -1,9 +1,9 @@
-"""The same requests by bespokelabs-curator, run by the Python of an environment that has it and need not have okralong.
+"""Send the same requests with bespokelabs-curator, in an environment that need not have okralong.
 
     PYTHON benchmarks/nightly/curator.py REQUESTS URL IN_FLIGHT OUT
 
-REQUESTS holds a request's parameters a line, as ``bare.py`` reads them. Its cache, by which it goes on after a kill, is
-where CURATOR_CACHE_DIR says. Writes the replies that it gives back into OUT, one a line.
+REQUESTS contains a request's parameters per line, as for ``bare.py``. CURATOR_CACHE_DIR is its cache, from which it
+continues after a kill. Writes the replies to OUT, one per line.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from datasets import Dataset
 
 
 class Asked(curator.LLM):  # type: ignore[misc]
-    """Passes messages through and gives back the reply's text."""
+    """Passes messages through and returns the reply's text."""
 
     def prompt(self, input: dict[str, Any]) -> list[dict[str, Any]]:
-        """The messages of one row."""
+        """Return the messages of one row."""
         messages: list[dict[str, Any]] = json.loads(input["messages"])
         return messages
 
     def parse(self, input: dict[str, Any], response: str) -> dict[str, Any]:
-        """The row with its reply."""
+        """Return the row with its reply."""
         return {"number": input["number"], "reply": response}
 
 

@@ -1,4 +1,4 @@
-"""What one run came to, in the terms of the goals."""
+"""The figures of one run, in the terms of the goals."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.fakes.endpoint.scenario import Latency
 class Figures:
     """One run of ``questions`` at ``in_flight``.
 
-    ``clock_s`` is from the first question's beginning to the last one's end, ``whole_s`` the command's. ``processor``
-    is seconds by role and ``processor_calls`` the calls from the end of the early question to that of the last, when
-    everything has been loaded; ``loaded_s`` are all processor seconds before. ``resident`` are GiB at these two ends.
+    ``clock_s`` is from the first question's start to the last one's end, ``whole_s`` the command's. ``processor`` is
+    seconds by role and ``processor_calls`` the calls from the end of the early question to that of the last, when
+    everything is loaded; ``loaded_s`` are all processor seconds before. ``resident`` are GiB at these two ends.
     ``used`` are the shares of the limits' throughput between the first and the last admission, ``refused`` the share of
     requests with 429.
     """
@@ -46,7 +46,7 @@ class Figures:
 
     @property
     def processor_a_call(self) -> float:
-        """Processor seconds of all our processes a call."""
+        """Return processor seconds per call of all okralong processes."""
         return sum(self.processor.values()) / self.processor_calls
 
 
@@ -60,7 +60,7 @@ def figures(
     early: int,
     endpoint_s: float,
 ) -> Figures:
-    """The figures of a run that has just ended. ``early`` is the question at which memory is looked at first."""
+    """Return the figures of a run that just ended. ``early`` is the question at which memory is measured first."""
     watch, whole_s = seen
     answers, ledger = work.rows(run, "answers"), work.rows(run, "ledger")
     received = endpoint.received("chat")

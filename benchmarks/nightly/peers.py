@@ -1,12 +1,13 @@
-"""A run beside other ways to send the same prompts: a bare loop over the SDK, and bespokelabs-curator.
+"""Compare a run with other senders of the same prompts: a bare loop over the SDK, and bespokelabs-curator.
 
     python -m venv CURATOR && CURATOR/bin/pip install bespokelabs-curator
     python -m benchmarks.nightly.peers --curator CURATOR/bin/python --out benchmarks/results/nightly_peers.md
 
-The questions are answered once, so that all prompts are known; then each sends the same prompts to the same endpoint,
-with the same number in flight and no limits. Processor and clock are those of whole commands, starts included; "a call,
-started" is what they took from a fifth of the requests to the last. Then each is killed (kill -9) when half of the
-requests have come, started again, and it is counted what the endpoint charged for more than once, and what is missing.
+The questions are answered once, so that all prompts are known; then each sender sends the same prompts to the same
+endpoint, with the same number in flight and no limits. Processor and wall-clock time cover whole commands, starts
+included; "a call, started" covers the time from a fifth of the requests to the last. Then each is killed (kill -9)
+after half of the requests and started again, and the benchmark counts replies that were charged more than once, and
+missing ones.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from benchmarks.nightly.work import MODEL, Work
 from tests.fakes.endpoint.process import EndpointProcess
 
 SETTLED_S = 5.0
-"""For processes of a killed command to notice it."""
+"""Seconds for processes of a killed command to notice it."""
 
 Sender = Callable[[str, Callable[[], bool] | None], Watch]
-"""Sends all requests, or goes on with those of the same name; ends when the given condition is true."""
+"""Sends all requests, or continues those of the same name; ends when the given condition is true."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one sender: ``call_ms`` are processor milliseconds a call once it has started, ``whole_s`` processor seconds
-    of the command, ``memory`` its most GiB; ``again`` replies were charged for twice after a kill with ``in_flight``
-    under way, and ``missing`` have no answer at the end.
+    """One sender: ``call_ms`` are processor milliseconds per call once started, ``whole_s`` processor seconds of the
+    command, ``memory`` its peak in GiB; ``again`` replies were charged twice after a kill with ``in_flight`` in flight,
+    and ``missing`` have no answer at the end.
     """
 
     name: str
@@ -85,13 +86,13 @@ def main() -> None:
 
 
 class _Bench:
-    """One endpoint, and what each sender does to it."""
+    """One endpoint, and each sender's effect on it."""
 
     def __init__(self, endpoint: EndpointProcess, scenario: dict[str, Any], number: int) -> None:
         self._endpoint, self._scenario, self._number = endpoint, scenario, number
 
     def measured(self, name: str, send: Sender, missing: Callable[[str], int] | None) -> Seen:
-        """A run to its end, and with ``missing`` one that is killed half way and goes on."""
+        """Run to the end, and with ``missing`` once more, killed half way and continued."""
         self._endpoint.reset(self._scenario)
         moments: dict[str, float] = {}
         ended = threading.Event()

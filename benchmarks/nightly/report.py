@@ -1,4 +1,4 @@
-"""The figures as Markdown, each beside its goal."""
+"""Print the figures as Markdown, each with its goal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from benchmarks.nightly.figures import Figures
 
 MOST_CLOCK, MOST_PROCESSOR, MOST_GROWTH, LEAST_USED, MOST_REFUSED = 1.15, 3.0, 1.05, 0.95, 0.001
-"""Parts of the bound by the clock, the bare loop, the memory at the early question, the tighter limit, the requests."""
+"""Limits relative to the wall-clock bound, the bare loop, the early memory, the tighter limit, the requests."""
 ROLES_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Goal:
-    """``seen`` against ``limit``, which it must not pass (or must reach, with ``at_least``)."""
+    """``seen`` against ``limit``, which it must not exceed (or must reach, with ``at_least``)."""
 
     what: str
     seen: float
@@ -24,12 +24,12 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether it is reached."""
+        """Return whether the goal is reached."""
         return self.seen >= self.limit if self.at_least else self.seen <= self.limit
 
 
 def goals(runs: Sequence[Figures], peers: Mapping[int, Mapping[str, float]]) -> list[Goal]:
-    """Every goal of every run."""
+    """Return every goal of every run."""
     found: list[Goal] = []
     for run in runs:
         place = f"{run.in_flight} in flight"
@@ -49,7 +49,7 @@ def goals(runs: Sequence[Figures], peers: Mapping[int, Mapping[str, float]]) -> 
 def report(
     command: str, latency: float, runs: Sequence[Figures], peers: Mapping[int, Mapping[str, float]], first_pass: str
 ) -> str:
-    """All of it. ``first_pass`` says how fast the run was that replayed nothing."""
+    """Return the report. ``first_pass`` is the speed of the run without replay."""
     first = runs[0]
     lines = [
         "# A night's questions",
@@ -79,7 +79,7 @@ def report(
 
 
 def _bare_a_call(run: Figures, peers: Mapping[int, Mapping[str, float]]) -> float:
-    """Processor seconds of the bare loop a call."""
+    """Return processor seconds per call of the bare loop."""
     return peers[run.in_flight]["processor_s"] / run.calls
 
 

@@ -1,4 +1,4 @@
-"""Processor time and memory of a command and everything that it started, once a second, by what each process is for."""
+"""Measure processor time and memory of a command and its descendants once a second, by role."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Sample:
 
 
 class Watch:
-    """Runs a command and watches it to its end. What a process had spent when it ended is remembered."""
+    """Runs a command and measures it until it ends, including processes that end earlier."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
         self._spent: dict[tuple[int, float], tuple[str, float]] = {}
 
     def run(self, command: Sequence[str], kill_when: Callable[[], bool] | None = None) -> float:
-        """Seconds that the command took. With ``kill_when`` it gets a ``kill -9`` as soon as that is true.
+        """Run the command and return its seconds; ``kill -9`` it as soon as ``kill_when`` is true.
 
-        Raises SystemExit when it fails, or ends before it was to be killed.
+        Raises SystemExit if it fails, or ends before the kill.
         """
         started = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -58,12 +58,12 @@ class Watch:
         return time.monotonic() - started
 
     def at(self, moment: float) -> Sample:
-        """The last sample before ``moment``."""
+        """Return the last sample before ``moment``."""
         return max((each for each in self.samples if each.at <= moment), key=lambda each: each.at)
 
     @staticmethod
     def between(first: Sample, last: Sample) -> dict[str, float]:
-        """Processor seconds by role between two samples, the most first."""
+        """Return processor seconds by role between two samples, most first."""
         spent = {role: seconds - first.processor_s.get(role, 0.0) for role, seconds in last.processor_s.items()}
         return dict(sorted(spent.items(), key=lambda pair: -pair[1]))
 
@@ -94,7 +94,7 @@ class Watch:
 
 
 def role_of(process: psutil.Process) -> str:
-    """What Ray calls a process of an actor; else its program."""
+    """Return Ray's name of an actor's process, else its program."""
     words = process.cmdline()
     if not words:
         return str(process.name())

@@ -1,4 +1,4 @@
-"""What a run needs: an archive, a config, and a run folder whose analyses, plans and retrieved chunks are known."""
+"""Prepare what a run needs: an archive, a config, and a run folder with analyses, plans and retrieved chunks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from okralong.pipelines.samples.questions import generate, write_sample
 MODEL = "gpt-4o"
 WORDS, SEED = 2_000, 5
 QUESTIONS_A_REPORT = 100
-"""A made-up report of so many words bears about 150."""
+"""A generated report of that many words allows about 150 questions."""
 BUDGET_USD = 1_000.0
 """A cap that is never reached, so that each call reserves its worst case first."""
 SENT = ("request", "reply")
-"""Rows of the journal that a run writes anew; the others are what is replayed."""
+"""Journal rows that a run writes again; the others are replayed."""
 
 
 class Work:
-    """A folder with everything; ``base_url`` is the endpoint's. What an earlier one left there is taken as it is."""
+    """A folder with everything; ``base_url`` is the endpoint's. Existing contents are reused."""
 
     def __init__(self, folder: Path, base_url: str, questions: int) -> None:
         self.folder, self.base_url = folder, base_url
@@ -45,12 +45,12 @@ class Work:
         _run("index", folder / "archive", "--from", folder / "reports")
 
     def learn(self, in_flight: int) -> None:
-        """Answer everything once, so that its analyses, plans and retrieved chunks are in a journal."""
+        """Answer everything once, so that a journal contains analyses, plans and retrieved chunks."""
         if not (self.folder / "first" / "manifest.json").exists():
             self.answer("first", in_flight)
 
     def first_pass(self) -> float:
-        """Questions a second of the run that replays nothing, from its first row of the journal to its last."""
+        """Return questions per second of the run without replay, from its first journal row to its last."""
         written = read_run_table(Folder.of(self.folder / "first"), "journal", ["written_at"])["written_at"]
         ends = pc.min_max(written).as_py()
         return len(self.rows("first", "answers")) / float((ends["max"] - ends["min"]).total_seconds())
@@ -63,8 +63,8 @@ class Work:
         kill_when: Callable[[], bool] | None = None,
         again: bool = False,
     ) -> tuple[Watch, float]:
-        """One run; what was seen of it, and its seconds from start to end, those of Ray included. ``kill_when`` is
-        ``Watch.run``'s; ``again`` goes on with the run as it was left.
+        """Run, and return what was measured and the seconds including Ray's start. ``kill_when`` is passed to
+        ``Watch.run``; ``again`` continues the run.
         """
         config = self.folder / f"{run}.yaml"
         settings = yaml.safe_load(shipped_config("answer.yaml"))
@@ -84,7 +84,7 @@ class Work:
         return watch, watch.run(_command("answer", self.folder / "archive", *asked), kill_when)
 
     def _policy(self) -> Path:
-        """The default policy without the cross-encoder."""
+        """Return the default policy without the cross-encoder."""
         file = self.folder / "policy.yaml"
         policy = yaml.safe_load(shipped_config("policy/default.yaml"))
         policy["rerank"]["candidates"] = 0
@@ -92,12 +92,12 @@ class Work:
         return file
 
     def rows(self, run: str, table: str) -> list[dict[str, Any]]:
-        """A table of a run."""
+        """Return a table of a run."""
         found: list[dict[str, Any]] = read_run_table(Folder.of(self.folder / run), table).to_pylist()
         return found
 
     def requests(self, run: str) -> Path:
-        """The requests of a run as the SDK's parameters, one a line, in the order in which they went out."""
+        """Write a run's requests as SDK parameters, one per line, in the order in which they were sent."""
         file = self.folder / f"{run}.requests.jsonl"
         bodies = [json.loads(row["body"])["request"] for row in self.rows(run, "journal") if row["kind"] == "request"]
         with file.open("w", encoding="utf-8") as out:
@@ -108,7 +108,7 @@ class Work:
         return file
 
     def _replay(self, run: str) -> None:
-        """A run folder that knows what the first run found out before it asked anybody."""
+        """Create a run folder with what the first run found before any call."""
         folder = self.folder / run
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -121,7 +121,7 @@ class Work:
 
 
 def bare(requests: Path, base_url: str, in_flight: int) -> dict[str, float]:
-    """Processor seconds and seconds by the clock of a bare loop over ``requests``."""
+    """Return processor and wall-clock seconds of a bare loop over ``requests``."""
     command = [sys.executable, "-m", "benchmarks.nightly.bare", str(requests), base_url, str(in_flight)]
     seen: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     return seen

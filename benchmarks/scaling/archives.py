@@ -1,8 +1,8 @@
-"""Archives of made-up reports, built in this process by the parts of the index job, each stage metered.
+"""Build archives of generated reports in this process with the parts of the index job, each stage metered.
 
-Texts, chunks, tables, the plan of what to embed, vector files, the index of texts, shards, catalogue and manifest are
-the product's own; missing are Ray and the processes that read files, and where vectors are synthetic the encoder. One
-part of the documents is in memory at a time, as in the job.
+Texts, chunks, tables, the embedding plan, vector files, the text index, shards, catalogue and manifest are the
+product's. Ray and the parser processes are missing, and the encoder too if vectors are synthetic. One part of the
+documents is in memory at a time, as in the job.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from okralong.pipelines.samples.questions import generate
 
 DIMENSION: Final = 384
 PART_REPORTS: Final = 50
-"""Reports of a part, generated together."""
+"""Reports per part, generated together."""
 NOTED_EVERY: Final = 20
-"""Parts after which it is noted how far a build has come."""
+"""Number of parts after which progress is recorded."""
 SYNTHETIC: Final = ResolvedModel("", "synthetic", None)
 
 Embed = Callable[[list[str]], NDArray[np.float32]]
 
 
 def synthetic(texts: list[str]) -> NDArray[np.float32]:
-    """Unit vectors in directions drawn by a hash of the texts."""
+    """Return unit vectors in directions drawn by a hash of the texts."""
     seed = hashlib.blake2b("\0".join(texts).encode(), digest_size=8).digest()
     drawn = np.random.default_rng(int.from_bytes(seed, "big")).standard_normal((len(texts), DIMENSION), np.float32)
     unit: NDArray[np.float32] = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
@@ -47,8 +47,8 @@ def synthetic(texts: list[str]) -> NDArray[np.float32]:
 
 
 def reports(first: int, count: int, words: int, done: int = 0) -> Iterator[list[RawDocument]]:
-    """Made-up reports number ``first`` and so on, a part at a time, without the first ``done`` parts; the same number
-    is always the same report.
+    """Yield generated reports from number ``first`` on, one part at a time, skipping ``done`` parts; equal numbers give
+    equal reports.
     """
     for start in range(first + done * PART_REPORTS, first + count, PART_REPORTS):
         made = generate(min(PART_REPORTS, first + count - start), 0, seed=start, words=words).documents
@@ -65,8 +65,8 @@ def build_version(
     model: ResolvedModel = SYNTHETIC,
     done: Path | None = None,
 ) -> dict[str, Any]:
-    """The next version: the documents of the one before, and those of ``parts``, a function that leaves out the first
-    so many. Its manifest. What is read and chunked is noted in ``done``, from which a run that was stopped goes on.
+    """Build the next version and return its manifest: the last one's documents plus those of ``parts``, a function that
+    skips the given number of parts. ``done`` records finished parts, from which a stopped build continues.
     """
     folder = Folder.of(location)
 
@@ -115,7 +115,7 @@ def build_version(
 
 
 def weigh(location: Path) -> dict[str, dict[str, int]]:
-    """Files and bytes of an archive by folder."""
+    """Return files and bytes of an archive by folder."""
     found: dict[str, dict[str, int]] = {}
     for file in location.rglob("*"):
         if file.is_file():

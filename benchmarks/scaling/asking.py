@@ -1,4 +1,4 @@
-"""Opening an archive and asking it, in a process of its own: processor time, and memory by kind.
+"""Open an archive and query it, in a separate process: processor time, and memory by kind.
 
 python -m benchmarks.scaling.asking ARCHIVE      prints JSON
 """
@@ -23,14 +23,15 @@ from okralong.pipelines.archive.search import search
 
 K: Final = 20
 WORDS: Final = 6
-"""Search terms of a question: one of twelve words has about so many that are no stop words."""
+"""Search terms of a question: one of twelve words has about that many that are not stop words."""
 QUESTIONS: Final = 24
 TIMES: Final = 3
 
 
 def ask(location: str) -> dict[str, Any]:
-    """Milliseconds of processor time to open the archive with all shards and for a question about a document and about
-    everything (both retrievers, fused; warm, best of three, median of the questions); MiB of private memory after each.
+    """Return processor milliseconds to open the archive with all shards, for a question about one document and one
+    about everything (both retrievers, fused; warm, best of three, median over questions), and MiB of private memory
+    after each.
     """
     before, started = private_mib(), time.process_time()
     archive = Archive.open(location)
@@ -58,7 +59,7 @@ def ask(location: str) -> dict[str, Any]:
 async def _questions(
     archive: Archive, size: int, draw: np.random.Generator
 ) -> list[tuple[str, NDArray[np.float32], str]]:
-    """Words of a chunk, a vector with a cosine of 0.6 to its own, and its document."""
+    """Yield words of a chunk, a vector with a cosine of 0.6 to its own, and its document."""
     asked = []
     for number in draw.integers(archive.n_shards, size=QUESTIONS).tolist():
         shard = archive.shard(size, number)

@@ -1,12 +1,12 @@
-"""Growth: what an archive costs to build, to keep, to open and to ask, over archives each ten times the one before.
+"""Measure what archives cost to build, store, open and query, each ten times as large as the last.
 
     python -m benchmarks.scaling.growth --real 1 10 100 --synthetic 10 100 1000 10000
 
-Made-up reports of 2,000 words (25 chunks of 150 tokens each), in shards of at most 10,000 chunks. ``--real``: the whole
-`okralong index` with the packaged encoder, Ray included. ``--synthetic``: the same stages in one process, with vectors
-drawn by a hash in the encoder's place (`archives.py`); on the largest of them, the night after: a hundredth of its
-reports is new. Each archive is built by a process of its own and asked by another (`asking.py`). Rows are kept in
-growth.json and replaced one by one, so that sizes may be run in turn; growth.md and growth.svg show all of them.
+Generated reports of 2,000 words (25 chunks of 150 tokens each), in shards of at most 10,000 chunks. ``--real``: the
+complete `okralong index` with the packaged encoder, Ray included. ``--synthetic``: the same stages in one process, with
+vectors drawn by a hash instead of the encoder (`archives.py`); on the largest one also the next night, with a hundredth
+of new reports. Each archive is built by one process and queried by another (`asking.py`). growth.json stores one row
+per size, so sizes may be run separately; growth.md and growth.svg show all.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.scaling.archives import build_version, reports, weigh
-from benchmarks.scaling.growth_report import write_report
-from benchmarks.scaling.meter import Meter
+from benchmarks.scaling.meter import Meter, slope
 from benchmarks.watched import watched
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.indexing.config import IndexConfig
 
 WORDS: Final = 2_000
 NIGHT_SHARE: Final = 100
-"""One report in so many is new in the night after."""
+"""One in this many reports is new in the next night."""
 CONFIG: Final = {"granularities": [150], "chunks_per_shard": 10_000}
 RESULTS: Final = Path("benchmarks/results/scaling")
 
@@ -143,6 +142,140 @@ def _ask(folder: Path) -> Row:
 def _json(command: list[str]) -> Row:
     found: Row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
     return found
+
+
+def write_report(rows: list[Row], out: Path) -> None:
+    """Write growth.md and growth.svg of all rows."""
+    sections = ["# Growth\n\n`python -m benchmarks.scaling.growth --real 1 10 100 --synthetic 10 100 1000 10000`\n"]
+    for series, title in (("real", "Real embeddings"), ("synthetic", "Synthetic vectors")):
+        mine = [row for row in rows if row["series"] == series]
+        if mine:
+            sections.append(f"## {title}\n\n{_table(mine, _lines(mine))}")
+    sections += [f"## The night after\n\n{_night(row)}" for row in rows if "night" in row]
+    text = "\n".join(sections)
+    print(text)
+    (out / "growth.md").write_text(text, encoding="utf-8")
+    _picture(rows, out / "growth.svg")
+
+
+def _lines(rows: list[Row]) -> dict[str, list[float]]:
+    """Return the lines of the table by name."""
+    lines: dict[str, list[float]] = {}
+
+    def line(name: str, values: list[float]) -> None:
+        lines[name] = values
+
+    if "clock_s" in rows[0]:
+        line("clock of the command, s", [row["clock_s"] for row in rows])
+        line("processor of all its processes, s", [row["processor_s"] for row in rows])
+        for stage in ("read", "embed", "build"):
+            line(f"clock of {stage}, s", [row["stages_clock_s"][stage] for row in rows])
+        for stage in rows[0]["stages_work_s"]:
+            line(f"in the tasks of {stage}, s", [row["stages_work_s"][stage] for row in rows])
+        line("peak memory of all processes, MiB", [row["peak_mib"]["all"] for row in rows])
+        line("peak memory of the command, MiB", [row["peak_mib"]["command"] for row in rows])
+    else:
+        line("processor in all, s", [_seconds(row) for row in rows])
+        for stage in ("read", "chunk", "vectors", "build", "list", "publish"):
+            line(f"processor of {stage}, s", [row["stages_processor_s"][stage] for row in rows])
+        peaks = [max(row["peak_mib"].values()) for row in rows]
+        above = [peak - row["at_start_mib"] for peak, row in zip(peaks, rows, strict=True)]
+        line("peak private memory, MiB", peaks)
+        line("peak private memory above an idle process, MiB", above)
+    line("files", [sum(each["files"] for each in row["kept"].values()) for row in rows])
+    line("MB in all", [sum(each["bytes"] for each in row["kept"].values()) / 1e6 for row in rows])
+    for folder in ("documents", "chunks", "vectors", "index"):
+        line(f"MB of {folder}", [row["kept"][folder]["bytes"] / 1e6 for row in rows])
+    for key, name in (
+        ("open_ms", "open the archive, ms"),
+        ("open_shards_ms", "open all shards, ms"),
+        ("open_mib", "private memory when open, MiB"),
+        ("document_ms", "question about one document, ms"),
+        ("archive_ms", "question about the archive, ms"),
+        ("archive_mib", "private memory after the questions, MiB"),
+    ):
+        line(name, [row["asked"][key] for row in rows])
+    return lines
+
+
+def _seconds(row: Row) -> float:
+    """Return processor seconds of all stages except drawing synthetic vectors."""
+    return float(sum(spent for stage, spent in row["stages_processor_s"].items() if stage != "encode"))
+
+
+def _table(rows: list[Row], lines: dict[str, list[float]]) -> str:
+    chunks, shards = [row["chunks"] for row in rows], [row["shards"] for row in rows]
+    heads = "".join(f" {row['reports']:,} |" for row in rows)
+    text = f"| reports |{heads} slope | of the last step |\n|---|{'---|' * len(rows)}---|---|\n"
+    text += f"| chunks |{''.join(f' {count:,} |' for count in chunks)} | |\n"
+    text += f"| shards |{''.join(f' {count} |' for count in shards)} | |\n"
+    for name, values in lines.items():
+        shown = "".join(f" {_short(value)} |" for value in values)
+        text += f"| {name} |{shown} {slope(chunks, values):.2f} | {slope(chunks[-2:], values[-2:]):.2f} |\n"
+    return text
+
+
+def _night(row: Row) -> str:
+    night = row["night"]
+    whole_s, night_s = _seconds(row), _seconds(night)
+    whole_bytes = sum(each["bytes"] for each in row["kept"].values())
+    new = night["chunks"] - row["chunks"]
+    text = (
+        f"{new:,} new chunks beside {row['chunks']:,} ({new / row['chunks']:.1%}); {night['texts_embedded']:,} texts "
+        f"to embed; {night['shards_written']} of {night['shards']} shards written anew.\n\n"
+        "| | whole | the night after | share |\n|---|---|---|---|\n"
+        f"| processor in all, s | {_short(whole_s)} | {_short(night_s)} | {night_s / whole_s:.1%} |\n"
+    )
+    for stages in ("read",), ("chunk",), ("vectors",), ("build",), ("list", "publish"):
+        spent, mine = (sum(each["stages_processor_s"][stage] for stage in stages) for each in (row, night))
+        text += f"| processor of {' and '.join(stages)}, s | {_short(spent)} | {_short(mine)} | {mine / spent:.1%} |\n"
+    index = row["kept"]["index"]["bytes"]
+    pairs = [
+        ("bytes written, MB", whole_bytes, night["bytes"]),
+        ("of shards", index, night["bytes_index"]),
+        ("of all else", whole_bytes - index, night["bytes"] - night["bytes_index"]),
+    ]
+    for name, whole, mine in pairs:
+        text += f"| {name} | {_short(whole / 1e6)} | {_short(mine / 1e6)} | {mine / whole:.1%} |\n"
+    return text
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _picture(rows: list[Row], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "okralong", "svg.fonttype": "none"})
+    from matplotlib import pyplot
+
+    mine = [row for row in rows if row["series"] == "synthetic"]
+    if len(mine) < 2:
+        return
+    chunks = [row["chunks"] for row in mine]
+    lines = _lines(mine)
+    figure, panels = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    shown = (
+        (
+            "seconds of processor",
+            ("processor of read, s", "processor of chunk, s", "processor of vectors, s", "processor of build, s"),
+        ),
+        ("MB on disk", ("MB of documents", "MB of chunks", "MB of vectors", "MB of index")),
+        (
+            "a question (ms), memory (MiB)",
+            ("question about one document, ms", "question about the archive, ms", "peak private memory, MiB"),
+        ),
+    )
+    for panel, (title, names) in zip(panels, shown, strict=True):
+        for name in names:
+            short = name.removeprefix("processor of ").removeprefix("MB of ").removesuffix(", s")
+            panel.loglog(chunks, lines[name], marker="o", label=short)
+        panel.set(title=title, xlabel="chunks")
+        panel.legend(fontsize=8)
+        panel.grid(alpha=0.3)
+    figure.savefig(file, metadata={"Date": None})
 
 
 if __name__ == "__main__":

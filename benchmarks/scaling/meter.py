@@ -1,4 +1,4 @@
-"""Processor time and the peak of private memory of this process, stage by stage; and the slope of a law of growth."""
+"""Measure processor time and peak private memory of this process per stage, and the slope of growth."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 
 EVERY_S: Final = 0.02
-"""How often memory is looked at: a hundredth of the processor time of a stage at most."""
+"""Interval between memory samples: at most a hundredth of a stage's processor time."""
 
 
 class Meter:
-    """``seconds`` of processor time by stage, and ``peaks``: the most private memory of the process in it, in MiB.
+    """``seconds`` of processor time per stage, and ``peaks``: the process's peak private memory in it, in MiB.
 
-    A stage inside a stage is counted once, as itself. Private memory is what the kernel calls ``RssAnon``: pages of
-    files that are mapped are not in it, which the kernel may drop when it wants them.
+    A nested stage counts only as itself. Private memory is the kernel's ``RssAnon``, without mapped file pages, which
+    the kernel may drop.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Meter:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Whatever is spent in the block, but for stages inside it."""
+        """Count what the block spends, except in nested stages."""
         self._charge()
         self._stages.append(name)
         try:
@@ -43,7 +43,7 @@ class Meter:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at memory until the block ends."""
+        """Watch memory until the block ends."""
         ended = threading.Event()
 
         def look() -> None:
@@ -67,13 +67,13 @@ class Meter:
 
 
 def private_mib() -> float:
-    """This process's private memory in MiB."""
+    """Return this process's private memory in MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The exponent of ``values`` over ``sizes``: least squares on logarithms; 1 is linear, 0 does not grow."""
+    """Return the exponent of ``values`` over ``sizes`` by least squares on logarithms: 1 is linear, 0 is constant."""
     pairs = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
     if len(pairs) < 2:
         return float("nan")

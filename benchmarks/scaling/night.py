@@ -1,31 +1,72 @@
-"""The arithmetic of a night: documents and questions in, processor hours, GPU hours, bytes, tokens and dollars out.
+"""Calculate a night: documents and questions in; processor hours, GPU hours, bytes, tokens and dollars out.
 
     python -m benchmarks.scaling.night --out benchmarks/results/scaling/night.md
     python -m benchmarks.scaling.night --documents 50000 --new 200 --questions 2000 --gpu-tokens-per-s 900000
 
-Unit costs are those of costs.json and, for a night's shards, of growth.json; tokens of a question those of
-`benchmarks/results/reports.json` unless given; prices are `configs/prices.yaml`. Each line says how it comes about.
+Unit costs come from costs.json and, for a night's shards, growth.json; tokens per question from
+`benchmarks/results/reports.json` unless given; prices from `configs/prices.yaml`. Each line shows its calculation.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.scaling.unit_costs import RESULTS, UnitCosts
 from okralong.pipelines.archive.files import shard_of
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.llm.prices import PriceTable
 
+RESULTS: Final = Path(__file__).parents[1] / "results" / "scaling"
 GPU_TOKENS_A_S: Final = 300_000.0
-"""Tokens that an encoder of MiniLM's size embeds a second on a GPU. Assumed, not measured: its 10.6 million weights
-outside the vocabulary are 21 MFLOP a token, so this is 6 TFLOP/s, a small share of what data-centre GPUs have."""
+"""Tokens per second that an encoder of MiniLM's size embeds on a GPU. Assumed, not measured: its 10.6 million weights
+outside the vocabulary are 21 MFLOP per token, so this is 6 TFLOP/s, a small share of a data-centre GPU.
+"""
 
 HOUR: Final = 3600.0
 Line = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class UnitCosts:
+    """Unit costs; seconds are of one core's processor time.
+
+    ``chunks_a_token`` is chunks per token by chunk size; ``bytes_a_chunk`` by folder of the archive, over all chunk
+    sizes, and ``bytes_a_token`` of ``documents``. ``document_s`` is a retrieval in one document by both retrievers,
+    ``flat_s_a_chunk`` and ``ivf_s_a_chunk`` what each chunk adds to one over the archive, ``shard_call_s`` a call to a
+    shard's process on both sides, ``process_bytes`` that process's memory.
+    """
+
+    sizes: tuple[int, ...]
+    chunks_a_token: dict[str, float]
+    bytes_a_chunk: dict[str, float]
+    bytes_a_token: float
+    read_s_a_mb: float
+    mb_a_token: float
+    chunk_s: float
+    embed_texts_a_s: float
+    embed_tokens_a_s: float
+    build_s: float
+    document_s: float
+    flat_s_a_chunk: float
+    ivf_s_a_chunk: float
+    ivf_build_s: float
+    analysis_s: float
+    query_vector_s: float
+    question_s: float
+    retrievals: float
+    shard_call_s: float
+    process_bytes: float
+
+    @classmethod
+    def load(cls, file: Path = RESULTS / "costs.json") -> UnitCosts:
+        """Load the output of ``python -m benchmarks.scaling.costs``."""
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        flat = {name: value for section in found.values() for name, value in section.items()}
+        return cls(**{name: flat[name] for name in cls.__annotations__} | {"sizes": tuple(flat["sizes"])})
 
 
 def main() -> None:
@@ -119,7 +160,7 @@ def _new(given: Any, costs: UnitCosts, copied: Any) -> list[Line]:
 
 
 CHUNKS_A_REPORT: Final = 25
-"""Of the reports of ``growth``: what its costs by document are taken from."""
+"""Chunks per report in ``growth``, the source of costs per document."""
 
 
 def _questions(given: Any, costs: UnitCosts) -> list[Line]:
@@ -228,7 +269,7 @@ def _archive(given: Any, costs: UnitCosts) -> list[Line]:
 
 
 def _shards(given: Any) -> tuple[int, float]:
-    """Shards of the archive, and the share of them that the new documents fall into."""
+    """Return the number of shards, and the share of them that new documents affect."""
     tokens = int(given.documents * given.tokens)
     shards = IndexConfig(chunks_per_shard=given.chunks_per_shard).shard_count(tokens)
     new = range(given.documents, given.documents + given.new)

@@ -1,1 +1,1 @@
-"""Search against direct calls of bm25s, FAISS and numpy on the same data."""
+"""Search compared with direct calls of bm25s, FAISS and numpy on the same data."""

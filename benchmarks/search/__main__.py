@@ -1,11 +1,11 @@
-"""Search against direct calls of bm25s, FAISS and numpy, in one run, each question asked of both in turn.
+"""Compare search with direct calls of bm25s, FAISS and numpy, alternating between both for each question.
 
     python -m benchmarks.search --out benchmarks/results/search.md
 
-Makes an archive of 200,000 chunks (synthetic words and vectors: `corpus.py`), with one shard and with four, measures,
+Makes an archive of 200,000 chunks (synthetic words and vectors: `corpus.py`), with one shard and with four. Measures,
 warm and in this process, a question about one document and one about the whole archive, both retrievers fused, against
-the peer of `direct.py`, and opening the shards mapped against reading the same files into memory. The two must find the
-same chunks. Medians; exits 1 when a ratio passes its limit. `--work` keeps the archive for the next run.
+`direct.py`, and opening mapped shards against reading their files into memory. Both must find the same chunks. Prints
+medians; exits with 1 if a ratio exceeds its limit. `--work` keeps the archive.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _compare(archives: dict[int, Archive]) -> list[Row]:
 
 
 def _everything(archive: Archive) -> tuple[list[str], list[str], list[str], Vectors]:
-    """All chunks' ids, doc_ids and texts, and all vectors, in memory."""
+    """Return all chunks' ids, doc_ids, texts and vectors, in memory."""
     shard = archive.shard(GRANULARITY, 0)
     chunks = shard.chunks(range(shard.n_chunks))
     ids, doc_ids, texts = ([getattr(chunk, name) for chunk in chunks] for name in ("chunk_id", "doc_id", "text"))
@@ -97,7 +97,7 @@ def _everything(archive: Archive) -> tuple[list[str], list[str], list[str], Vect
 async def _both(
     clients: Sequence[LocalShard], direct: Direct, asked: Asked, scope: tuple[str, ...]
 ) -> tuple[float, float]:
-    """The best seconds of three of each, in turn: warm, and little disturbed by what else the machine does."""
+    """Return the best seconds of three of each, alternating."""
     peer, ours = [], []
     for _ in range(3):
         started = time.perf_counter()
@@ -111,7 +111,7 @@ async def _both(
 
 
 def _same(found: Sequence[Hit], expected: Sequence[tuple[str, str, float]]) -> None:
-    """Equal scores in order; chunks may change places, or with others behind the last, only at equal scores."""
+    """Return whether scores agree in order; chunks may only differ at equal scores."""
     mine, theirs = [hit.score for hit in found[:K]], [score for _, _, score in expected[:K]]
     if not np.allclose(mine, theirs, atol=1e-3):
         raise SystemExit(f"The two find different chunks: {found[:3]} and {expected[:3]}")

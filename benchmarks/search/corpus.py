@@ -1,4 +1,4 @@
-"""A large archive without the documents behind it: chunks of Zipf's words, vectors in clusters, and questions."""
+"""Generate a large archive without documents: chunks of Zipf-distributed words, clustered vectors, and questions."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ MODEL: Final = "synthetic"
 GRANULARITY: Final = 150
 DIMENSION: Final = 384
 VOCABULARY: Final = 60_000
-"""Distinct words; word r is said in proportion to 1 / r ** 1.07, which is about how English falls."""
+"""Distinct words; word r occurs in proportion to 1 / r ** 1.07, approximately as in English."""
 WORDS_A_CHUNK: Final = (60, 120)
 CHUNKS_A_DOCUMENT: Final = 500
 PART: Final = 20_000
 TOPICS: Final = 400
 DOCUMENTS_ASKED: Final = 40
 QUESTION_WORDS: Final = 6
-"""Search terms of a question: one of twelve words has about so many that are no stop words."""
+"""Search terms of a question: one of twelve words has about that many that are not stop words."""
 
 Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question: its words, its vector, and the document that it is about."""
+    """A question: its words, its vector, and its document."""
 
     query: str
     vector: Vectors
@@ -44,8 +44,8 @@ class Asked:
 
 
 def open_archive(work: Path, chunks: int, shards: int) -> Archive:
-    """The archive of so many chunks in so many shards below ``work``, made where it is not there yet. It has shards and
-    a manifest, which is what a question needs, and no documents.
+    """Open the archive of that many chunks and shards below ``work``, and create it first if necessary. It has shards
+    and a manifest, but no documents.
     """
     folder = work / f"{chunks}-{shards}"
     archive = Folder.of(folder)
@@ -64,7 +64,9 @@ def open_archive(work: Path, chunks: int, shards: int) -> Archive:
 
 
 def synthetic_chunks(chunks: int, seed: int = 3) -> tuple[pa.Table, Vectors]:
-    """Chunks in the columns of ``layout.ROWS_SCHEMA``, by document, and their vectors; the same for the same seed."""
+    """Yield chunks with the columns of ``layout.ROWS_SCHEMA``, by document, and their vectors; equal seeds give equal
+    chunks.
+    """
     draw = np.random.default_rng(seed)
     words, topics = _words(), unit(draw.standard_normal((TOPICS, DIMENSION)))
     tables, matrices = [], []
@@ -90,7 +92,7 @@ def synthetic_chunks(chunks: int, seed: int = 3) -> tuple[pa.Table, Vectors]:
 
 
 def questions(texts: list[str], vectors: Vectors, count: int, seed: int = 4) -> list[Asked]:
-    """Questions about chunks of some documents: words of a chunk, and a vector with a cosine of 0.6 to its own."""
+    """Return questions about chunks: words of the chunk, and a vector with a cosine of 0.6 to its own."""
     draw = np.random.default_rng(seed)
     asked = []
     documents = draw.integers(len(texts) // CHUNKS_A_DOCUMENT, size=DOCUMENTS_ASKED)
@@ -107,7 +109,7 @@ def _doc_id(number: int) -> str:
 
 
 def _words() -> NDArray[np.str_]:
-    """Made-up words that no stemmer changes and that are no stop words."""
+    """Return artificial words that no stemmer changes and that are not stop words."""
     letters = np.array([*"bdfgklmnprtvz"])
     vowels = np.array([*"aiou"])
     digits = np.arange(VOCABULARY)
@@ -125,7 +127,7 @@ def _zipf(draw: np.random.Generator, count: int) -> NDArray[np.int64]:
 
 
 def clustered(draw: np.random.Generator, topics: Vectors, documents: NDArray[np.int64]) -> Vectors:
-    """Unit vectors: a document has a direction of its own, its chunks lean to one of three topics of it."""
+    """Return unit vectors: each document has a direction, and its chunks lean to one of its three topics."""
     own = np.stack([_of_document(int(number)) for number in np.unique(documents)])
     place = np.searchsorted(np.unique(documents), documents)
     topic = topics[(documents * 7 + draw.integers(3, size=len(documents)) * 131) % TOPICS]
@@ -138,6 +140,6 @@ def _of_document(number: int) -> Vectors:
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
-    """Rows of length 1."""
+    """Return rows of length 1."""
     found: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     return found

@@ -1,7 +1,7 @@
-"""The peer: bm25s, FAISS and numpy called directly, with an index made beforehand for exactly what is asked.
+"""The peer: bm25s, FAISS and numpy called directly, with an index built beforehand for exactly each scope.
 
-Everything is in memory, a document's own BM25 index stands ready, and the query is cut into terms as cheaply as ours.
-What comes back is what a caller needs: ids, texts and fused scores.
+Everything is in memory, each document has its own BM25 index, and queries are tokenized as cheaply as here. Results
+contain what a caller needs: ids, texts and fused scores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Direct:
 
     @classmethod
     def of(cls, ids: list[str], texts: list[str], vectors: Vectors, kept: Path | None = None) -> Direct:
-        """Over some chunks; ``kept`` is where their bm25s index is, or will be for the next run."""
+        """Build one over some chunks; ``kept`` is the folder of its bm25s index."""
         if kept and kept.exists():
             words = bm25s.BM25.load(str(kept))
         else:
@@ -47,7 +47,7 @@ class Direct:
         return cls(ids, texts, words, flat)
 
     def search(self, query: str, vector: Vectors, k: int) -> list[tuple[str, str, float]]:
-        """The union of the best ``k`` of both sides with min-max fused scores at 1 : 1, best first."""
+        """Return the union of the best ``k`` of both sides with min-max fused scores at 1 : 1, best first."""
         k = min(k, len(self.ids))
         known = [term for term in analyze_query(query) if term in self.words.vocab_dict]
         scores = self.words.get_scores(known)

@@ -1,13 +1,13 @@
-"""What approximate indexes find again, on real embeddings and on synthetic vectors in clusters.
+"""Measure the recall of approximate indexes, on real embeddings and on clustered synthetic vectors.
 
     python -m benchmarks.search.recall --out benchmarks/results/search_recall.md [--archives A B ... --questions FILE]
 
 For each set and each index of `dense` in configs/index.yaml: recall at 20 against comparing with every vector, for
 questions that the build has not seen (real: embedded as queries; synthetic: directions with a cosine of 0.6 to a
-chunk), seconds to build, bytes, and a question's median milliseconds against flat FAISS, in turn. The real ones are the
-chunks of 150 tokens of made-up reports with the reports' questions; or, since embedding takes long on a small machine,
-of ARCHIVES that the packaged encoder made (`okralong evidence` leaves some below its work folder), with the questions
-of a jsonl file beside those of reports. Exits 1 when a recall is under 0.98.
+chunk), seconds to build, bytes, and median milliseconds per question, alternating with flat FAISS. Real vectors are
+150-token chunks of generated reports with the reports' questions; or, because embedding is slow on a small machine,
+those of ARCHIVES made with the packaged encoder (`okralong evidence` keeps some in its work folder), with the questions
+of a jsonl file added. Exits with 1 if a recall is below 0.98.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REAL_QUESTIONS = 120
 
 @dataclass(frozen=True)
 class Measured:
-    """Recall at 20, seconds to build, size, and milliseconds of a question: flat and with the index."""
+    """Recall at 20, seconds to build, size, and milliseconds per question: flat and with the index."""
 
     recall: float
     built_with: float
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def _inverted_file(rows: int) -> DenseConfig:
-    """The default for so many vectors; where they are too few for its cells, as many cells as they can train."""
+    """Return the default for that many vectors, with fewer cells if they are too few to train it."""
     if rows > DenseConfig(index="ivf", above=10**9).least_chunks():
         return DenseConfig(index="ivf", above=rows - 1)
     cells = (rows - 1) // TRAINED_ON
@@ -139,7 +139,7 @@ def _synthetic(count: int) -> tuple[Vectors, Vectors]:
 
 
 def _real(archives: list[Path], questions: Path | None) -> tuple[Vectors, Vectors]:
-    """Distinct chunks of 150 tokens, and questions, by the packaged encoder."""
+    """Return distinct chunks of 150 tokens, and questions, embedded by the packaged encoder."""
     from okralong.pipelines.indexing.embedding import SentenceEmbedder  # brings torch: seconds
 
     encoder = SentenceEmbedder(resolve_embedding_model("embedded").path)
