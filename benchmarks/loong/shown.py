@@ -52,7 +52,7 @@ from okralong.pipelines.core.types import Passage
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy, load_strategy
 from okralong.pipelines.reporting.tables import markdown_table
-from okralong.pipelines.sara.artifact import NONE
+from okralong.pipelines.sara.config import NONE
 
 NO_VECTORS = EmbeddingConfig(of="none")
 MARKS = Path(__file__).parent / "marks.jsonl"

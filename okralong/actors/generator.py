@@ -20,7 +20,8 @@ from okralong.pipelines.models.merged_model import Reader, ReaderFile, asked_as
 from okralong.pipelines.models.serving import EarlyEnd, EmbeddedServer, Engine, ServedModel, choose
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.prepare import Prepared
-from okralong.pipelines.sara.artifact import SARA, read_shape, served_generator
+from okralong.pipelines.sara.artifact import read_shape, served_generator
+from okralong.pipelines.sara.config import SARA
 
 
 @dataclass(frozen=True)

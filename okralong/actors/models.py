@@ -43,7 +43,8 @@ from okralong.pipelines.core.config import ANYWHERE, Place
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Analysis, ConfigError, Reading, WordKept
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.sara.artifact import ArrayCompressor, SaraConfig
+from okralong.pipelines.sara.artifact import ArrayCompressor
+from okralong.pipelines.sara.config import SaraConfig
 from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, completion, read_request, refusal
 
 BATCH_SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

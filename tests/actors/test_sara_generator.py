@@ -16,7 +16,8 @@ from okralong.actors.models import HandleTransport, sara_generator_app
 from okralong.actors.planner import ADDRESS
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_client
-from okralong.pipelines.sara.artifact import SaraConfig, served_generator
+from okralong.pipelines.sara.artifact import served_generator
+from okralong.pipelines.sara.config import SaraConfig
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.sara.compressors import random_compressor
 

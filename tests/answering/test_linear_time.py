@@ -38,7 +38,7 @@ from okralong.pipelines.methods import (
     self_rag,
 )
 from okralong.pipelines.methods.graphrag import build, search
-from okralong.pipelines.statements import amounts, periods, values
+from okralong.pipelines.statements import amounts, periods, table_heads, values
 from tests.fakes.tools import ScriptedTools
 
 pytestmark = pytest.mark.slow
@@ -215,7 +215,7 @@ def hostile(pieces: str, before: str, behind: str, chars: int) -> str:
 
 
 def seconds(parse: Callable[[str], Any], text: str) -> float:
-    values._has_amounts.cache_clear()
+    table_heads.has_amounts.cache_clear()
     confidence._said.cache_clear()
     began = time.process_time()
     with suppress(ReplyError, ValueError, QuestionError):

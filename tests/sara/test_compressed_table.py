@@ -19,8 +19,9 @@ from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.indexing.maintenance import purge, vacuum
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.sara.artifact import ArrayCompressor, check_encoder, check_table, gelu
+from okralong.pipelines.sara.artifact import ArrayCompressor, gelu
 from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.config import check_encoder, check_table
 from tests.fakes.reports import ALDER, BIRCH
 from tests.sara.compressors import random_compressor
 

@@ -14,8 +14,8 @@ from okralong.lab.training.sara.report import compared
 from okralong.lab.training.sara.train import Generator, SaraLearner
 from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.sara.artifact import shipped_folder
 from okralong.pipelines.sara.compressor import Compressor
+from okralong.pipelines.sara.config import shipped_folder
 
 SAID = {
     "ferries": "The ferry from {} sails twice a day, and its captain waits for nobody on the quay.",

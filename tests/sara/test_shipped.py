@@ -15,18 +15,9 @@ from okralong.lab.training.sara.train import TRAINED, Generator, SaraLearner, is
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
-from okralong.pipelines.sara.artifact import (
-    ICAE,
-    XRAG,
-    MemoryShape,
-    Shape,
-    adapter_of,
-    compressor_folder,
-    misfit,
-    read_shape,
-    shipped_folder,
-)
+from okralong.pipelines.sara.artifact import MemoryShape, Shape, adapter_of, read_shape
 from okralong.pipelines.sara.compressor import Compressor, load_compressor
+from okralong.pipelines.sara.config import ICAE, XRAG, compressor_folder, misfit, shipped_folder
 
 MEGABYTES = 15
 OF_SLOTS = 4

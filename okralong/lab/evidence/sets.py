@@ -22,7 +22,8 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import index_here
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
-from okralong.pipelines.sara.artifact import AUTO, NONE, compressor_folder, read_shape
+from okralong.pipelines.sara.artifact import read_shape
+from okralong.pipelines.sara.config import AUTO, NONE, compressor_folder
 
 Say = Callable[[str], None]
 

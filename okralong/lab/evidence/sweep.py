@@ -37,7 +37,8 @@ from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.models.weights import SHIPPED
-from okralong.pipelines.sara.artifact import NONE, ArrayCompressor, compressor_folder
+from okralong.pipelines.sara.artifact import ArrayCompressor
+from okralong.pipelines.sara.config import NONE, compressor_folder
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
 """The parts of a policy whose counts and token budgets a scale multiplies."""

@@ -21,7 +21,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.methods.registry import FullPolicy, StrategySpec, describe
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
-from okralong.pipelines.sara.artifact import NONE
+from okralong.pipelines.sara.config import NONE
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+([ ._+-][A-Za-z0-9]+)*$", max_length=60)]
 """Letters and digits with single signs between: names become parts of folder names, which join them by two lines."""

@@ -58,7 +58,7 @@ from okralong.pipelines.reporting.sources import evidence_span, spans_of
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.run.questions import question_row, read_questions
 from okralong.pipelines.run.rows import artifacts_taken
-from okralong.pipelines.sara.artifact import NONE
+from okralong.pipelines.sara.config import NONE
 
 CELL_FILE = "cell.json"
 """In a cell's folder: what it is called, and where its questions lie from there."""

@@ -13,7 +13,7 @@ from okralong.pipelines.indexing.chunking import MIN_GRANULARITY, Boundaries, cu
 from okralong.pipelines.indexing.documents import Limits
 from okralong.pipelines.indexing.formats.ocr import ocr_is_installed
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.sara.artifact import AUTO, NONE
+from okralong.pipelines.sara.config import AUTO, NONE
 
 
 class EmbeddingConfig(Settings):

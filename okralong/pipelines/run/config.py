@@ -17,7 +17,8 @@ from okralong.pipelines.archive.files import SearchConfig
 from okralong.pipelines.core.config import AnswerPlacement, Settings
 from okralong.pipelines.llm.config import GeneratorConfig, LlmConfig
 from okralong.pipelines.methods.registry import StrategySpec
-from okralong.pipelines.sara.artifact import SaraConfig, weights_digest
+from okralong.pipelines.sara.artifact import weights_digest
+from okralong.pipelines.sara.config import SaraConfig
 
 
 class QueryEmbedderConfig(Settings):

@@ -25,7 +25,7 @@ from okralong.pipelines.run.matrix import MatrixRows, cells
 from okralong.pipelines.run.metadata_filter import MetadataFilter
 from okralong.pipelines.run.question_sources import Questions, source_name
 from okralong.pipelines.run.questions import BadQuestion, read_questions
-from okralong.pipelines.sara.artifact import check_encoder, check_generator, check_table
+from okralong.pipelines.sara.config import check_encoder, check_generator, check_table
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol
 
@@ -21,10 +20,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from okralong.pipelines.core.config import Settings, parse_config
-from okralong.pipelines.core.types import ArchiveError, ConfigError
-from okralong.pipelines.llm.config import LlmConfig
-from okralong.pipelines.models.merged_model import DIGITS, FILES, NO_READER, merged_model
-from okralong.pipelines.models.weights import EMBEDDED, SHIPPED, adapter_digest, causal_model
+from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.models.merged_model import DIGITS, FILES, merged_model
+from okralong.pipelines.models.weights import EMBEDDED, adapter_digest, causal_model
 
 WEIGHTS: Final = "compressor.safetensors"
 DESCRIPTION: Final = "compressor.json"
@@ -313,167 +311,6 @@ def table_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
             f"make them is {model!r}. Set generator in the index config to the model that it was trained with."
         )
     return MemorySlots(shape, fingerprint, weights, model)
-
-
-# Which compressor a config means, and whether it fits an archive.
-
-SARA: Final = "sara"
-"""The folder of the shipped compressor below ``pipelines/models/adapters``, and the section of an answer config."""
-
-ICAE: Final = "icae"
-XRAG: Final = "xrag"
-"""What names the shipped memory slots and the shipped projector of one vector in a config, and their folders there."""
-
-SHIPPED_AS: Final = {SHIPPED: SARA, ICAE: ICAE, XRAG: XRAG}
-"""What a config may say, and the folder that it means."""
-
-AUTO: Final = "auto"
-NONE: Final = "none"
-"""What an index config may say beside a place: the shipped one where it fits, and none."""
-
-
-def shipped_folder(name: str = SARA) -> Path | None:
-    """Where the shipped compressor is, SARA's unless named; None where this installation comes without it."""
-    folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
-    return folder if (folder / DESCRIPTION).is_file() else None
-
-
-def compressor_folder(said: str) -> Path:
-    """The folder of the compressor that a config means by "shipped", "icae", "xrag" or a path. Raises ConfigError for
-    none.
-    """
-    folder = shipped_folder(SHIPPED_AS[said]) if said in SHIPPED_AS else Path(said).expanduser().resolve()
-    if folder is None:
-        raise ConfigError(
-            "This okralong comes without a trained compressor, which SARA needs. Train one with `okralong train-sara "
-            "training/sara.yaml`, and name its folder: under compressor in the index config, and under sara.compressor "
-            "in the answer config."
-        )
-    if not (folder / DESCRIPTION).is_file():
-        raise ConfigError(
-            f"{folder} holds no compressor (it has no {DESCRIPTION}). Give the folder that `okralong train-sara` "
-            "wrote, or shipped (SARA's), icae or xrag for one that comes with okralong."
-        )
-    return folder
-
-
-def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection[int]) -> Path | None:
-    """The compressor whose table an archive gets; None for none. ``said`` is auto, none, shipped, icae, xrag or a
-    folder.
-
-    ``encoder`` has the ``sha256`` and the ``model`` of the archive's encoder, ``sizes`` are the granularities that have
-    vectors. Auto is the shipped one where it fits, else none; one that is named must fit: raises ConfigError.
-    """
-    if said == NONE:
-        return None
-    if said == AUTO:
-        shipped = shipped_folder()
-        return shipped if shipped is not None and misfit(read_shape(shipped)[0], encoder, sizes) is None else None
-    folder = compressor_folder(said)
-    if (why := misfit(read_shape(folder)[0], encoder, sizes)) is not None:
-        raise ConfigError(
-            f"The compressor {folder} cannot be used for this archive: {why}. Set compressor to auto or none in the "
-            "index config, embedding.of to each where its chunks lack vectors, or train one for this encoder and chunk "
-            "size with `okralong train-sara`. Nothing was done."
-        )
-    return folder
-
-
-def misfit(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
-    """Why the compressor does not fit, None where it does. Memory slots are made of texts, whatever the encoder."""
-    if isinstance(shape, Shape):
-        unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
-        if shape.encoder_sha256 != encoder["sha256"] or unknown:
-            return f"it was trained on the vectors of {shape.encoder}, and the archive's are of {encoder['model']}"
-        if shape.inputs != encoder.get("dimension", shape.inputs):
-            return f"it reads vectors of {shape.inputs} numbers, and the archive's have {encoder['dimension']}"
-    if shape.chunk_tokens not in sizes:
-        said = ", ".join(map(str, sizes))
-        return (
-            f"it was trained on chunks of {shape.chunk_tokens} tokens, and those with vectors are of {said or 'none'}"
-        )
-    return None
-
-
-# The ``sara`` part of an answer config: which compressor, and how the generator that reads its vectors is served.
-
-
-class SaraConfig(Settings):
-    """SARA's models in a run.
-
-    ``compressor`` is "shipped" (SARA's), "icae", "xrag" or a folder that ``okralong train-sara`` wrote, with the
-    generator's adapter in it where it was tuned. The generator runs in ``precision`` in each of ``replicas``,
-    which takes ``gpus_per_replica`` GPUs; ``max_batch`` prompts are answered in one go, and a batch waits
-    ``batch_wait_s`` seconds to fill.
-    """
-
-    compressor: Annotated[str, Field(min_length=1)] = SHIPPED
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    max_batch: Annotated[int, Field(ge=1, le=256)] = 8
-    batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.05
-    replicas: Annotated[int, Field(ge=1, le=256)] = 1
-    gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
-
-    def folder(self) -> Path:
-        """The compressor's folder. Raises ConfigError when there is none."""
-        return compressor_folder(self.compressor)
-
-
-# What is checked before a run spends anything on SARA: the archive, its table, and the generator.
-
-
-def check_generator(folder: Path, llm: LlmConfig) -> None:
-    """Raise ConfigError unless the generator that the config names is the one that the compressor was trained for."""
-    shape, _ = read_shape(folder)
-    if llm.base_url != EMBEDDED:
-        raise ConfigError(
-            f"The strategy sends vectors in the place of tokens, and llm.base_url is {llm.base_url}: an endpoint, paid "
-            "or not, takes texts alone. Set llm.base_url: embedded, with which okralong serves the generator itself, "
-            "or choose another strategy. Nothing was spent."
-        )
-    if Path(llm.model).name != Path(shape.generator).name:  # a description has a folder's name and not its path
-        raise ConfigError(
-            f"The compressor {folder} was trained for the generator {shape.generator!r}, and llm.model is "
-            f"{llm.model!r}, which would read its vectors as noise. Set llm.model: {shape.generator}, or train a "
-            "compressor for the other one with `okralong train-sara`. Nothing was spent."
-        )
-    if llm.reader not in (SHIPPED, NO_READER):
-        raise ConfigError(
-            f"llm.reader is the folder {llm.reader}, and the strategy's generator has an adapter of its own, which "
-            "lies beside the compressor. Leave llm.reader out. Nothing was spent."
-        )
-
-
-def check_encoder(folder: Path, manifest: Mapping[str, Any], archive: str) -> None:
-    """Raise ConfigError unless the compressor reads the vectors of the archive's encoder."""
-    shape, _ = read_shape(folder)
-    if (why := misfit(shape, manifest["embedding"], [shape.chunk_tokens])) is not None:
-        raise ConfigError(
-            f"The compressor {folder} cannot be used with {archive}: {why}. Name another under sara.compressor, or "
-            "train one for that encoder with `okralong train-sara`. Nothing was spent."
-        )
-
-
-def check_table(folder: Path, manifest: Mapping[str, Any], archive: str, granularity: int) -> None:
-    """Raise ArchiveError unless the archive has this compressor's table, at that granularity."""
-    _, fingerprint = read_shape(folder)
-    held = manifest.get("compressor")
-    named = {shipped_folder(name): said for said, name in SHIPPED_AS.items()}.get(folder, folder)
-    again = f"Set compressor: {named} and embedding.of: each in the index "
-    again += "config and run okralong index on it again, which embeds only chunks without vectors. Nothing was spent."
-    if held is None:
-        raise ArchiveError(f"{archive} holds no compressed chunks, which the strategy sara shows. {again}")
-    if held["fingerprint"] != fingerprint:
-        raise ArchiveError(
-            f"{archive} holds chunks compressed by {held['fingerprint']}, and the compressor {folder} is "
-            f"{fingerprint}: the generator could not read them. {again}"
-        )
-    if held["granularity"] != granularity:
-        raise ArchiveError(
-            f"{archive} holds compressed chunks of {held['granularity']} tokens, and the policy's sara.granularity is "
-            f"{granularity}. Set sara.granularity to {held['granularity']}, which the compressor was trained with. "
-            "Nothing was spent."
-        )
 
 
 # The generator of a compressor as a run names it: where its weights are, and what stands for them in a ledger.

@@ -41,9 +41,34 @@ LETTERS: Final = {
 }
 
 
+_SIGNS_BY_CODE: Final = {
+    "USD": ("US$", "U.S.$", "U.S. $", "$", "USD$", "dollars", "dollar", "u.s. dollars", "u.s. dollar"),
+    "CAD": ("C$", "CA$", "Cdn$"),
+    "AUD": ("A$", "AU$"),
+    "NZD": ("NZ$",),
+    "HKD": ("HK$",),
+    "SGD": ("S$",),
+    "TWD": ("NT$",),
+    "BRL": ("R$",),
+    "EUR": ("€", "euro", "euros"),
+    "GBP": ("£", "pounds sterling", "sterling", "pounds"),
+    "JPY": ("¥", "yen"),
+    "INR": ("₹", "Rs.", "Rs", "rupees"),
+    "KRW": ("₩",),
+    "ILS": ("₪",),
+    "RUB": ("₽",),
+    "TRY": ("₺",),
+    "THB": ("฿",),
+    "CNY": ("RMB", "renminbi", "yuan"),
+    "CHF": ("Fr.", "swiss francs"),
+    "SEK": ("kr",),
+}
+SIGNS: Final = {sign: code for code, signs in _SIGNS_BY_CODE.items() for sign in signs}
+
+
 @lru_cache(maxsize=1)
 def currencies() -> dict[str, str]:
-    """Codes of ISO 4217 by sign, code and English name, names in lower case."""
+    """Return the codes of ISO 4217 by sign, code and English name; names are in lower case."""
     locale = Locale("en")
     names = {name.casefold(): code for code, name in locale.currencies.items()}
     names |= {get_currency_name(code, 2, locale).casefold(): code for code in map(str, locale.currencies)}
@@ -51,51 +76,6 @@ def currencies() -> dict[str, str]:
     return names | codes | SIGNS
 
 
-SIGNS: Final = {
-    "US$": "USD",
-    "U.S.$": "USD",
-    "U.S. $": "USD",
-    "$": "USD",
-    "USD$": "USD",
-    "C$": "CAD",
-    "CA$": "CAD",
-    "Cdn$": "CAD",
-    "A$": "AUD",
-    "AU$": "AUD",
-    "NZ$": "NZD",
-    "HK$": "HKD",
-    "S$": "SGD",
-    "NT$": "TWD",
-    "R$": "BRL",
-    "€": "EUR",
-    "£": "GBP",
-    "¥": "JPY",
-    "₹": "INR",
-    "₩": "KRW",
-    "₪": "ILS",
-    "₽": "RUB",
-    "₺": "TRY",
-    "฿": "THB",
-    "Rs.": "INR",
-    "Rs": "INR",
-    "RMB": "CNY",
-    "Fr.": "CHF",
-    "kr": "SEK",
-    "dollars": "USD",
-    "dollar": "USD",
-    "u.s. dollars": "USD",
-    "u.s. dollar": "USD",
-    "euro": "EUR",
-    "euros": "EUR",
-    "pounds sterling": "GBP",
-    "sterling": "GBP",
-    "pounds": "GBP",
-    "yen": "JPY",
-    "renminbi": "CNY",
-    "yuan": "CNY",
-    "swiss francs": "CHF",
-    "rupees": "INR",
-}
 BEFORE: Final = "|".join(
     re.escape(sign)
     for sign in sorted((sign for sign in SIGNS if not sign.islower() and sign != "kr"), key=len, reverse=True)
@@ -126,45 +106,25 @@ _AFTER: Final = re.compile(r"\s?(?:of\s)?(?P<name>[A-Za-z.]+(?:\s[A-Za-z.]+){0,2
 _IN_SCALE: Final = re.compile(rf"[\s,]*\(?\s?in\s(?:[a-z.]+\s){{0,2}}?(?P<scale>{WORD_SCALE})s?\b", re.IGNORECASE)
 NO_COUNT: Final = frozenset(
     [
-        "in",
-        "of",
-        "for",
-        "at",
-        "as",
-        "and",
-        "or",
-        "to",
-        "by",
-        "on",
-        "the",
-        "a",
-        "an",
-        "was",
-        "were",
-        "is",
-        "are",
-        "from",
-        "with",
-        "than",
-        "during",
-        "per",
-        "compared",
-        "respectively",
-        "which",
-        "that",
-        "since",
-        "over",
-        "under",
-        "after",
-        "before",
-        "due",
-        "while",
-        "including",
-        "excluding",
-        "through",
-        "until",
+        *("in", "of", "for", "at", "as", "and", "or", "to", "by", "on", "the", "a", "an", "was", "were", "is", "are"),
+        *(
+            "from",
+            "with",
+            "than",
+            "during",
+            "per",
+            "compared",
+            "respectively",
+            "which",
+            "that",
+            "since",
+            "over",
+            "under",
+        ),
+        *("under", "after", "before", "due", "while", "including", "excluding", "through", "until"),
     ]
 )
+"""Words behind a number that do not name what it counts."""
 _WORDS: Final = [
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
@@ -194,6 +154,11 @@ class Amount:
     year: bool = False
 
     @property
+    def place(self) -> Span:
+        """Its first character, and the one behind its last."""
+        return self.start, self.end
+
+    @property
     def factor(self) -> Decimal:
         """By what the digits are multiplied."""
         return SCALES[self.scale]
@@ -211,42 +176,56 @@ def amounts(text: str) -> list[Amount]:
 
 
 def _amount(text: str, match: re.Match[str], lines: _Lines) -> Amount:
-    digits = _decimal(match["digits"])
+    start, end, currency, detached = _currency_at(text, match)
+    scale, end = _scale_at(text, match, start, end, bool(currency))
     percent = bool(match["percent"] or match["basis"])
-    if match["basis"]:
-        digits /= 100
-    letter = match["letter"] or ""
-    currency = SIGNS.get(match["mark"] or "", "")
-    start, end = match.span()
-    apart = False
-    if code := match["code"] or match["code2"]:
-        currency = currencies().get(code, "") or currency
-        if code not in currencies():  # other capitals: what stands before them is not the number's
-            start, apart = match.end("code" if match["code"] else "code2"), bool(match["code2"])
-    after = _AFTER.match(text, end)
-    if not currency and after is not None:
-        currency, end = _named(after, end)
-    # A lone small letter is a scale only of money: 5 m may be metres.
-    lettered = len(letter) > 1 or (letter and (currency or letter.isupper()))
-    if letter and not lettered:
-        end = match.start("letter")
-        end = start + len(text[start:end].rstrip(" -"))
-    scale = (match["scale"] or "").lower() or (LETTERS[letter.lower()] if lettered else "")
-    if not scale and (told := _IN_SCALE.match(text, end)) is not None:
-        scale, end = told["scale"].lower(), told.end()
-    opened = bool((match["open"] and not apart) or match["open2"])
+    opened = bool((match["open"] and not detached) or match["open2"])
     bracketed = opened and bool(match["close"] or match["close2"] or match["close3"])
-    if opened and not bracketed and (closed := re.compile(r"\s?[)\]]").match(text, end)) is not None:
+    if opened and not bracketed and (closed := _CLOSING.match(text, end)) is not None:
         bracketed, end = True, closed.end()  # "(5 dollars)"
     # "($5 million)" and "(12 %)" in a sentence are asides; "$(5)" and "(5)" are below zero, and so is a whole cell.
-    aside = bool(match["open"]) and bool(scale or percent or currency) and lines.is_prose(start, end)
-    if bracketed and (match["open2"] or not aside):
+    aside = bool(match["open"] and (scale or percent or currency)) and lines.is_prose(start, end)
+    signed = match["inner"] or (match["sign"] and match["sign"][0] in _MINUS and not detached)
+    digits = _decimal(match["digits"])
+    if match["basis"]:
+        digits /= 100
+    if signed or (bracketed and (match["open2"] or not aside)):
         digits = -abs(digits)
-    if (match["sign"] and match["sign"][0] in _MINUS and not apart) or match["inner"]:
-        digits = -abs(digits)
-    plain = re.fullmatch(r"(?:19|20)\d\d", match["digits"]) is not None and not (percent or scale or currency)
     places = max(0, -int(digits.as_tuple().exponent))
-    return Amount(start, end, digits, places, "%" if percent else "", scale, currency, bracketed, plain)
+    year = not (percent or scale or currency) and _YEAR_DIGITS.fullmatch(match["digits"]) is not None
+    return Amount(start, end, digits, places, "%" if percent else "", scale, currency, bracketed, year)
+
+
+_CLOSING: Final = re.compile(r"\s?[)\]]")
+_YEAR_DIGITS: Final = re.compile(r"(?:19|20)\d\d")
+
+
+def _currency_at(text: str, match: re.Match[str]) -> tuple[int, int, str, bool]:
+    """Return where the amount starts and ends, its currency, and whether what stands before its digits is not its own:
+    capitals that are no currency's code.
+    """
+    start, end = match.span()
+    currency, detached = SIGNS.get(match["mark"] or "", ""), False
+    if code := match["code"] or match["code2"]:
+        currency = currencies().get(code, "") or currency
+        if code not in currencies():
+            start, detached = match.end("code" if match["code"] else "code2"), bool(match["code2"])
+    after = None if currency else _AFTER.match(text, end)
+    if after is not None:
+        currency, end = _named(after, end)
+    return start, end, currency, detached
+
+
+def _scale_at(text: str, match: re.Match[str], start: int, end: int, money: bool) -> tuple[str, int]:
+    """Return the scale that stands at an amount or behind it, and where the amount ends."""
+    letter, scale = match["letter"] or "", (match["scale"] or "").lower()
+    if len(letter) > 1 or (letter and (money or letter.isupper())):
+        scale = scale or LETTERS[letter.lower()]
+    elif letter:  # a lone small letter is a scale only of money: 5 m may be metres
+        end = start + len(text[start : match.start("letter")].rstrip(" -"))
+    if not scale and (told := _IN_SCALE.match(text, end)) is not None:
+        return told["scale"].lower(), told.end()
+    return scale, end
 
 
 class _Lines:

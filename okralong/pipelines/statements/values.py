@@ -11,28 +11,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
 from okralong.pipelines.core.types import TypedValue
-from okralong.pipelines.statements.amounts import (
-    AMOUNT,
-    BEFORE,
-    DASH,
-    LETTERS,
-    NO_COUNT,
-    SCALES,
-    SIGNS,
-    WORD_SCALE,
-    Amount,
-    amounts,
-    currencies,
-    has_cells,
-    in_words,
-    line_of,
-)
-from okralong.pipelines.statements.periods import DATE_YEAR, NO_AMOUNT, YEAR, Span, apart, dates, forms_of, periods
+from okralong.pipelines.statements.amounts import AMOUNT, DASH, NO_COUNT, SCALES, Amount, amounts, in_words, line_of
+from okralong.pipelines.statements.periods import DATE_YEAR, YEAR, Span, apart, dates, forms_of, periods
+from okralong.pipelines.statements.table_heads import cells_above, completed, is_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +62,16 @@ def spans_of(kind: str, text: str) -> list[Span]:
     if kind not in ("number", "money", "percent"):
         return []
     taken = [span for span, _ in [*periods(text), *dates(text)]]
-    free = apart([each for each in amounts(text) if not each.year], taken, _place_of)
+    free = apart([each for each in amounts(text) if not each.year], taken, lambda each: each.place)
     if kind == "percent":
         marked = [each for each in free if each.unit == "%"]
-        return [(each.start, each.end) for each in marked or free if not each.currency]
-    return [(each.start, each.end) for each in free if kind == "number" or each.unit != "%"]
+        return [each.place for each in marked or free if not each.currency]
+    return [each.place for each in free if kind == "number" or each.unit != "%"]
 
 
 def _apart(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """Those of ``spans`` that overlap none of ``taken``."""
     return apart(spans, taken, lambda one: one)
-
-
-def _place_of(amount: Amount) -> Span:
-    return amount.start, amount.end
 
 
 def agrees(kind: str, said: TypedValue, gold: str) -> bool:
@@ -135,7 +116,7 @@ def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
     one = max(found, key=lambda each: (bool(each.scale), bool(each.currency)))
     place = _place(text, one, context)
     if place >= 0:
-        one = _completed(kind, one, context.text, place)
+        one = completed(kind, one, context.text, place)
     if kind == "percent" and not one.unit:
         one = replace(one, unit="%")
     number = one.digits * (1 if one.unit == "%" else one.factor)
@@ -169,7 +150,7 @@ def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
         each for last, each in pairs if each and not (last and each.bracketed and abs(last.digits) == abs(each.digits))
     ]
     taken = [span for span, _ in [*periods(text), *dates(text)]]
-    free = apart(found, taken, _place_of)
+    free = apart(found, taken, lambda each: each.place)
     found = free or [each for each in found if not each.year and kind != "percent"]
     tests: list[Callable[[Amount], bool]] = [lambda each: not each.year]
     if kind == "percent":
@@ -203,49 +184,6 @@ def counted(text: str, end: int) -> str:
     return " ".join(words)
 
 
-# --------
-# What the passage says of an amount: its line, the heads of its table.
-
-_MARKED: Final = rf"(?:{BEFORE})"
-_HEAD: Final = re.compile(
-    rf"""
-    \bin\s(?:[A-Za-z.$€£]+\s){{0,3}}?(?P<a>(?:{WORD_SCALE})s?)\b
-    | \b(?P<b>(?:{WORD_SCALE})s)\sof\s(?:[A-Za-z.]+\s){{0,2}}(?:dollars?|euros?|yen|pounds|francs|rupees|yuan|kron)
-    | {_MARKED}['\u2018\u2019]?\s?(?:in\s)?(?P<c>(?:{WORD_SCALE})s?|bn|mn|mm|m|k|b)\b
-    | (?<![\d,.\w])['\u2018\u2019]?(?P<d>000)(?:['\u2018\u2019]?s\b|\b)(?![.,]\d)
-    | {_MARKED}['\u2018\u2019]?(?P<e>000)(?:['\u2018\u2019]?s)?\b
-    | \(\s*(?P<f>(?:{WORD_SCALE})s?|mn|mm|bn)\s*\)
-    | (?<![a-z])(?:[a-z]++,?\s)(?P<g>(?:{WORD_SCALE})s)\b(?=[^\n]{{0,30}}(?:\)|except|\n|$))
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_PER_SHARE: Final = re.compile(
-    r"\bper\s(?:\w+\s){0,3}(?:share|unit|ads|stock|day|ton|barrel|ounce)s?\b|\beps\b|\bcents\b", re.IGNORECASE
-)
-_NO_MONEY: Final = re.compile(
-    r"\bratio\b|\brates?\W*$|\byield\W*$|\bpercent(?:age)?\b|%|\bdays\b|\byears\)|\bin years\b"
-    r"|\blives\b|\bemployees\b|\bheadcount\b",
-    re.IGNORECASE,
-)
-"""Of rows that a head's "in thousands" does not speak of; the second kind only where no sign of a currency stands."""
-_EXCEPT_SHARES: Final = re.compile(r"except\b[^)\n]{0,40}\bshares?\b(?!\s?(?:price|amounts?\sper))", re.IGNORECASE)
-_SHARES: Final = re.compile(r"\bshares\b", re.IGNORECASE)
-_SHARES_IN: Final = re.compile(rf"\b(?:shares|units)\sin\s(?:{WORD_SCALE})s\b", re.IGNORECASE)
-_SENTENCE_WORDS: Final = 12
-
-
-def _is_row(line: str) -> bool:
-    """Whether a line is a table's row: it has cells, or figures and few words, and does not end as a sentence does."""
-    if has_cells(line):
-        return True
-    words = re.findall(r"[A-Za-z]{2,}", line)
-    return (
-        len(words) <= _SENTENCE_WORDS
-        and not line.rstrip().endswith((".", ";", "?", "!"))
-        and bool(re.search(r"\d", line))
-    )
-
-
 def _place(text: str, one: Amount, context: Context) -> int:
     """Where the amount stands in the passage, in the cited characters before all others; -1 where it does not."""
     if context.verbatim and context.start >= 0:
@@ -258,133 +196,6 @@ def _place(text: str, one: Amount, context: Context) -> int:
         return found.start()
     found = same.search(context.text)
     return -1 if found is None else found.start()
-
-
-def _completed(kind: str, one: Amount, text: str, place: int) -> Amount:
-    """``one`` with the scale and the currency that its passage says where it does not itself."""
-    first, last = line_of(text, place)
-    line = text[first:last]
-    if not _is_row(line):
-        return one
-    heads = _heads(text, first)
-    column = _column(text, place)
-    above = [cell for head in heads if (cell := _cell(head, column))] if column else []
-    label = _label(text, first, place)
-    if kind != "percent" and not one.unit and not one.scale:
-        speaks = [label, *above]
-        # A row without amounts just above heads a part of the table: "Earnings per share (in cents)".
-        part = heads[0] if heads and not _scale(heads[0]) else ""
-        exempt = (
-            any(_PER_SHARE.search(each) for each in (*speaks, part))
-            or (not one.currency and any(_NO_MONEY.search(each) for each in speaks))
-            or (bool(_SHARES.search(label)) and any(_EXCEPT_SHARES.search(head) for head in heads))
-        )
-        told = [scale for each in speaks if (scale := _scale(each))]
-        if not told and not exempt:
-            shares = bool(_SHARES.search(label))
-            heads = [_of_shares(head, shares) for head in heads]
-            told = [scale for head in heads if (scale := _scale(head, column is not None))]
-            if shares and (counted := _SHARES_IN.search(text)) is not None:
-                told = [_scale(counted[0])]
-            elif not told and (later := _scale(_of_shares(text[last:], shares))):  # said below the table
-                told = [later]
-        one = replace(one, scale=told[0] if told else "")
-    if not one.currency and kind == "money":
-        named = {code for each in (label, *above) for code in _marks(each)} or _marks(line)
-        for head in heads if not named else []:
-            named = named or _marks(head)
-        named = named or _marks(text)
-        one = replace(one, currency=named.pop() if len(named) == 1 else "")
-    return one
-
-
-def _of_shares(text: str, shares: bool) -> str:
-    """``text`` without "shares in thousands", which says nothing of amounts that count no shares."""
-    return text if shares else _SHARES_IN.sub(" ", text)
-
-
-def _heads(text: str, before: int) -> list[str]:
-    """The lines above without amounts (years are none), the nearest first: heads, titles, what introduces a table."""
-    lines = [line for line in text[:before].split("\n") if line.strip()]
-    return [line for line in reversed(lines[-_LINES_ABOVE:]) if not _has_amounts(line)]
-
-
-_LINES_ABOVE: Final = 80
-"""Lines above a row, blank ones not counted, that may be heads of its table; ours."""
-
-
-@lru_cache(maxsize=4096)
-def _has_amounts(line: str) -> bool:
-    """Kept by line: the heads of a statement are looked for once for each of its rows."""
-    if re.search(r"\d", line) is None:
-        return False
-    dated = [span for span, _ in [*periods(line), *dates(line)]]
-    dated += [match.span() for match in NO_AMOUNT.finditer(line)]
-    return any(
-        not each.year and not (each.bracketed and abs(each.digits) < 20 and not each.currency)
-        for each in apart(amounts(_HEAD.sub(lambda match: " " * len(match[0]), line)), dated, _place_of)
-    )
-
-
-def _label(text: str, first: int, place: int) -> str:
-    """What stands before the row's first amount; of a row without words the line of words above it."""
-    before = text[first:place]
-    start = next((each.start for each in amounts(before) if not each.year), len(before))
-    label = before[:start].strip(" |\t$(")
-    if re.search(r"[A-Za-z]{2}", label):
-        return label
-    for line in reversed(text[:first].split("\n")[-12:]):
-        if re.search(r"[A-Za-z]{2}", line):
-            return "" if _has_amounts(line) and "|" in line else line.strip()
-    return ""
-
-
-def _column(text: str, place: int) -> int | None:
-    """Which cell of its row a character stands in, where cells are parted by bars or tabs."""
-    first, last = line_of(text, place)
-    bar = next((each for each in "|\t" if each in text[first:last]), None)
-    return None if bar is None else text[first:place].strip(" ").count(bar)
-
-
-def _cell(head: str, column: int) -> str:
-    bar = next((each for each in "|\t" if each in head), None)
-    cells = [cell.strip() for cell in head.strip(" ").split(bar)] if bar else []
-    # A head over several columns stands in the first of them; the leftmost cells belong to the labels.
-    if column >= len(cells) or cells[column]:
-        return cells[column] if column < len(cells) else ""
-    filled = [cell for cell in cells[2:column] if cell]
-    return filled[-1] if filled and not _NO_MONEY.search(filled[-1]) else ""
-
-
-def _scale(text: str, by_column: bool = False) -> str:
-    """The scale that a head names. In a row of heads that names several, each is its own column's alone."""
-    found = list(_HEAD.finditer(text))
-    words = {_scale_word(next(each for each in match.groups() if each)) for match in found}
-    if by_column and len(words) > 1 and ("|" in text or "\t" in text):
-        return ""
-    return _scale_word(next(each for each in found[0].groups() if each)) if found else ""
-
-
-def _scale_word(written: str) -> str:
-    word = written.lower()
-    return "thousand" if word == "000" else LETTERS.get(word, word.rstrip("s"))
-
-
-def _marks(text: str) -> set[str]:
-    """The currencies that a text names by sign, code or name."""
-    signs = {SIGNS[match[0]] for match in re.finditer(rf"(?<![A-Za-z])(?:{BEFORE})", text)}
-    codes = {
-        currencies().get(code, "")
-        for code in re.findall(r"\b(USD|EUR|GBP|JPY|CHF|CNY|CAD|AUD|INR|SEK|NOK|DKK)\b", text)
-    }
-    names = re.findall(
-        r"\b((?:(?:u\.?s\.?|canadian|australian|hong kong|singapore|new zealand) )?dollars|euros?|pounds sterling"
-        r"|sterling|(?:japanese )?yen|renminbi|swiss francs|(?:indian )?rupees)\b",
-        text,
-        re.IGNORECASE,
-    )
-    named = {currencies().get(name.casefold().replace("us ", "u.s. "), "") for name in names}
-    return (signs | codes | named) - {""}
 
 
 # --------
@@ -434,10 +245,8 @@ def _period_of(text: str, context: Context, place: int) -> str:
     """
     said = text if not context.verbatim else ""
     line = context.text[slice(*line_of(context.text, place))] if place >= 0 else ""
-    above = []
-    if place >= 0 and (column := _column(context.text, place)) is not None:
-        above = [_cell(head, column) for head in _heads(context.text, line_of(context.text, place)[0])]
-    for each in (said, *above, "" if _is_row(line) else line, context.question):
+    above = cells_above(context.text, place) if place >= 0 else []
+    for each in (said, *above, "" if is_row(line) else line, context.question):
         found = {value for _, value in periods(each) if value} or {value for _, value in dates(each)}
         found = found or set(YEAR.findall(each))
         if len(found) == 1:

@@ -25,7 +25,7 @@ from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
 from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
-from okralong.pipelines.sara.artifact import NONE
+from okralong.pipelines.sara.config import NONE
 
 Limit = Annotated[int, Field(ge=1)]
 
