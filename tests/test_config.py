@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from okralong.pipelines.answering.policy import REMOVED
 from okralong.pipelines.core.config import Settings, load_config, parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.config import IndexConfig
@@ -41,6 +42,12 @@ def test_a_file_that_was_whole_before_is_read_as_before() -> None:
         assert config.llm.seed == 0, "the shipped file says 7"
     with pytest.raises(ConfigError, match=r"policy\.yaml cannot be used: .* is missing"):
         parse_config(FullPolicy, "name: mine", "policy.yaml")
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_a_removed_key_is_refused_with_what_to_do(key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"policy\.yaml cannot be used: {key} was removed.*Delete it"):
+        load_config(FullPolicy, "policy/default.yaml", {key: 0} if "." in key else {f"{key}.below": 0.5})
 
 
 @pytest.mark.parametrize(

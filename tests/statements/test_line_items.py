@@ -1,4 +1,4 @@
-"""Metrics that no statement prints are looked up by the line items that they are worked out from."""
+"""Line items: what a metric that no statement prints is worked out from, and their rows."""
 
 from __future__ import annotations
 
@@ -8,29 +8,8 @@ from okralong.pipelines.answering.readers.named import MOST_NAMED, line_item_row
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Document, Question, QuestionType
 from okralong.pipelines.methods.registry import FullPolicy, load_strategy
-from okralong.pipelines.statements.line_items import FILE, Metrics, items_needed, line_item_queries, line_items
+from okralong.pipelines.statements.line_items import FILE, Metrics, items_needed, line_items
 from tests.fakes.tools import ScriptedTools, analysis, ask_of
-
-
-def test_the_line_item_stands_in_the_metrics_place() -> None:
-    assert line_item_queries("What was Alder's operating margin in 2024?") == [
-        "What was Alder's operating income income from operations in 2024?",
-        "What was Alder's total revenue net sales in 2024?",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("question", "count"),
-    [
-        ("Compare the EBITDA margins of both years.", 3),  # not EBITDA, which has two
-        ("Is Alder a capital-intensive business?", 4),
-        ("What is the debt to  equity ratio?", 2),
-        ("What were net sales?", 0),
-        ("How much of the marginal cost fell?", 0),
-    ],
-)
-def test_the_longest_name_counts_in_any_spelling(question: str, count: int) -> None:
-    assert len(line_item_queries(question)) == count
 
 
 def test_no_name_stands_for_two_metrics() -> None:

@@ -6,7 +6,7 @@ defined in the baseline's file; ``methods.registry.FullPolicy`` is the policy wi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -139,15 +139,12 @@ class ReadPolicy(Settings):
 
 
 class LineItemsPolicy(Settings):
-    """Questions of ``types`` that name a financial metric (``configs/line_items.yaml``) are looked up once more for
-    each line item that it is worked out from, ``count`` chunks each; the question's own look-up then shows so many
-    less, and two at least. Questions of the types ``rows`` are shown the row of a statement for each line item that
-    they need, in the place of a chunk, where code finds it in the document that they name
-    (``statement_reading.line_item_rows``). Ours, not in the paper.
+    """Rows for line items of financial statements. Not in the paper.
+
+    A question of the types ``rows`` is shown the row of a statement for each line item that it needs, in the place of a
+    chunk, if code finds the row in the document that the question names (``statement_reading.line_item_rows``).
     """
 
-    types: list[QuestionType] = Field(default_factory=list)
-    count: Count = 2
     rows: list[QuestionType] = Field(default_factory=list)
 
 
@@ -216,21 +213,10 @@ class SplitPolicy(Settings):
 
 
 class StepPolicy(Settings):
-    """The step-wise reasoner: at most ``max_steps``. ``count`` is that of each look-up; null: the scope's. ``carry`` is
-    what a step shows of earlier look-ups: all their "passages", or the "evidence" that the steps have quoted from them
-    (of a step that quoted nothing its first chunk) beside what is new. The last prompt shows all passages.
-    """
+    """The step-wise reasoner: at most ``max_steps``, with ``count`` chunks a look-up (null: the scope's count)."""
 
     max_steps: Annotated[int, Field(ge=1, le=16)]
     count: Count | None = None
-    carry: Literal["passages", "evidence"] = "passages"
-
-
-class DoubtPolicy(Settings):
-    """What is done when the analyzer is not sure of the type: with a probability ``below`` this, ``workflow``."""
-
-    below: Share = 0.0
-    workflow: Workflow = "linear"
 
 
 class FullTextPolicy(Settings):
@@ -240,6 +226,16 @@ class FullTextPolicy(Settings):
 
     fallback_granularity: Tokens
     fallback_count: Count
+
+
+REMOVED: Final[dict[str, Any]] = {
+    "doubt": {"below": 0.0, "workflow": "linear"},
+    "line_items.types": [],
+    "line_items.count": 2,
+    "step.carry": "passages",
+}
+"""Keys that a policy file may no longer set: off in every shipped policy, and without a gain where they were measured
+(``docs/results.md``). A run's fingerprint still has them, at these values, so that it is the same as before."""
 
 
 class Policy(Settings):
@@ -262,7 +258,6 @@ class Policy(Settings):
     split: SplitPolicy
     step: StepPolicy
     full_text: FullTextPolicy
-    doubt: DoubtPolicy = DoubtPolicy()
     rerank: RerankPolicy = RerankPolicy()
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
@@ -284,6 +279,23 @@ class Policy(Settings):
         except ValidationError as error:
             told = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise ConfigError(f"plugins.{model.KEY} of the policy cannot be used: {told}. Nothing was run.") from error
+
+    def identity(self) -> dict[str, Any]:
+        """Return what a run's fingerprint holds of the policy."""
+        content = self.model_dump(mode="json")
+        for key, value in REMOVED.items():
+            section, _, name = key.partition(".")
+            content[section] = content[section] | {name: value} if name else value
+        return content
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_removed(cls, content: Any) -> Any:
+        for key in REMOVED if isinstance(content, dict) else ():
+            section, _, name = key.partition(".")
+            if section in content and (not name or name in (content[section] or {})):
+                raise ConfigError(f"{key} was removed, because it gained nothing. Delete it from the policy.")
+        return content
 
     @model_validator(mode="after")
     def _every_type(self) -> Self:

@@ -88,7 +88,7 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
     sara = strategy.needs.sara_generator or strategy.needs.compressor
     parts = {
         "strategy": strategy.identity,
-        "policy": policy.model_dump(mode="json"),
+        "policy": policy.identity(),
         "analyzer": config.analyzer.identity(),
         "llm": _generator(config.llm, strategy.needs.sara_generator),
         "stronger": _generator(stronger, False) if stronger is not None else None,

@@ -40,19 +40,6 @@ class Metrics(Settings):
     same: list[list[str]] = Field(default_factory=list)
 
 
-def line_item_queries(question: str) -> list[str]:
-    """``question`` with the line items in the metric's place, one query an item; none where it names no metric.
-
-    The first metric that the question names counts; a longer name goes before a shorter one.
-    """
-    pattern, items = _table()
-    found = pattern.search(question)
-    if found is None:
-        return []
-    before, after = question[: found.start()], question[found.end() :]
-    return [f"{before}{item}{after}" for item in items[_plain(found["name"])]]
-
-
 def items_needed(question: str) -> list[Item]:
     """The line items that a question needs: those that the metric which it names is worked out from, else those that it
     names itself.
