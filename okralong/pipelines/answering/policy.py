@@ -1,6 +1,6 @@
 """The policy: every constant that OkraLong decides by, and the sections of the other methods.
 
-``configs/policy/paper.yaml`` is the paper's own policy and names the source of each value. The section of a baseline is
+``configs/policy/paper.yaml`` is the paper's own policy and names the source of each value. A baseline's section is
 defined in the baseline's file; ``methods.registry.FullPolicy`` is the policy with all of them.
 """
 
@@ -22,9 +22,9 @@ Budget = Annotated[int, Field(ge=16, le=1_000_000)]
 
 
 class MethodSection(Settings):
-    """Base of a method's own section of the policy, which stands under ``KEY`` in a policy file.
+    """Base of a method's own section of the policy, ``KEY`` in a policy file.
 
-    Every field has a default, so that a policy file need not name the section.
+    Every field has a default, so that a policy file can omit the section.
     """
 
     KEY: ClassVar[str]
@@ -34,9 +34,7 @@ Section = TypeVar("Section", bound=MethodSection)
 
 
 class PrimaryPolicy(Settings):
-    """Retrieval before the analysis: ``count`` chunks of ``granularity`` tokens; BM25's scores weigh ``exact_weight``,
-    those of dense vectors ``semantic_weight``.
-    """
+    """Retrieval before the analysis: ``count`` chunks of ``granularity`` tokens, and the weights of both retrievers."""
 
     count: Count
     granularity: Tokens
@@ -45,11 +43,11 @@ class PrimaryPolicy(Settings):
 
 
 class ScopePolicy(Settings):
-    """How much is shown for one class of questions: ``count`` chunks, of ``granularity_present`` tokens where the
-    primary chunks held the evidence and of ``granularity_absent`` where they did not.
+    """How much is shown for one class of questions.
 
-    ``tokens``, where given, bounds the chunks of one retrieval together; ``count`` stays the most that are shown.
-    ``neighbours`` is the weight with which the better of a chunk's two neighbours is added to its score.
+    ``count`` chunks are shown, of ``granularity_present`` tokens if the primary chunks held the evidence, otherwise of
+    ``granularity_absent``. ``tokens``, if set, also bounds the chunks of one retrieval together. ``neighbours`` weighs
+    the better of a chunk's two neighbours in its score.
     """
 
     count: Count
@@ -60,8 +58,10 @@ class ScopePolicy(Settings):
 
 
 class SurroundingsPolicy(Settings):
-    """Ranking small chunks in their surroundings: the fused score of the chunks of ``granularity`` tokens around a
-    smaller chunk is added to its own with ``weight``, where the scope has at most ``most_documents`` (null: always).
+    """Ranking small chunks by the text around them. Not in the paper.
+
+    The fused score of the chunks of ``granularity`` tokens around a smaller chunk is added to its own with ``weight``,
+    if the scope has at most ``most_documents`` (null: always).
     """
 
     granularity: Tokens
@@ -70,9 +70,11 @@ class SurroundingsPolicy(Settings):
 
 
 class NamedPolicy(Settings):
-    """Looking once more in the documents that the query names (``DocumentNames``), where the scope has several: those
-    with at least the share ``near`` of the best one's, unless they are more than ``documents``. A chunk found there has
-    its fused score there added to its own, times ``weight`` and its document's share. Ours, not in the paper.
+    """A second retrieval in the documents that the query names (``DocumentNames``). Not in the paper.
+
+    In a scope of several documents, those with at least ``near`` times the best match are searched, unless they are
+    more than ``documents``. The fused score there is added to the chunk's own, times ``weight`` and the document's
+    share.
     """
 
     weight: Annotated[float, Field(gt=0, le=100)]
@@ -81,11 +83,12 @@ class NamedPolicy(Settings):
 
 
 class FusionPolicy(Settings):
-    """The assembled retriever: the ``candidates`` best chunks of each retriever, joined by ``method``. The retriever
-    that the pattern prefers has ``preferred_weight``, the other ``other_weight``, both ``same_weight`` where it prefers
-    none; chunks under ``threshold`` times the best score are dropped. ``rank_constant`` is of use to ``method:
-    reciprocal_rank`` only; ``surroundings`` null ranks each chunk by itself, ``named`` null looks once, over the whole
-    scope; ``only`` takes one retriever and leaves the other out (null: both, as the pattern says).
+    """The assembled retriever: the ``candidates`` best chunks of each retriever, fused by ``method``.
+
+    The retriever that the pattern prefers weighs ``preferred_weight``, the other one ``other_weight``; without a
+    preference both weigh ``same_weight``. Chunks below ``threshold`` times the best score are dropped. Only ``method:
+    reciprocal_rank`` uses ``rank_constant``. ``surroundings`` and ``named`` are off if null; ``only`` uses one
+    retriever alone.
     """
 
     method: Literal["minmax", "reciprocal_rank"]
@@ -110,12 +113,13 @@ class FusionPolicy(Settings):
 
 
 class RerankPolicy(Settings):
-    """Ranking by a cross-encoder: the first ``candidates`` fused chunks of every retrieval are read with its query and
-    ordered anew; the others stand behind them. 0: none are read, and the order stays. ``weight`` is the share of the
-    cross-encoder's scores in the new ones, of the fused scores the rest, both stretched to 0..1. Chunks of more than
-    ``largest`` tokens are not read: the shipped one has learned on small ones. Behind the first ``follow`` chunks stand
-    as many of those whose heading is a name that these have and the query has not (0: none): the second half of a
-    question in two steps. Ours, not in the paper.
+    """Reranking by a cross-encoder. Not in the paper.
+
+    The first ``candidates`` fused chunks of every retrieval are scored with its query and reordered, ahead of the
+    others (0: off). ``weight`` is the share of the cross-encoder's score, the fused score has the rest, both scaled to
+    0..1. Chunks of more than ``largest`` tokens are not scored: the shipped model was trained on small ones. After the
+    first ``follow`` chunks come as many whose heading is a name that these contain and the query does not (0: off): the
+    second half of a question in two steps.
     """
 
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
@@ -125,12 +129,12 @@ class RerankPolicy(Settings):
 
 
 class ReadPolicy(Settings):
-    """Answers without the generator, where the run's config lets the cross-encoder answer (``reranker.answers``). It
-    reads those to questions of ``types`` off the passages: where one retrieval is made (an abstractive one by the best
-    sentence), where a split one compares two things by a value, and a multi-bridge one by one look-up after the other
-    where its words say what to look up (``bridge_questions.py``); where no passage holds the answer with at least the
-    probability ``threshold``, the question is unanswerable. With ``calculations`` code works out what a question of any
-    type says in plain words (``statements/arithmetic.py``). Ours, not in the paper.
+    """Answers without the generator, if the run lets the cross-encoder answer (``reranker.answers``). Not in the paper.
+
+    Questions of ``types`` are answered from the passages: with one retrieval (an abstractive one by the best sentence),
+    by comparing two things by a value (split), or by one retrieval after the other (multi-bridge). If no passage holds
+    the answer with at least the probability ``threshold``, the question is unanswerable. With ``calculations`` code
+    computes what a question of any type states in plain words (``statements/arithmetic.py``).
     """
 
     types: list[QuestionType] = Field(default_factory=list)
@@ -149,11 +153,11 @@ class LineItemsPolicy(Settings):
 
 
 class OverDocumentsPolicy(Settings):
-    """Questions over many documents, each of which is asked by itself (``answering/over_documents.py``). The method
-    goes this way with questions of ``types`` whose scope has more than ``more_than`` documents (null: never), and not
-    more than ``most``, which also bounds the strategy ``over_documents``. A document that is asked for an amount shows
-    at most ``count`` chunks (null: as many as its plan says), and with ``rows`` the row or sentence that code finds for
-    the amount (``statement_reading.py``) with the lines around it. Ours, not in the paper.
+    """Questions over many documents, each asked separately. Not in the paper.
+
+    The method does so for questions of ``types`` whose scope has more than ``more_than`` documents (null: never) and at
+    most ``most``, which also bounds the strategy ``over_documents``. A document that is asked for an amount shows at
+    most ``count`` chunks (null: as planned), and with ``rows`` also the row or sentence that code finds for the amount.
     """
 
     more_than: Count | None = None
@@ -164,10 +168,10 @@ class OverDocumentsPolicy(Settings):
 
 
 class EscalatePolicy(Settings):
-    """Asking again where an answer is not trusted: with a confidence ``under`` this (``confidence.with_confidence``;
-    also of "unanswerable"), ``to`` stronger: the plan is followed once more by the stronger generator
-    (``llm.stronger``), or ``to`` precise: the full text is read by the same one. The second answer stands. Ours, not in
-    the paper.
+    """A second attempt at answers with a confidence below ``under``. Not in the paper.
+
+    "stronger" follows the plan again with the stronger generator (``llm.stronger``), "precise" reads the full text with
+    the same one. The second answer counts. "unanswerable" has a confidence, too (``confidence.with_confidence``).
     """
 
     under: Annotated[float, Field(gt=0, le=1)]
@@ -175,14 +179,12 @@ class EscalatePolicy(Settings):
 
 
 class SelectionPolicy(Settings):
-    """Which of the fused candidates are shown, by ``method``: the best ones ("none"), or a choice made one by one for
-    what each adds.
+    """Which of the fused candidates are shown: the best ones ("none"), or chosen one by one for what each adds.
 
-    "novelty" judges by embeddings, "csi" by the conditional self-information that a local language model sees, which
-    the run's config must name (``scorer``). ``pool`` fused candidates are offered; ``trade_off`` is the share of
-    relevance in the judgement, against novelty; ``condition_on_question`` puts the question before the chosen chunks
-    when self-information is measured. Novelty is judged by the archive's own vectors, or in the ``space`` of SARA's
-    compressor, which the run then needs.
+    "novelty" compares embeddings; "csi" uses the conditional self-information of a local language model, which the run
+    must configure (``scorer``). ``pool`` candidates take part. ``trade_off`` is the share of relevance against novelty.
+    ``condition_on_question`` puts the question before the chosen chunks when self-information is measured. Novelty is
+    measured in the ``space`` of the archive's encoder or of SARA's compressor.
     """
 
     method: Literal["none", "novelty", "csi"]
@@ -193,8 +195,10 @@ class SelectionPolicy(Settings):
 
 
 class ContextPolicy(Settings):
-    """The context processor: an extension adds ``extension_tokens`` around each passage, ``recover_tables`` shows cut
-    tables whole again, up to ``table_tokens``.
+    """The context processor.
+
+    An extension adds ``extension_tokens`` around each passage; ``recover_tables`` completes cut tables up to
+    ``table_tokens``.
     """
 
     extension_tokens: Annotated[int, Field(ge=0, le=4096)]
@@ -203,9 +207,7 @@ class ContextPolicy(Settings):
 
 
 class SplitPolicy(Settings):
-    """The question splitter: at most ``max_sub_questions``. ``count`` and ``tokens`` bound the chunks of each
-    sub-question.
-    """
+    """The question splitter: at most ``max_sub_questions``, each with ``count`` chunks of ``tokens`` together."""
 
     max_sub_questions: Annotated[int, Field(ge=2, le=16)]
     count: Count
@@ -213,16 +215,14 @@ class SplitPolicy(Settings):
 
 
 class StepPolicy(Settings):
-    """The step-wise reasoner: at most ``max_steps``, with ``count`` chunks a look-up (null: the scope's count)."""
+    """The step-wise reasoner: at most ``max_steps``, with ``count`` chunks a retrieval (null: the scope's count)."""
 
     max_steps: Annotated[int, Field(ge=1, le=16)]
     count: Count | None = None
 
 
 class FullTextPolicy(Settings):
-    """Long context and precise mode: where the text does not fit the window, the best chunks of
-    ``fallback_granularity`` tokens that fit, at most ``fallback_count``.
-    """
+    """Long context and precise mode beyond the window: the best chunks of ``fallback_granularity`` tokens that fit."""
 
     fallback_granularity: Tokens
     fallback_count: Count
@@ -235,15 +235,15 @@ REMOVED: Final[dict[str, Any]] = {
     "step.carry": "passages",
 }
 """Keys that a policy file may no longer set: off in every shipped policy, and without a gain where they were measured
-(``docs/results.md``). A run's fingerprint still has them, at these values, so that it is the same as before."""
+(``docs/results.md``). A run's fingerprint includes them at these values, so that it did not change."""
 
 
 class Policy(Settings):
     """Everything the organizer decides by.
 
-    ``name`` is what the policy is called in plans and tables. ``workflow`` has one entry for each question type; the
-    ``contextual_types`` are shown as much as ``contextual`` says, the others as much as ``factoid`` says. ``plugins``
-    holds the sections of methods that do not ship with okralong, by their keys.
+    ``name`` is the policy's name in plans and tables. ``workflow`` has one entry for each question type; ``contextual``
+    holds for the ``contextual_types``, ``factoid`` for the others. ``plugins`` holds the sections of methods that do
+    not ship with okralong, by their keys.
     """
 
     name: str
@@ -266,10 +266,10 @@ class Policy(Settings):
     plugins: dict[str, dict[str, Any]] = Field(default_factory=dict, exclude_if=lambda sections: not sections)
 
     def section(self, model: type[Section]) -> Section:
-        """Return a method's own section; if the policy does not name it, its defaults.
+        """Return a method's own section, or its defaults if the policy does not name it.
 
         Raises:
-            ConfigError: The section stands under ``plugins`` and cannot be used.
+            ConfigError: The section is in ``plugins`` and cannot be used.
         """
         found = getattr(self, model.KEY, None)
         if isinstance(found, model):
@@ -281,7 +281,7 @@ class Policy(Settings):
             raise ConfigError(f"plugins.{model.KEY} of the policy cannot be used: {told}. Nothing was run.") from error
 
     def identity(self) -> dict[str, Any]:
-        """Return what a run's fingerprint holds of the policy."""
+        """Return what a run's fingerprint includes of the policy."""
         content = self.model_dump(mode="json")
         for key, value in REMOVED.items():
             section, _, name = key.partition(".")
@@ -306,22 +306,22 @@ class Policy(Settings):
 
     @property
     def needs_scorer(self) -> bool:
-        """Whether the run must have a local language model that measures likelihoods."""
+        """True if the run needs a local language model that measures likelihoods."""
         return self.selection.method == "csi"
 
     @property
     def needs_reranker(self) -> bool:
-        """Whether the run must have a cross-encoder: to rank by, to read answers off, or to judge them."""
+        """True if the run needs a cross-encoder: to rerank, to answer, or to score answers."""
         return self.rerank.candidates > 0 or bool(self.read.types) or self.escalate is not None
 
     @property
     def needs_compressor(self) -> bool:
-        """Whether the run must have SARA's compressor to choose by."""
+        """True if the run needs SARA's compressor to select chunks."""
         return self.selection.method == "novelty" and self.selection.space == "compressor"
 
     @property
     def needs_vectors(self) -> bool:
-        """Whether the archive must have dense vectors to choose evidence by, or to retrieve by alone."""
+        """True if the archive needs dense vectors, to select chunks or to retrieve by alone."""
         return self.selection.method == "novelty" or self.fusion.only == "semantic"
 
     def granularities(self) -> list[int]:

@@ -1,14 +1,15 @@
-"""Adaptive-RAG (Jeong et al. 2024, section 3): a classifier says how complex the question is, and that is how it is
-answered: A without retrieval, B by one retrieval, C by retrieval and reasoning in turns (IRCoT).
+"""Adaptive-RAG (Jeong et al. 2024, section 3): a classifier chooses between no retrieval, one, and several.
 
-Where this differs from the paper:
+Class A answers without retrieval, B retrieves once, and C retrieves and reasons in turns (IRCoT).
 
-- The classifier is the generator, prompted; the paper trains a T5-large on which of the three ways answered right.
-- Retrieval is dense, five chunks of 512 tokens a look-up, as OkraLong's authors ran it (their section 4.2); the paper's
-  own is BM25 over paragraphs.
-- The reader and the reasoner are prompted in our words and without worked examples; the paper's have some.
-- A reply without a letter, also when it is asked for once more, counts as B: one retrieval.
-- Retrieval has the question's scope, and A answers as it is: nothing is looked up when the generator does not know.
+Differences from the paper:
+
+- The classifier is the generator, prompted. The paper trains a T5-large on which of the three answered correctly.
+- Retrieval is dense, five chunks of 512 tokens each time, as in OkraLong's baselines (their section 4.2). The paper
+  uses BM25 over paragraphs.
+- Reader and reasoner have our prompts and no worked examples.
+- A reply without a letter, after one repair, counts as B.
+- Retrieval is limited to the question's scope. A never retrieves, even if the generator does not know the answer.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(MethodSection):
-    """Adaptive-RAG: ``count`` chunks of ``granularity`` tokens for each look-up; the iterative way takes at most
-    ``max_steps`` sentences of reasoning and gathers at most ``max_chunks``.
+    """Adaptive-RAG's constants.
+
+    Each retrieval returns ``count`` chunks of ``granularity`` tokens. Class C writes at most ``max_steps`` sentences of
+    reasoning and gathers at most ``max_chunks`` chunks.
     """
 
     KEY = "adaptive_rag"
@@ -57,8 +60,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``classify``, ``plan``, then ``generate`` (A), ``retrieve`` and ``generate`` (B), or those of
-    ``interleave`` (C).
+    """Classify the question, then answer it in the way of its class.
+
+    Steps: ``classify``, ``plan``, then ``generate`` (A), ``retrieve`` and ``generate`` (B), or those of ``interleave``
+    (C).
     """
     words = question.question
     letter: Complexity = await ask_or(tools, "classify", "classify", complexity_prompt(words), read_complexity, "B")
@@ -80,7 +85,7 @@ def _plan(letter: Complexity, tools: Tools) -> Plan:
         return plain_plan(size, 0, "Adaptive-RAG, A: no retrieval")
     if letter == "B":
         return plain_plan(size, count, f"Adaptive-RAG, B: the {count} best dense chunks of {size} tokens")
-    sentence = tools.completion_limit("sentence")  # those written before stand in each prompt
+    sentence = tools.completion_limit("sentence")  # every prompt repeats the earlier ones
     shown = [size * min(number * count, policy.max_chunks) for number in range(1, policy.max_steps + 2)]
     calls = [("sentence", tokens + number * sentence) for number, tokens in enumerate(shown[:-1])]
     calls.append(("generate", shown[-1]))
@@ -89,12 +94,13 @@ def _plan(letter: Complexity, tools: Tools) -> Plan:
 
 
 async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -> Answer:
-    """IRCoT (Trivedi et al. 2023, section 3): each sentence of a chain of thought is the query of the next look-up.
+    """Answer by IRCoT (Trivedi et al. 2023, section 3): each sentence of a chain of thought is the next query.
 
-    Answer by at most ``plan.max_steps`` sentences over at most ``max_chunks`` chunks, those found first.
+    Writes at most ``plan.max_steps`` sentences and keeps the first ``max_chunks`` chunks found. The reader sees the
+    passages and not the chain, as in the paper.
 
-    Steps: ``retrieve``, then ``step/1/reason``, ``step/1/retrieve`` onward until a sentence concludes or repeats one,
-    and ``generate``. The reader sees the passages and not the chain, as in the paper.
+    Steps: ``retrieve``, then ``step/1/reason`` and ``step/1/retrieve`` onward until a sentence concludes or repeats
+    one, and ``generate``.
     """
     gathered: dict[str, Hit] = {}
 
@@ -116,7 +122,7 @@ async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -
 
 
 async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
-    """What the generator knows by itself: one call, no context and no citation."""
+    """Answer from the generator's own knowledge: one call, no context and no citation."""
     reply = await tools.complete(step, closed_book_prompt(question, tools.calculator), role="generate")
     parsed = await off_loop(len(reply.text), partial(parse_answer, reply.text, question))
     if parsed.unanswerable:
@@ -124,8 +130,8 @@ async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     return Answer("answered", calculate(parsed.answer) if tools.calculator else parsed.answer)
 
 
-# The question to the classifier (section 3.2). Contract of a reply: one of the letters A, B and C. The letters and what
-# they stand for are the paper's; the words are ours, since its classifier is a trained T5 that is never told.
+# The classifier's prompt (section 3.2). A reply is one of the letters A, B and C. The classes are the paper's; the words
+# are ours, because the paper's classifier is trained without any.
 
 Complexity = Literal["A", "B", "C"]
 
@@ -143,12 +149,16 @@ _LETTER: Final = re.compile(
 
 
 def complexity_prompt(question: str) -> list[Message]:
-    """The messages that ask for the letter."""
+    """Return the messages that ask for the letter."""
     return [Message("system", COMPLEXITY_INSTRUCTIONS), Message("user", f"Question: {neutralise(question).strip()}")]
 
 
 def read_complexity(reply: str) -> Complexity:
-    """Read a reply. Raises ReplyError when it does not begin with one of the letters, standing alone."""
+    """Return the letter that a reply begins with, standing alone.
+
+    Raises:
+        ReplyError: The reply begins with none of the letters.
+    """
     found = _LETTER.match(strip_thought(reply))
     if found is None:
         raise ReplyError(f"The reply is none of the letters A, B and C: {reply[:80]!r}. One of them was asked for.")
@@ -163,7 +173,7 @@ If you do not know it, reply only: Answer: unanswerable"""
 
 
 def closed_book_prompt(question: str, calculator: bool = False) -> list[Message]:
-    """The messages; with ``calculator``, a formula is asked for where one is needed."""
+    """Return the messages; with ``calculator`` they ask for a formula if the answer needs one."""
     instructions = CLOSED_BOOK_INSTRUCTIONS.format(calculation=FORMULA if calculator else RESULT)
     return [
         Message("system", instructions),

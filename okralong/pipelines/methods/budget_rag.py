@@ -1,9 +1,7 @@
-"""Plain RAG under a token budget: what a method that compresses must beat (SARA section 3.1, S2: 512 and 1,024 tokens).
+"""Plain RAG under a token budget, which a compressing method must beat (SARA section 3.1, S2: 512 and 1,024 tokens).
 
-The best chunks of 256 tokens by BM25, as they are, until the budget is full; the last one is cut at its end.
-
-The budget counts the passages in o200k tokens, as every size of a policy does. SARA's paper says that the input context
-is limited to so many tokens, and not what is done with a passage that crosses the line.
+Shows the best chunks of 256 tokens by BM25 until the budget is full and cuts the last one at a word. The budget counts
+o200k tokens of the passages. SARA's paper limits the input but does not say what happens to a passage at the limit.
 """
 
 from __future__ import annotations
@@ -24,8 +22,10 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(MethodSection):
-    """Plain RAG under a budget: the best of ``candidates`` chunks of ``granularity`` tokens by ``retriever`` (exact is
-    BM25), up to ``max_tokens`` together; the last one is cut where it does not fit whole.
+    """Plain RAG's constants under a budget.
+
+    Of the ``candidates`` best chunks of ``granularity`` tokens by ``retriever`` ("exact" is BM25), as many are shown as
+    fit into ``max_tokens``; the last one is cut.
     """
 
     KEY = "budget_rag"
@@ -43,12 +43,12 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``generate``. The chunks are shown best first."""
+    """Answer once from the chunks, best first. Steps: ``plan``, ``retrieve``, ``generate``."""
     policy = tools.policy.section(Section)
     exact = float(policy.retriever == "exact")
     name = "BM25" if exact else "dense vectors"
     reason = f"plain RAG: the best chunks of {policy.granularity} tokens by {name}, {policy.max_tokens} tokens together"
-    # The generator's tokens are not o200k's; twice as many are on the safe side.
+    # The generator's tokenizer is not o200k; twice the tokens are on the safe side.
     most = most_of(tools, [("generate", 2 * policy.max_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = replace(plan, exact_weight=exact, semantic_weight=1.0 - exact, max_tokens=policy.max_tokens)
@@ -62,7 +62,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def filled(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
-    """The first of ``passages`` that hold ``max_tokens`` o200k tokens together; what crosses the line is cut there."""
+    """Return the first ``passages`` that fit into ``max_tokens`` o200k tokens, the last one cut."""
     shown: list[Passage] = []
     left = max_tokens
     for passage in passages:
@@ -77,7 +77,7 @@ def filled(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
 
 
 def _head(passage: Passage, max_tokens: int) -> Passage:
-    """As much of ``passage`` as holds ``max_tokens``, whole words."""
+    """Return the whole words of ``passage`` that fit into ``max_tokens``."""
     if passage.n_tokens <= max_tokens:
         return passage
     longest = most_that_fits(len(passage.text), lambda length: count_tokens(passage.text[:length]) <= max_tokens)

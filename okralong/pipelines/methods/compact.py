@@ -1,19 +1,18 @@
-"""CompAct (Yoon et al. 2024): the 30 best chunks, five at a time, are worked into one summary, which grows until the
-generator finds it complete; the answer is read from the summary alone.
+"""CompAct (Yoon et al. 2024): the generator compresses the 30 best chunks, five at a time, into one growing summary.
 
-Thirty chunks in six rounds of five, and a reader that sees summary and evaluation, are the authors' settings
-(``run_prompt.py``, their section 4.1; OkraLong's section 4.2 takes the same thirty).
+It stops when it calls the summary complete, and answers from the summary alone. Thirty chunks, six rounds of five, and
+a reader that sees summary and evaluation are the authors' settings (``run_prompt.py``, their section 4.1).
 
-Where this differs from the paper:
+Differences from the paper:
 
-- The prompted variant: the generator compresses. The paper distils a Mistral-7B for it, whose tokens OkraLong's authors
-  do not count; here each compression is a call like any other, and costs.
-- Chunks of 512 tokens by dense retrieval; the paper's are passages of 100 words, so a segment here is four times as
-  long.
-- A summary may have ``llm.max_completion_tokens.compress`` tokens, 384 unless set; the authors allow 900.
-- A round whose reply holds no summary, also when it is asked for once more, leaves the summary as it was. Where no
-  round brings one, the answer is read from the first segment's chunks.
-- The answer has neither context nor citations, since what the reader saw stands in no document.
+- The generator compresses, prompted, and its tokens count. The paper distils a Mistral-7B, whose tokens OkraLong's
+  authors do not count.
+- Chunks have 512 tokens, retrieved densely; the paper's passages have 100 words, so a segment here is four times
+  longer.
+- A summary may have ``llm.max_completion_tokens.compress`` tokens (default 384); the authors allow 900.
+- A round whose reply has no summary, after one repair, leaves the summary unchanged. If no round brings one, the answer
+  comes from the first segment's chunks.
+- The answer has neither context nor citations, because the summary occurs in no document.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ ROLE: Final = "compress"
 
 
 class Section(MethodSection):
-    """CompAct: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time, best first."""
+    """CompAct's constants: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time."""
 
     KEY = "compact"
 
@@ -66,11 +65,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, those of ``digest``, ``generate``."""
+    """Answer once from the summary. Steps: ``plan``, ``retrieve``, those of ``digest``, ``generate``."""
     plan = await tools.record_plan("plan", _plan(tools))
     hits = await dense_retrieval(tools, "retrieve", question.question, plan)
     text = (await digest(tools, question.question, hits, tools.policy.section(Section).segment)).text
-    # It is shown as a passage, but stands in no document, so the answer has neither context nor citations.
     written = Passage("summary", 0, len(text), text, count_tokens(text), 1.0)
     first = [passage_of(hit) for hit in hits[: tools.policy.section(Section).segment]]
     found = await generate(tools, "generate", question.question, [written] if text else first)
@@ -88,10 +86,10 @@ def _plan(tools: Tools) -> Plan:
 
 
 async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int) -> Digest:
-    """What ``hits``, most important first and ``segment`` at a time, say on the question.
+    """Summarize for the question what ``hits`` contain, most important first and ``segment`` at a time.
 
-    Steps: ``segment/1/compress`` onward (each with ``/repair`` where its reply is of no use), until a summary is
-    complete or all are read. A round without a summary adds nothing.
+    A round without a summary adds nothing. Steps: ``segment/1/compress`` onward (each with ``/repair`` if its reply is
+    unusable), until a summary is complete or all segments are read.
     """
     so_far = NOTHING_YET
     for number, start in enumerate(range(0, len(hits), segment), start=1):
@@ -104,8 +102,8 @@ async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int)
     return so_far
 
 
-# The prompt of one round: what a few further passages add to a summary, and whether that suffices (section 3.2). The
-# two parts of a reply, their marks and the 200 words are the paper's; the words are ours::
+# The prompt of one round (section 3.2). The two parts of a reply, their marks and the 200 words are the paper's, the
+# other words are ours::
 #
 #     Summary: what is known so far, in under 200 words
 #     Evaluation: [INCOMPLETE] the year is missing
@@ -124,7 +122,7 @@ _MARKS: Final = re.compile(r"\[?(?:IN)?COMPLETE\]?[ :;,.-]*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A summary, whether it suffices, and the reason that was given."""
+    """A summary, whether it suffices, and the generator's reason."""
 
     summary: str = ""
     complete: bool = False
@@ -132,7 +130,7 @@ class Digest:
 
     @property
     def text(self) -> str:
-        """Summary and reason, which is what the reader is shown (the authors' ``run_prompt.py``)."""
+        """Summary and reason, as the reader sees them (the authors' ``run_prompt.py``)."""
         return f"{self.summary} {self.reason}".strip()
 
 
@@ -140,7 +138,7 @@ NOTHING_YET: Final = Digest()
 
 
 def compress_prompt(question: str, so_far: Digest, passages: Sequence[Passage]) -> list[Message]:
-    """The messages that ask for the summary of what was known ``so_far`` and of some further ``passages``."""
+    """Return the messages that ask for a new summary from ``so_far`` and further ``passages``."""
     system, asked = framed_prompt(INSTRUCTIONS, question, passages)
     if not so_far.summary:
         return [system, asked]
@@ -149,7 +147,11 @@ def compress_prompt(question: str, so_far: Digest, passages: Sequence[Passage]) 
 
 
 def read_digest(reply: str) -> Digest:
-    """Read a reply. Raises ReplyError when it holds no summary. Without an evaluation it is taken as incomplete."""
+    """Read a reply; one without an evaluation counts as incomplete.
+
+    Raises:
+        ReplyError: The reply has no summary.
+    """
     unlabelled, parts = first_sections(_LABEL, strip_thought(reply))
     summary = parts.get("summary") or unlabelled
     if not summary:

@@ -1,22 +1,20 @@
-"""FLARE (Jiang et al. 2023, section 3.2), direct, with implicit queries: the generator writes an answer sentence by
-sentence; one that it is not sure of is looked up, without the words that it doubts, and written again.
+"""FLARE (Jiang et al. 2023, section 3.2), direct, with implicit queries: retrieval for sentences with unlikely tokens.
 
-Steps of the paper: look up the question; write a temporary next sentence; where a token of it is less likely than
-``threshold``, use the sentence without its tokens below ``mask_below`` as the query, and write it anew from what that
-finds; go on until the sentence that concludes. The values are those of the authors' config for 2WikiMultihopQA
-(``configs/2wikihop_flare_config.json``: 0.8, 0.4, look-ahead of 64 tokens, cut at the sentence).
+The generator writes the answer sentence by sentence. If a token of a temporary sentence is less likely than
+``threshold``, the sentence without its tokens below ``mask_below`` becomes the query, and the sentence is rewritten
+from the chunks found; this repeats until a sentence concludes. The values are those of the authors' config for
+2WikiMultihopQA (``configs/2wikihop_flare_config.json``: 0.8, 0.4, look-ahead of 64 tokens, cut at the sentence).
 
-Where this differs from the paper:
+Differences from the paper:
 
-- Five dense chunks of 512 tokens a look-up, as OkraLong's authors ran it (their section 4.2); the paper's: two passages
-  of BM25 or of a search engine.
-- A chat model, asked for one sentence at a time; the paper's text-davinci-003 completes a text. So each sentence is a
-  call of its own.
-- The temporary sentence is written with the passages found last in view, as the authors' code does; the paper's text
-  has it written without any.
-- At most ``max_sentences`` (ours) in place of a total of 256 tokens, a sentence that repeats an earlier one ends the
-  answer, and without a conclusion the whole chain is the answer.
-- Nothing is cited: the sentences name no passage.
+- Each retrieval returns five dense chunks of 512 tokens, as in OkraLong's baselines (their section 4.2). The paper uses
+  two passages of BM25 or of a search engine.
+- A chat model writes one sentence per call; the paper's text-davinci-003 continues a text.
+- The temporary sentence is written with the latest passages in the prompt, as in the authors' code; the paper's text
+  describes it without any.
+- At most ``max_sentences`` are written (project default) instead of 256 tokens. A repeated sentence ends the answer.
+  Without a conclusion the whole chain is the answer.
+- Nothing is cited, because sentences name no passage.
 """
 
 from __future__ import annotations
@@ -46,9 +44,11 @@ ROLE: Final = "sentence"
 
 
 class Section(MethodSection):
-    """FLARE: ``count`` chunks of ``granularity`` tokens for each look-up; a look-ahead sentence with a token less
-    likely than ``threshold`` is looked up, without its tokens less likely than ``mask_below``; at most
-    ``max_sentences`` are written.
+    """FLARE's constants.
+
+    Each retrieval returns ``count`` chunks of ``granularity`` tokens. A temporary sentence with a token less likely
+    than ``threshold`` is looked up without its tokens less likely than ``mask_below``. At most ``max_sentences`` are
+    written.
     """
 
     KEY = "flare"
@@ -71,8 +71,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, then ``sentence/1/look_ahead`` and, where it is doubtful, ``sentence/1/retrieve``
-    and ``sentence/1/write`` onward.
+    """Write the answer sentence by sentence.
+
+    Steps: ``plan``, ``retrieve``, then ``sentence/1/look_ahead`` and, if it is uncertain, ``sentence/1/retrieve`` and
+    ``sentence/1/write`` onward.
     """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
@@ -108,9 +110,8 @@ def _plan(tools: Tools) -> Plan:
     return plain_plan(policy.granularity, policy.count, reason, workflow="step", max_steps=steps, most=most)
 
 
-# The prompt of one further sentence of reasoning; IRCoT (``adaptive_rag.py``) writes in the same way. Contract of a
-# reply: the next sentence, and in the end ``So the answer is: 4.2 million euros``. Anything behind the first sentence
-# is cut off, so that a model which writes on does no harm.
+# The prompt for one more sentence of reasoning, also used by IRCoT (``adaptive_rag.py``). A reply is the next sentence,
+# in the end ``So the answer is: 4.2 million euros``; text after the first sentence is cut off.
 
 INSTRUCTIONS: Final = """Reason step by step, one sentence at a time. Write the next sentence of the reasoning only: \
 one fact, with all names written out.
@@ -118,24 +119,24 @@ When the facts suffice, write instead: So the answer is: the shortest complete a
 If the passages do not hold it: So the answer is: unanswerable"""
 
 SO_FAR: Final = "\n\nReasoning so far: "
-"""Stands between the question and the sentences that were written."""
+"""Separates the question from the sentences written so far."""
 
 _CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b(?:\s*+:)?+|\s*+:)\s*(.*)", re.IGNORECASE | re.DOTALL)
-"""IRCoT and FLARE alike end at "answer is" (Trivedi et al. 2023, 3.1; FLARE's exemplars). "Answer:" is what models
-write that were trained on our other prompts.
-"""
+"""IRCoT and FLARE both end at "answer is" (Trivedi et al. 2023, 3.1; FLARE's exemplars). Models trained on our other
+prompts write "Answer:"."""
 
 
 def sentence_prompt(question: str, said: Sequence[str], passages: Sequence[Passage]) -> list[Message]:
-    """The messages that ask for the sentence after those that were ``said``."""
+    """Return the messages that ask for the sentence after ``said``."""
     system, asked = framed_prompt(INSTRUCTIONS, question, passages)
     reasoning = " ".join(neutralise(sentence).strip() for sentence in said)
     return [system, Message(asked.role, f"{asked.content}{SO_FAR}{reasoning or '(none)'}")]
 
 
 def sentence_end(reply: str) -> int:
-    """Where the first sentence of ``reply`` ends, in characters, the blanks behind it not counted. A conclusion lasts
-    to the end of its line.
+    """Return where the first sentence of ``reply`` ends, in characters, without trailing blanks.
+
+    A conclusion extends to the end of its line.
     """
     start = len(reply) - len(reply.lstrip())
     first = reply[start : start + next(boundaries(reply[start:], ()), 0)]
@@ -145,7 +146,7 @@ def sentence_end(reply: str) -> int:
 
 
 def conclusion(sentence: str) -> str | None:
-    """What the sentence concludes, without the full stop behind it; None for one that reasons on."""
+    """Return what the sentence concludes, without the final full stop, or None."""
     found = _CONCLUSION.search(sentence)
     if found is None:
         return None
@@ -155,9 +156,7 @@ def conclusion(sentence: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """``tokens`` are its tokens with their probabilities, none where they were not asked for; ``shown`` are the
-    passages that it was written from, by ``model`` as its reply names it.
-    """
+    """A sentence, its tokens with their probabilities (if requested), the passages shown, and the model's name."""
 
     text: str
     tokens: tuple[tuple[str, float], ...] = ()
@@ -166,22 +165,22 @@ class Sentence:
 
     @property
     def conclusion(self) -> str | None:
-        """What it concludes; None where it reasons on."""
+        """The answer that the sentence states, or None."""
         return conclusion(self.text)
 
     @property
     def confidence(self) -> float:
-        """The probability of its least likely token; 1 for a sentence without tokens."""
+        """The probability of its least likely token; 1 without tokens."""
         return min((probability for _, probability in self.tokens), default=1.0)
 
     def without_doubtful(self, below: float) -> str:
-        """The sentence without its tokens less likely than ``below``; the whole one where none would be left."""
+        """Return the sentence without its tokens less likely than ``below``, or the whole sentence if none is left."""
         kept = "".join(token if probability >= below else " " for token, probability in self.tokens)
         return " ".join(kept.split()) or self.text
 
 
 def read_sentence(reply: Reply, shown: Sequence[Passage] = ()) -> Sentence:
-    """The first sentence of a reply, and those of its tokens that begin in it."""
+    """Return the first sentence of a reply with the tokens that begin in it."""
     end = sentence_end(reply.text)
     tokens: list[tuple[str, float]] = []
     at = 0
@@ -196,7 +195,7 @@ def read_sentence(reply: Reply, shown: Sequence[Passage] = ()) -> Sentence:
 async def write_sentence(
     tools: Tools, step: str, question: str, hits: Sequence[Hit], said: Sequence[str], *, logprobs: bool = False
 ) -> Sentence:
-    """The sentence after those ``said``, from ``hits`` as far as the window holds them. Raises as ``generate`` does."""
+    """Write the sentence after ``said`` from as many ``hits`` as fit the window. Raises as ``generate`` does."""
     build = partial(sentence_prompt, question, said)
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
     reply = await tools.complete(step, build(shown), role=ROLE, logprobs=logprobs)

@@ -1,21 +1,19 @@
-"""InstructRAG (Wei et al. 2025), in-context: the generator explains how the retrieved chunks lead to the answer, and
-shows itself how by rationales that it has written for questions whose answers it was told.
+"""InstructRAG (Wei et al. 2025), in-context: the generator explains how the chunks lead to the answer.
 
-Its rationales are an artifact of the run: written once, by calls of their own in the ledger, when the first question
-needs them, and then shown to all questions. ``--replies-from`` takes them over into another run for nothing.
+Its examples are rationales that it wrote itself for questions with known answers. They are an artifact of the run,
+written when the first question needs them, recorded in the ledger under steps of their own, and shared by all
+questions. ``--replies-from`` reuses them in another run without new calls.
 
-Where this differs from the paper:
+Differences from the paper:
 
-- This file is the in-context variant. For the paper's better one (InstructRAG-FT), which trains the generator on
-  rationales for a whole training set, ``lab/training/rows/labels.py`` makes the rows and the one training stack a
-  reader; it is then asked here without examples. None ships.
-- The examples are two made-up questions over made-up passages, one of which leads to the answer and one of which does
-  not; the paper draws them from each set's training questions. Their rationales are the generator's own, as there.
-- A rationale ends with the contract's lines, so that there is a short answer to score and something to cite; the
-  paper's authors count a rationale as right that holds the answer anywhere.
-- The generator may not fall back on what it knows: the passages alone count, as for all methods here, and without
-  evidence the answer is "unanswerable".
-- Five dense chunks of 512 tokens, the best first; the authors' passages have 100 words, the best last.
+- This is the in-context variant. For InstructRAG-FT, which the paper rates higher, ``lab/training/rows/labels.py``
+  makes the rows and ``okralong train`` a reader, used here without examples. None ships.
+- The examples are two made-up questions over made-up passages, one relevant and one not. The paper draws them from each
+  set's training questions. The rationales are the generator's own in both.
+- A rationale ends with the lines of the answer contract, so that there is a short answer to score and a source to cite.
+  The authors accept a rationale that contains the answer anywhere.
+- Only the passages count, as for all methods here; without evidence the answer is "unanswerable".
+- Five dense chunks of 512 tokens, best first; the authors' passages have 100 words, best last.
 """
 
 from __future__ import annotations
@@ -44,13 +42,11 @@ ROLE: Final = "rationale"
 
 ARTIFACT: Final = "instructrag"
 EXAMPLES: Final = "examples"
-"""What stands for a document in the artifact's key: it belongs to none."""
+"""Takes the document's place in the artifact's key, because the examples belong to no document."""
 
 
 class Section(MethodSection):
-    """InstructRAG: the ``count`` best chunks of ``granularity`` tokens, and ``examples`` questions with rationales that
-    the generator wrote itself; 0: none are shown.
-    """
+    """InstructRAG's constants: the ``count`` best chunks of ``granularity`` tokens, and the number of ``examples``."""
 
     KEY = "instructrag"
 
@@ -70,7 +66,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, the artifact ``instructrag`` (``write_rationales``), and ``rationale``."""
+    """Answer once with a rationale.
+
+    Steps: ``plan``, ``retrieve``, the artifact ``instructrag`` (``write_rationales``), and ``rationale``.
+    """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     hits = await dense_retrieval(tools, "retrieve", words, plan)
@@ -95,9 +94,9 @@ def _plan(tools: Tools) -> Plan:
 
 
 async def write_rationales(tools: Tools, count: int) -> list[str]:
-    """How the passages of each of the first ``count`` examples lead to its answer, in the generator's words.
+    """Ask the generator how the passages of each of the first ``count`` examples lead to the answer.
 
-    Steps: ``1/rationale`` onward. Where no text comes, the example is shown with its answer alone.
+    An example whose rationale is unusable is shown with its answer alone. Steps: ``1/rationale`` onward.
     """
     written: list[str] = []
     for number, example in enumerate(WORKED[:count], start=1):
@@ -106,14 +105,13 @@ async def write_rationales(tools: Tools, count: int) -> list[str]:
     return written
 
 
-# The examples, and the two prompts (section 3): one asks for the rationale of a question whose answer is told, the
-# other, with such rationales in view, for the rationale and the answer of the question at hand. The words are ours.
+# The examples and the two prompts (section 3): one asks for the rationale of a known answer, the other, after such
+# examples, for the rationale and the answer. The words are ours.
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question over passages with its answer; of a made-up one the passage numbered ``source`` has the words
-    ``quote``."""
+    """A question over passages with its answer; in a made-up one, passage number ``source`` contains ``quote``."""
 
     question: str
     passages: tuple[str, ...]
@@ -146,7 +144,7 @@ WORKED: Final = (
 )
 
 EXAMPLE_TOKENS: Final = 120
-"""Tokens of an example beside its rationale: frames, question, quotation and answer."""
+"""Tokens of an example without its rationale: frames, question, quotation and answer."""
 
 SYNTHESIS_INSTRUCTIONS: Final = """You explain answers. Say in two or three sentences which of the numbered passages \
 help with the question, and how what they say leads to the answer that is given. Name the passages that do not help.
@@ -160,14 +158,18 @@ If the passages do not hold the answer, say why, then: Answer: unanswerable"""
 
 
 def synthesis_prompt(example: Example) -> list[Message]:
-    """The messages that ask for an example's rationale."""
+    """Return the messages that ask for an example's rationale."""
     question, told = neutralise(example.question), neutralise(example.answer)
     asked = f"{_frames(example)}\n\nQuestion: {question}\nAnswer: {told}"
     return [Message("system", SYNTHESIS_INSTRUCTIONS), Message("user", asked)]
 
 
 def read_rationale(reply: str) -> str:
-    """The explanation on one line. Raises ReplyError when there is none."""
+    """Return the explanation on one line.
+
+    Raises:
+        ReplyError: There is none.
+    """
     said = " ".join(neutralise(strip_thought(reply)).split())
     if not any(char.isalnum() for char in said):
         raise ReplyError(f"The reply holds no explanation: {reply[:80]!r}. Two or three sentences were asked for.")
@@ -175,7 +177,7 @@ def read_rationale(reply: str) -> str:
 
 
 def rationale_prompt(question: str, rationales: Sequence[str], passages: Sequence[Passage]) -> list[Message]:
-    """The messages that ask for a rationale and the answer, behind as many examples as there are ``rationales``."""
+    """Return the messages that ask for a rationale and the answer, after one example for each of ``rationales``."""
     system, asked = framed_prompt(INSTRUCTIONS, question, passages)
     shown = [system]
     for example, rationale in zip(WORKED, rationales, strict=False):

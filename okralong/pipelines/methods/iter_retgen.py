@@ -1,16 +1,14 @@
-"""Iter-RetGen (Shao et al. 2023): what the generator answered is part of the next look-up's query, and what that finds
-is answered from anew; the last answer counts.
+"""Iter-RetGen (Shao et al. 2023): each answer becomes part of the next query; the last answer counts.
 
-An answer, also a wrong one, says what an answer looks like, and lies nearer to the passage that holds it than the
-question does (their section 3).
+Even a wrong answer shows what an answer looks like, and lies nearer to the passage that holds it than the question does
+(their section 3).
 
-Where this differs from the paper:
+Differences from the paper:
 
-- Five dense chunks of 512 tokens a look-up; the paper's: five paragraphs.
-- Of the reply, the answer and the words that it cites go into the next query; the paper's prompts have the generator
-  reason step by step, and all of that goes there.
-- It ends before the last iteration where a look-up finds the same chunks again: the next prompt would be the same.
-- After "unanswerable" there is nothing to add to the query, so it ends there.
+- Each retrieval returns five dense chunks of 512 tokens; the paper uses five paragraphs.
+- The answer and its quotations go into the next query; the paper uses the whole chain of thought.
+- It stops early if a retrieval finds the same chunks again, since the next prompt would be the same.
+- It stops after "unanswerable", which adds nothing to a query.
 """
 
 from __future__ import annotations
@@ -29,13 +27,11 @@ from okralong.pipelines.core.types import Answer, Plan, Question
 from okralong.pipelines.methods.needs import Needs
 
 LONGEST_QUERY: Final = 1200
-"""Characters of a query: the question, and the head of what was answered. Ours: the encoder reads 256 tokens."""
+"""Characters of a query. project default: the encoder reads 256 tokens."""
 
 
 class Section(MethodSection):
-    """Iter-RetGen: ``count`` chunks of ``granularity`` tokens for each look-up; at most ``iterations`` answers, each a
-    part of the next look-up's query.
-    """
+    """Iter-RetGen's constants: ``count`` chunks of ``granularity`` tokens each time, at most ``iterations`` answers."""
 
     KEY = "iter_retgen"
 
@@ -54,7 +50,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, then ``iteration/1/retrieve`` and ``iteration/1/generate`` onward."""
+    """Retrieve and answer in turns.
+
+    Steps: ``plan``, then ``iteration/1/retrieve`` and ``iteration/1/generate`` onward.
+    """
     words = question.question
     plan = await tools.record_plan("plan", _plan(tools))
     found = Answer("unanswerable", "")
@@ -74,7 +73,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def next_query(question: str, found: Answer) -> str:
-    """The question, the answer and the words that it cites."""
+    """Return the question, the answer and its quotations as one query."""
     said = " ".join([question.strip(), found.answer, *(citation.quote for citation in found.citations)])
     return " ".join(said.split())[:LONGEST_QUERY]
 

@@ -1,20 +1,19 @@
-"""LLMLingua (Jiang et al. 2023): a small language model shortens the 30 best chunks without looking at the question, by
-leaving out what it could have guessed; the generator answers once, from what is left.
+"""LLMLingua (Jiang et al. 2023): a small language model shortens the 30 best chunks; the generator answers once.
 
-Coarse (section 3.1): the chunks that surprise the small model most stay, twice the target together. Fine (section 3.2,
-iterative token-level compression): in stretches of 200 tokens, each read behind what was kept before it, the least
-likely tokens stay, 2,000 together. What is shown and cited is made as in LongLLMLingua (``longllmlingua.py``), which
-differs in that the question ranks and cuts.
+It removes what the model could have guessed, whatever the question. Coarse (section 3.1): the chunks with the highest
+perplexity stay, up to twice the target. Fine (section 3.2): the text is cut in segments of 200 tokens, each read after
+what was kept so far, and the least likely tokens stay, 2,000 in all. LongLLMLingua (``longllmlingua.py``) ranks and
+cuts by the question; prompt and citations are the same.
 
-Where this differs from the paper:
+Differences from the paper:
 
-- The small model is the run's scorer, SmolLM2-135M unless told otherwise; the paper's is LLaMA-7B or GPT2-Alpaca,
-  aligned with the generator by a training of its own, which is left out.
-- What the paper shortens are demonstrations; here, as SARA's authors ran it, retrieved chunks.
-- Every stretch keeps the same share of its tokens, which is the paper's budget for demonstrations; instruction and
-  question, of which it keeps 0.85 and 0.9, are left whole.
-- The chunks stay in the order of retrieval, by which they are also read.
-- Quotations are looked for in the whole chunks, as for LongLLMLingua.
+- The small model is the run's scorer, SmolLM2-135M by default. The paper uses LLaMA-7B or GPT2-Alpaca and aligns it
+  with the generator by a training that is left out here.
+- Retrieved chunks are shortened, as in SARA's comparison; the paper shortens demonstrations.
+- Every segment keeps the same share of its tokens, the paper's budget for demonstrations. Instruction and question stay
+  whole; the paper keeps 0.85 and 0.9 of them.
+- Chunks stay in the order of retrieval.
+- Quotations are looked up in the whole chunks.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(Shortening):
-    """LLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens those that surprise a small model most are
-    kept, ``coarse_factor`` times ``target_tokens`` together, and then cut to ``target_tokens``, ``segment`` of the
-    small model's tokens at a time, each read behind what was kept before it.
-    """
+    """LLMLingua's constants: the small model reads ``segment`` tokens at a time."""
 
     KEY = "llmlingua"
     segment: Annotated[int, Field(ge=8, le=8192)] = 200
@@ -59,13 +55,13 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
+    """Answer once from the shortened chunks. Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
     policy = tools.policy.section(Section)
     return await answer_shortened(question, tools, "LLMLingua", policy, partial(shortened, tools, policy=policy))
 
 
 async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
-    """The most surprising of ``hits``, in their order, each with the stretches of its text that stay."""
+    """Return the most surprising of ``hits``, in their order, with the spans of their text that stay."""
     chosen = await _coarse(tools, hits, policy)
     share = min(1.0, policy.target_tokens / max(1, sum(hit.chunk.n_tokens for hit in chosen)))
     kept: Kept = []
@@ -86,11 +82,12 @@ async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
 
 
 async def _coarse(tools: Tools, hits: Sequence[Hit], policy: Section) -> list[Hit]:
-    """The chunks of the highest perplexity, as many as the coarse budget holds and one more, in the order of ``hits``
-    (the authors' ``prompt_compressor.py`` sorts by falling perplexity where no question is given).
+    """Return the chunks with the highest perplexity that fill the coarse budget, and one more.
+
+    They stay in the order of ``hits``. The authors' ``prompt_compressor.py`` sorts alike if there is no question.
     """
     surprise = [self_information(logs) for logs in await tools.score("", [hit.chunk.text for hit in hits])]
-    order = sorted(range(len(hits)), key=lambda number: -surprise[number])  # stable: of equals the better ranked
+    order = sorted(range(len(hits)), key=lambda number: -surprise[number])  # stable: ties keep the rank
     kept = {hit.chunk.chunk_id for hit in within_budget([hits[n] for n in order], _budget(policy))}
     return [hit for hit in hits if hit.chunk.chunk_id in kept]
 
@@ -100,7 +97,7 @@ def _budget(policy: Section) -> float:
 
 
 async def _segments(tools: Tools, text: str, size: int) -> list[Span]:
-    """The ranges of a text that hold ``size`` of the small model's tokens each, the last one what is left."""
+    """Return the spans of a text with ``size`` tokens of the small model each; the last one has the rest."""
     (ends,) = await tools.token_ends([text])
     cuts = [0, *(ends[number] for number in range(size - 1, len(ends), size)), len(text)]
     return [(start, end) for start, end in pairwise(cuts) if end > start]

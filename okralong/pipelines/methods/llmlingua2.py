@@ -1,22 +1,21 @@
-"""LLMLingua-2 (Pan et al. 2024): a token classifier shortens the 30 best chunks without looking at the question, by
-leaving out the words that it would least keep; the generator answers once, from what is left.
+"""LLMLingua-2 (Pan et al. 2024): a token classifier shortens the 30 best chunks; the generator answers once.
 
-The classifier is a small bidirectional encoder (section 4), so a word is judged by what stands on both sides of it, and
-all words in one pass. Coarse: the chunks of the highest mean probability stay, twice the target together. Fine: of each
-chunk the most probable words stay, 2,000 tokens together; a word is kept or left out whole, and its probability is the
-mean over its tokens (section 4.2). What is shown and cited is made as in LongLLMLingua (``longllmlingua.py``).
+The classifier is a bidirectional encoder (section 4) that judges all words in one pass, whatever the question. Coarse:
+the chunks with the highest mean probability stay, up to twice the target. Fine: the most probable words of each chunk
+stay, 2,000 tokens in all; a word's probability is the mean over its tokens (section 4.2). Prompt and citations are as
+in LongLLMLingua (``longllmlingua.py``).
 
-Where this differs from the paper:
+Differences from the paper:
 
-- The classifier is the embedded sentence encoder (22 million parameters) with its last blocks trained; the paper's are
+- The classifier is the embedded sentence encoder (22 million parameters) with its last blocks trained. The paper uses
   XLM-RoBERTa-large and multilingual BERT.
-- It learned from labels that follow from data sets: the words of a passage that people's questions and answers on it
-  name. The paper's follow from GPT-4's compressions of meetings, which cost money.
-- What the paper shortens on LongBench is one context; here, as SARA's authors ran it, retrieved chunks, in their order.
-- Of each chunk the same share stays, as in the paper, counted in o200k tokens.
-- Line breaks and the marks at the end of sentences stay (``always``), as in the authors' runs, where they part words
-  that stay. Words with a digit go first where the policy says so, as in the authors' run on GSM8K.
-- Instruction and question are left whole, and quotations are looked for in the whole chunks, as for LongLLMLingua.
+- Its labels come from data sets: the words of a passage that questions and answers about it contain. The paper's come
+  from GPT-4's compressions of meetings.
+- Retrieved chunks are shortened in their order, as in SARA's comparison; the paper shortens one context of LongBench.
+- Each chunk keeps the same share, as in the paper, counted in o200k tokens.
+- Line breaks and sentence ends (``always``) stay between kept words, as in the authors' runs. Words with a digit go
+  first if the policy says so, as in the authors' run on GSM8K.
+- Instruction and question stay whole, and quotations are looked up in the whole chunks.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(Shortening):
-    """LLMLingua-2: of the ``candidates`` best chunks of ``granularity`` tokens those of the highest mean probability
-    are kept, ``coarse_factor`` times ``target_tokens`` together, and of each as large a share of its words as makes
-    ``target_tokens``. The signs of ``always`` stay, and with ``keep_digits`` words with a digit go first.
+    """LLMLingua-2's constants.
+
+    The marks in ``always`` stay between kept words. With ``keep_digits`` words with a digit are kept first.
     """
 
     KEY = "llmlingua2"
@@ -55,15 +54,15 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
+    """Answer once from the shortened chunks. Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
     policy = tools.policy.section(Section)
     return await answer_shortened(question, tools, "LLMLingua-2", policy, partial(shortened, tools, policy=policy))
 
 
 async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
-    """Those of ``hits`` that hold most that is worth keeping, in their order, each with the stretches that stay."""
+    """Return the ``hits`` most worth keeping, in their order, with the spans of their text that stay."""
     words = dict(zip(hits, await tools.keep([hit.chunk.text for hit in hits]), strict=True))
-    order = sorted(hits, key=lambda hit: -_mean(words[hit]))  # stable: of equals the better ranked
+    order = sorted(hits, key=lambda hit: -_mean(words[hit]))  # stable: ties keep the rank
     chosen = set(within_budget(order, policy.coarse_factor * policy.target_tokens))
     share = min(1.0, policy.target_tokens / max(1, sum(hit.chunk.n_tokens for hit in chosen)))
     spans = [(hit, kept_words(hit.chunk.text, words[hit], share, policy)) for hit in hits if hit in chosen]
@@ -76,19 +75,19 @@ def _mean(words: Sequence[WordKept]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A word, a mark or a line break: the characters that are kept with it."""
+    """A word, a mark or a line break, with the characters that are kept with it."""
 
     start: int
     end: int
     probability: float
     sign: str = ""
-    """What it is, where it is one of the signs that always stay; empty for a word."""
+    """The mark, if it is one that always stays; empty for a word."""
 
 
 def kept_words(text: str, words: Sequence[WordKept], share: float, policy: Section) -> list[Span]:
-    """The stretches of ``text`` that stay of its ``words`` (in order): the most probable ones, and the signs between
-    them that always stay, that hold a ``share`` of its o200k tokens together; at least one word, and all of the text
-    where the share is 1.
+    """Return the spans of ``text`` that stay: its most probable ``words`` and the marks between them.
+
+    They hold a ``share`` of the text's o200k tokens and at least one word. A share of 1 keeps the whole text.
     """
     if share >= 1:
         return [(0, len(text))] if text else []
@@ -107,7 +106,7 @@ def kept_words(text: str, words: Sequence[WordKept], share: float, policy: Secti
 
 
 def _pieces(text: str, words: Sequence[WordKept], policy: Section) -> list[_Piece]:
-    """Words with the blank before them, and the signs that always stay."""
+    """Return the words with the blank before them, and the marks that always stay."""
     pieces: list[_Piece] = []
     last = 0
     for word in words:
@@ -127,7 +126,7 @@ def _pieces(text: str, words: Sequence[WordKept], policy: Section) -> list[_Piec
 
 
 def _without_idle(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """The pieces without signs that part nothing: a mark without a word before it, a second line break."""
+    """Drop marks that separate nothing: one without a word before it, or a second line break."""
     kept: list[_Piece] = []
     for piece in pieces:
         before = kept[-1].sign if kept else "\n"
@@ -139,7 +138,7 @@ def _without_idle(pieces: Sequence[_Piece]) -> list[_Piece]:
 
 
 def _joined(pieces: Sequence[_Piece]) -> list[Span]:
-    """Neighbours as one stretch. A word's blank may be the line break before it."""
+    """Join neighbouring spans. The blank of a word may be the line break before it."""
     joined: list[Span] = []
     for piece in pieces:
         if joined and piece.start <= joined[-1][1]:

@@ -1,4 +1,4 @@
-"""The long-context baseline of paper section 4.2: the whole scope in one prompt, no retrieval unless it is too long."""
+"""The long-context baseline of paper section 4.2: the whole scope in one prompt, or retrieval if it is too long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, then those of ``answer_from_full_text``."""
+    """Answer from the full text. Steps: ``plan``, then those of ``answer_from_full_text``."""
     policy = tools.policy.full_text
     reason = f"long context: the whole scope, or the {policy.fallback_count} best dense chunks as far as they fit"
     plan = await tools.record_plan("plan", plain_plan(policy.fallback_granularity, policy.fallback_count, reason))

@@ -1,21 +1,19 @@
-"""LongLLMLingua (Jiang et al. 2024): a small language model shortens the 30 best chunks for the question, and the
-generator answers once, from what is left.
+"""LongLLMLingua (Jiang et al. 2024): a small language model shortens the 30 best chunks for the question.
 
-Coarse (section 4.1): chunks are ranked by how likely each makes the question, the best stand first, and twice the
-target stays. Fine (4.2, 4.3): of each chunk the tokens that the question makes more likely stay, more of the better
-chunks', 2,000 tokens together. Own code rather than the package ``llmlingua``, which fetches a vocabulary when it
-starts and needs the cache format of older transformers.
+The generator answers once, from what is left. Coarse (section 4.1): chunks are ranked by how likely each makes the
+question, and the best stay, up to twice the target. Fine (4.2, 4.3): of each chunk the tokens that the question makes
+more likely stay, more of the better chunks', 2,000 in all. The package ``llmlingua`` is not used: it downloads a
+vocabulary when it starts and needs the cache format of older transformers.
 
-Where this differs from the paper:
+Differences from the paper:
 
-- The small model is the run's scorer, SmolLM2-135M unless told otherwise; the paper's is LLaMA-2-7B-Chat.
-- A token's two likelihoods are measured within its chunk; the paper reads segments of 200 tokens behind what it has
-  kept so far.
-- How much the coarse part keeps is ours: twice the target. The authors' README keeps 100 tokens more than the target,
+- The small model is the run's scorer, SmolLM2-135M by default; the paper uses LLaMA-2-7B-Chat.
+- A token's two likelihoods are measured within its chunk; the paper reads segments of 200 tokens after what it kept.
+- The coarse part keeps twice the target (project default). The authors' README keeps 100 tokens more than the target,
   which suits their short passages.
-- Instruction and question are left whole; the paper shortens them a little.
-- Subsequence recovery is the search for quotations: they are looked for in the whole chunks, and cited from there.
-- The context of an answer is each stretch of a document that stayed; their tokens are counted as shown.
+- Instruction and question stay whole; the paper shortens them slightly.
+- Instead of subsequence recovery, quotations are looked up in the whole chunks and cited from there.
+- The context of an answer is every span of a document that stayed.
 """
 
 from __future__ import annotations
@@ -40,16 +38,18 @@ from okralong.pipelines.core.types import Answer, Hit, Passage, Question
 from okralong.pipelines.methods.needs import Needs
 
 RESTRICTION: Final = "We can get the answer to this question in the given documents."
-"""Stands behind the question when a chunk is ranked by how likely it makes both (section 4.1)."""
+"""Follows the question when a chunk is ranked by how likely it makes both (section 4.1)."""
 
 Span = tuple[int, int]
 Kept = list[tuple[Hit, list[Span]]]
-"""Chunks in the order in which they are shown, each with the stretches of its text that stay."""
+"""Chunks in the order shown, each with the spans of its text that stay."""
 
 
 class Shortening(MethodSection):
-    """What the methods that shorten chunks have in common: of the ``candidates`` best chunks of ``granularity`` tokens
-    some are kept, ``coarse_factor`` times ``target_tokens`` together, and then cut to ``target_tokens``.
+    """The constants that the shortening methods share.
+
+    Of the ``candidates`` best chunks of ``granularity`` tokens the best stay, up to ``coarse_factor`` times
+    ``target_tokens``, and are then cut to ``target_tokens``.
     """
 
     granularity: Tokens = 512
@@ -59,10 +59,7 @@ class Shortening(MethodSection):
 
 
 class Section(Shortening):
-    """LongLLMLingua: of the ``candidates`` best chunks of ``granularity`` tokens the most telling ones are kept,
-    ``coarse_factor`` times ``target_tokens`` together, and then cut token by token to ``target_tokens``; the best of
-    them keep ``spread`` more than the mean share of their tokens, the last ``spread`` less.
-    """
+    """LongLLMLingua's constants: the best chunk keeps ``spread`` more than the mean share of tokens, the last less."""
 
     KEY = "longllmlingua"
     spread: Share = 0.3
@@ -74,7 +71,7 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
+    """Answer once from the shortened chunks. Steps: ``plan``, ``retrieve``, ``compress``, ``generate``."""
     policy = tools.policy.section(Section)
     shorten = partial(_shortened, tools, question.question, policy=policy)
     return await answer_shortened(question, tools, "LongLLMLingua", policy, shorten)
@@ -87,13 +84,13 @@ async def answer_shortened(
     policy: Shortening,
     shorten: Callable[[Sequence[Hit]], Awaitable[Kept]],
 ) -> Answer:
-    """The answer from what ``shorten`` leaves of the policy's best dense chunks; ``name`` stands in the plan's reason.
-    LLMLingua and LLMLingua-2 (``llmlingua.py``, ``llmlingua2.py``) answer in the same way. Steps: ``plan``,
-    ``retrieve``, ``compress``, ``generate``.
+    """Answer from what ``shorten`` leaves of the best dense chunks; ``name`` appears in the plan's reason.
+
+    Shared with ``llmlingua.py`` and ``llmlingua2.py``. Steps: ``plan``, ``retrieve``, ``compress``, ``generate``.
     """
     words = question.question
     reason = f"{name}: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
-    # A small model's tokens are not o200k's; twice as many are on the safe side.
+    # The small model's tokenizer is not o200k; twice the tokens are on the safe side.
     most = most_of(tools, [("generate", 2 * policy.target_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = await tools.record_plan("plan", plan)
@@ -103,8 +100,9 @@ async def answer_shortened(
 
 
 async def answer_from_kept(tools: Tools, step: str, question: str, kept: Kept) -> Answer:
-    """Answer from what stayed of some chunks: quotations are found in the whole ones, and the context of the answer is
-    each stretch of a document that was shown.
+    """Answer from shortened chunks.
+
+    Quotations are looked up in the whole chunks. The context of the answer is every span that was shown.
     """
     whole = {hit.chunk.chunk_id: passage_of(hit) for hit, _ in kept}
 
@@ -119,9 +117,7 @@ async def answer_from_kept(tools: Tools, step: str, question: str, kept: Kept) -
 async def compress(
     tools: Tools, step: str, question: str, hits: Sequence[Hit], shorten: Callable[[], Awaitable[Kept]]
 ) -> Kept:
-    """What ``shorten`` leaves of ``hits``, journaled under ``step`` before it is used. Raises ConfigError when the run
-    has no scorer.
-    """
+    """Return what ``shorten`` leaves of ``hits``, journaled under ``step``. Raises ConfigError without a scorer."""
     by_id = {hit.chunk.chunk_id: hit for hit in hits}
 
     async def make() -> Any:
@@ -132,12 +128,12 @@ async def compress(
 
 
 async def _shortened(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> Kept:
-    """The most telling of ``hits``, the best first (which is the paper's reordering), each cut to its best tokens."""
+    """Return the most telling of ``hits``, best first (the paper's reordering), each cut to its best tokens."""
     return await _fine(tools, question, await _coarse(tools, question, hits, policy), policy)
 
 
 async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> list[Hit]:
-    """Chunks by the perplexity of the question behind them, as many as the coarse budget holds and one more."""
+    """Return the chunks after which the question has the least perplexity: the coarse budget, and one more."""
     asked = f"{question.strip()} {RESTRICTION}"
     doubt: dict[str, float] = {}
     for hit in hits:
@@ -148,7 +144,7 @@ async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Sect
 
 
 def within_budget(hits: Sequence[Hit], tokens: float) -> list[Hit]:
-    """The first of ``hits`` that hold ``tokens`` together, and one more."""
+    """Return the first ``hits`` that hold ``tokens`` together, and one more."""
     kept: list[Hit] = []
     for hit in hits:
         kept.append(hit)
@@ -174,13 +170,13 @@ async def _fine(tools: Tools, question: str, hits: Sequence[Hit], policy: Sectio
 
 
 def compressed_passages(kept: Kept) -> list[Passage]:
-    """What the generator is shown: each chunk's text without what was cut."""
+    """Return the shortened chunks as the passages of the prompt."""
     passages = [replace(passage_of(hit), text=cut(hit.chunk.text, spans), origin="compressed") for hit, spans in kept]
     return [replace(passage, n_tokens=count_tokens(passage.text)) for passage in passages]
 
 
 def kept_passages(kept: Kept, shown: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The stretches of the documents that ``shown`` holds. The tokens of a chunk are counted with its first stretch."""
+    """Return the document spans in ``shown``. The tokens of a chunk are counted with its first span."""
     spans_of = {hit.chunk.chunk_id: (hit, spans) for hit, spans in kept}
     stretches: list[Passage] = []
     for passage in shown:
@@ -194,15 +190,17 @@ def kept_passages(kept: Kept, shown: Sequence[Passage]) -> tuple[Passage, ...]:
 
 
 def contrasts(conditioned: Sequence[float], plain: Sequence[float]) -> list[float]:
-    """How much more likely each token is behind the question than without it, in nats (equation 3: the perplexity
-    without, less that with). Both are log-likelihoods of the same tokens.
+    """Return how much more likely the question makes each token, in nats (equation 3).
+
+    Both sequences are log-likelihoods of the same tokens.
     """
     return [asked - alone for asked, alone in zip(conditioned, plain, strict=True)]
 
 
 def shares(count: int, mean: float, spread: float) -> list[float]:
-    """The share of its tokens that each of ``count`` documents keeps, the most important first: falling in a line from
-    ``mean`` + ``spread`` to ``mean`` - ``spread``, within 0 and 1 (equation 5).
+    """Return the share of its tokens that each of ``count`` documents keeps, most important first.
+
+    The shares fall linearly from ``mean`` + ``spread`` to ``mean`` - ``spread``, within 0 and 1 (equation 5).
     """
     if count == 1:
         return [min(max(mean, 0.0), 1.0)]
@@ -210,13 +208,13 @@ def shares(count: int, mean: float, spread: float) -> list[float]:
 
 
 def most_telling(values: Sequence[float], share: float) -> list[int]:
-    """The places of the highest ``values``, a ``share`` of them and at least one, rising; of equals the first stay."""
+    """Return the indexes of the highest ``values``, a ``share`` of them and at least one; ties keep the first."""
     kept = max(1, round(share * len(values))) if values else 0
     return sorted(sorted(range(len(values)), key=lambda place: (-values[place], place))[:kept])
 
 
 def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
-    """The stretches of a text that some of its tokens cover, neighbours joined. A token holds the blanks before it."""
+    """Return the spans of a text that the chosen tokens cover, joined; a token includes the blanks before it."""
     starts = [0, *ends]
     spans: list[Span] = []
     for place in places:
@@ -229,5 +227,5 @@ def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
 
 
 def cut(text: str, spans: Sequence[Span]) -> str:
-    """Those stretches of ``text``, one after the other."""
+    """Return those spans of ``text``, concatenated."""
     return "".join(text[start:end] for start, end in spans)

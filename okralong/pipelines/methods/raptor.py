@@ -1,18 +1,18 @@
-"""RAPTOR (Sarthi et al. 2024): summaries of clusters of chunks, and of clusters of summaries, stand beside the chunks;
-the best of all, chunks and summaries alike, are shown up to 2,000 tokens (their "collapsed tree").
+"""RAPTOR (Sarthi et al. 2024): the best of chunks, summaries of clusters of chunks, and summaries of summaries.
 
-A document's tree is kept with the archive: written when the first question needs it, by calls of their own in the
-ledger, and then used by all, also by later runs over the same content and with the same generator. Clusters are soft:
-Gaussian mixtures over reduced vectors, as many as the BIC wants, first over all and then within each cluster (section
-3; constants of the authors' ``cluster_utils.py`` and ``cluster_tree_builder.py``).
+Chunks and summaries compete alike for 2,000 tokens ("collapsed tree"). A document's tree is kept with the archive: the
+first question that needs it has it written, by calls under the run's cap, and later questions and runs over the same
+content and generator reuse it. Clusters are soft: Gaussian mixtures over reduced vectors, their number chosen by the
+BIC, first over all nodes and then within each cluster (section 3; constants of the authors' ``cluster_utils.py`` and
+``cluster_tree_builder.py``).
 
-Where this differs from the paper:
+Differences from the paper:
 
-- Vectors are reduced by PCA and not UMAP, which would be two more dependencies (numba and llvmlite) for one baseline.
-- Leaves are the archive's chunks of 150 tokens; the paper's have 100. Vectors are the archive's.
-- One tree a document. For a scope of many documents the trees of those ``max_documents`` with the best leaves are used.
-- Leaves compete by the retriever's ``candidates`` best, which is more than the shown tokens hold.
-- A summary names no place in its document, so only leaves are cited.
+- Vectors are reduced by PCA, not UMAP, which would add two dependencies (numba and llvmlite).
+- Leaves are the archive's chunks of 150 tokens, with the archive's vectors; the paper's have 100.
+- There is one tree a document. In a larger scope only the ``max_documents`` documents with the best leaves take part.
+- Only the retriever's ``candidates`` best leaves compete, which is more than the prompt holds.
+- Only leaves are cited, because a summary occurs in no document.
 """
 
 from __future__ import annotations
@@ -45,31 +45,33 @@ from okralong.pipelines.methods.needs import Needs
 SUMMARY: Final = "summary"
 ROLE: Final = "summarize"
 VERSION: Final = 1
-"""Of ``build_tree``: raised with its prompt, its clustering, or the form of a tree, so that archives keep both."""
+"""Version of ``build_tree``: raise it with the prompt, the clustering or the form of a tree."""
 SUMMARY_WORDS: Final = 100
-"""Words of a node that stand for a cluster without a summary: as many as a summary may have."""
+"""Words of a cluster's first node that replace a missing summary; a summary has as many."""
 
 ALL: Final = 1_000_000
-"""More chunks than a document has."""
+"""More chunks than any document has."""
 
 Matrix = NDArray[np.float32]
 
 DIMENSIONS: Final = 10
-"""``reduction_dimension``."""
+"""The authors' ``reduction_dimension``."""
 MEMBERSHIP: Final = 0.1
-"""``threshold``: a vector belongs to each cluster that it has more than this probability of."""
+"""The authors' ``threshold``: a vector belongs to each cluster with more than this probability."""
 MOST_CLUSTERS: Final = 50
-"""``max_clusters`` of one mixture."""
+"""The authors' ``max_clusters`` of one mixture."""
 SEED: Final = 224
-"""``RANDOM_SEED``."""
+"""The authors' ``RANDOM_SEED``."""
 TRIED_BEYOND: Final = 5
-"""Numbers of clusters that are tried beyond the best one so far. Ours: the authors try all up to the most."""
+"""Numbers of clusters tried after the best one so far. project default: the authors try all."""
 
 
 class Section(MethodSection):
-    """RAPTOR: leaves of ``granularity`` tokens, summaries of clusters of at most ``cluster_tokens``, in at most
-    ``layers`` layers. The best nodes up to ``max_tokens`` are shown, of the ``candidates`` best leaves and of the
-    summaries of the ``max_documents`` documents that have the best ones.
+    """RAPTOR's constants.
+
+    Leaves have ``granularity`` tokens; a tree has at most ``layers`` layers over clusters of at most
+    ``cluster_tokens``. Of the ``candidates`` best leaves, and the summaries of the ``max_documents`` documents with the
+    best leaves, the best nodes are shown up to ``max_tokens``.
     """
 
     KEY = "raptor"
@@ -93,8 +95,9 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, each document's artifact ``raptor`` (``build_tree``), ``choose``,
-    and ``generate``.
+    """Answer once from the best nodes.
+
+    Steps: ``plan``, ``retrieve``, each document's artifact ``raptor`` (``build_tree``), ``choose``, and ``generate``.
     """
     policy, words = tools.policy.section(Section), question.question
     reason = f"RAPTOR: chunks and summaries of chunks, the best {policy.max_tokens} tokens of both"
@@ -123,23 +126,23 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def node_passage(hit: Hit) -> Passage:
-    """A chunk as a passage; what a generator wrote, which has no granularity, is marked as that."""
+    """Return a node as a passage; a generated one, which has no granularity, is marked as a summary."""
     passage = passage_of(hit)
     return passage if hit.chunk.granularity else replace(passage, origin=SUMMARY)
 
 
 def only_leaves(shown: Sequence[Passage]) -> list[Passage]:
-    """What may be cited of ``shown``: a passage that a generator wrote holds nothing of a document."""
+    """Return ``shown`` with the text of summaries removed, which occur in no document and cannot be cited."""
     return [replace(passage, text="") if passage.origin == SUMMARY else passage for passage in shown]
 
 
 async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, cluster_tokens: int) -> list[Any]:
-    """The summaries of one document, lowest layer first: ``[text, vector]`` each, the vector as base64 of float32.
+    """Return the summaries of one document, lowest layer first: ``[text, vector]``, the vector as base64 of float32.
 
-    Steps: ``leaves``, then for each layer ``layer/1/clusters`` and ``layer/1/1/summarize`` onward; at most ``layers``,
-    and none over so few nodes that they cannot be reduced. A cluster of more than
-    ``cluster_tokens`` is clustered again. Where no summary comes, the head of the cluster's first node stands for it,
-    and a step ``lacking`` says so.
+    A cluster of more than ``cluster_tokens`` is clustered again. The head of its first node replaces a missing summary,
+    and a step ``lacking`` records it. There are at most ``layers`` layers, and none over too few nodes to reduce.
+
+    Steps: ``leaves``, then for each layer ``layer/1/clusters`` and ``layer/1/1/summarize`` onward.
     """
     found = await tools.retrieve("leaves", doc_id, granularity=granularity, k=ALL)
     leaves = sorted(found.semantic, key=lambda hit: hit.chunk.ordinal)
@@ -163,13 +166,14 @@ async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, c
 
 
 async def _clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[list[int]]:
-    # In a thread: a long document takes seconds, and other questions wait for this process.
+    # In a thread: a long document takes seconds, which would block the process's other questions.
     return await asyncio.to_thread(bounded_clusters, vectors, sizes, most)
 
 
 def bounded_clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[list[int]]:
-    """``soft_clusters`` of at most ``most`` tokens each, by ``sizes``. One that clustering does not make smaller is
-    halved, which is ours: the authors' code would try for ever.
+    """Return ``soft_clusters`` of at most ``most`` tokens each, by ``sizes``.
+
+    A cluster that clustering does not make smaller is halved (project default); the authors' code would not terminate.
     """
     groups: list[list[int]] = []
     for rows in soft_clusters(vectors) if len(vectors) > DIMENSIONS + 1 else [list(range(len(vectors)))]:
@@ -194,9 +198,7 @@ async def _summary(tools: Tools, step: str, doc_id: str, texts: Sequence[str], l
 
 
 def summary_hits(doc_id: str, tree: Sequence[Any], vector: Sequence[float]) -> list[Hit]:
-    """The summaries of a document as if they were chunks of no length, with their cosine to the question's ``vector``;
-    without one, 0.
-    """
+    """Return a document's summaries as hits of length 0, scored by their cosine to ``vector`` (0 without one)."""
     asked = np.asarray(vector, dtype=np.float32)
     return [
         Hit(
@@ -208,17 +210,17 @@ def summary_hits(doc_id: str, tree: Sequence[Any], vector: Sequence[float]) -> l
 
 
 def packed(vector: Matrix) -> str:
-    """A vector as an artifact keeps it: base64 of float32."""
+    """Return a vector as base64 of float32, as an artifact keeps it."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
 def unpacked(text: str) -> Matrix:
-    """The vector that ``packed`` wrote."""
+    """Return the vector that ``packed`` encoded."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float32)
 
 
 def soft_clusters(vectors: Matrix) -> list[list[int]]:
-    """Rows of ``vectors``, shape (nodes, dimension), in clusters: each in one or more, rising, no cluster twice."""
+    """Return soft clusters of the rows of ``vectors``, shape (nodes, dimension); no cluster occurs twice."""
     found: dict[tuple[int, ...], None] = {}
     for wide in _mixture(_reduced(vectors)):
         if len(wide) <= DIMENSIONS + 1:
@@ -230,7 +232,7 @@ def soft_clusters(vectors: Matrix) -> list[list[int]]:
 
 
 def _reduced(vectors: Matrix) -> Any:
-    """At most ``DIMENSIONS`` coordinates. The solver is deterministic, so the same vectors have the same clusters."""
+    """Reduce the vectors to at most ``DIMENSIONS`` coordinates, deterministically."""
     dimensions = min(DIMENSIONS, len(vectors) - 2, vectors.shape[1])
     if dimensions < 1:
         return vectors
@@ -240,7 +242,7 @@ def _reduced(vectors: Matrix) -> Any:
 
 
 def _mixture(points: Any) -> list[list[int]]:
-    """Clusters of the mixture with the least BIC; those without a member are left out."""
+    """Return the non-empty clusters of the mixture with the least BIC."""
     with needs_extra("lab"):
         from sklearn.mixture import GaussianMixture
     best: Any = None
@@ -253,14 +255,13 @@ def _mixture(points: Any) -> list[list[int]]:
         if tried == TRIED_BEYOND:
             break
     member = best.predict_proba(points) > MEMBERSHIP
-    # Over more than ten clusters a vector can fall below the bar everywhere: it goes where it fits best.
+    # Over more than ten clusters a vector can be below the threshold everywhere; it joins its most probable one.
     lost = ~member.any(axis=1)
     member[lost, best.predict_proba(points)[lost].argmax(axis=1)] = True
     return [rows.tolist() for rows in (np.flatnonzero(column) for column in member.T) if rows.size]
 
 
-# The prompt: one paragraph that stands for some passages of a document (section 3). That it keeps as many key details
-# as it can is the authors' wish; the words are ours.
+# The prompt for a summary (section 3). Like the authors' it asks for as many key details as possible; the words are ours.
 
 INSTRUCTIONS: Final = """Sum up the numbered passages of a document in one paragraph of at most 100 words.
 Keep as many key details as you can: names, figures, dates, causes.
@@ -269,12 +270,16 @@ Reply with the paragraph alone."""
 
 
 def summarize_prompt(passages: Sequence[Passage]) -> list[Message]:
-    """The messages that ask for the paragraph."""
+    """Return the messages that ask for the paragraph."""
     return [Message("system", INSTRUCTIONS), Message("user", render_passages(passages))]
 
 
 def read_summary(reply: str) -> str:
-    """The paragraph on one line. Raises ReplyError when there is none."""
+    """Return the paragraph on one line.
+
+    Raises:
+        ReplyError: There is none.
+    """
     summary = one_paragraph(reply)
     if not summary:
         raise ReplyError(f"The reply holds no summary: {reply[:80]!r}. One paragraph was asked for.")

@@ -1,17 +1,17 @@
-"""RECOMP (Xu et al. 2024): the retrieved chunks are compressed for the question before the generator reads them, to
-their nearest sentences (extractive) or to one summary (abstractive); it answers once, from that alone.
+"""RECOMP (Xu et al. 2024): the chunks are compressed for the question before the generator answers once.
 
-Where this differs from the paper:
+The extractive compressor keeps the nearest sentences, the abstractive one writes a summary.
 
-- Neither compressor is trained. The extractive one is the archive's sentence encoder as it is, by the dot product of
-  question and sentence; the paper fine-tunes a Contriever on which sentences help the generator. The abstractive one is
-  the generator, prompted, and its tokens count; the paper distils a T5 of 775M parameters.
-- Five dense chunks of 512 tokens, where the paper has five passages of 100 words; so five sentences, where it has one
-  or two.
-- The summary that says that nothing helps is the word "none", the paper's is empty. Both lead to an answer without any
-  passage (selective augmentation).
-- The chosen sentences are shown the nearest first, each as a passage that can be cited. A summary stands in no
-  document, so that its answer has neither context nor citations.
+Differences from the paper:
+
+- Neither compressor is trained. The extractive one is the archive's encoder, by the dot product of question and
+  sentence; the paper fine-tunes a Contriever on which sentences help. The abstractive one is the prompted generator,
+  whose tokens count; the paper distils a T5 of 775M parameters.
+- Five sentences of five dense chunks of 512 tokens; the paper takes one or two of five passages of 100 words.
+- The word "none" says that nothing helps; the paper's summary is empty then. Both lead to an answer without passages
+  (selective augmentation).
+- Sentences are shown nearest first, each as a passage that can be cited. A summary occurs in no document, so its answer
+  has neither context nor citations.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ from okralong.pipelines.methods.needs import Needs
 ROLE: Final = "summarize"
 
 SHORTEST: Final = 12
-"""Characters of a sentence that is looked at; ours. A shorter one is a heading's number or a cut word."""
+"""Minimal characters of a sentence. project default: a shorter one is a heading's number or a cut word."""
 
 
 class Section(MethodSection):
-    """RECOMP: the ``candidates`` best chunks of ``granularity`` tokens, compressed by ``compressor``: to their
-    ``sentences`` nearest to the question (extractive), or to one summary for the question (abstractive).
+    """RECOMP's constants.
+
+    The ``candidates`` best chunks of ``granularity`` tokens are compressed by ``compressor``: to the ``sentences``
+    nearest to the question, or to one summary.
     """
 
     KEY = "recomp"
@@ -70,7 +72,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``sentences`` (extractive) or ``summarize`` (abstractive), and ``generate``."""
+    """Answer once from the compressed chunks.
+
+    Steps: ``plan``, ``retrieve``, ``sentences`` (extractive) or ``summarize`` (abstractive), and ``generate``.
+    """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     hits = await dense_retrieval(tools, "retrieve", words, plan)
@@ -97,8 +102,9 @@ def _plan(tools: Tools) -> Plan:
 
 
 async def nearest_sentences(tools: Tools, step: str, question: str, hits: Sequence[Hit], count: int) -> list[Passage]:
-    """The ``count`` sentences of ``hits`` whose vectors have the largest dot product with the question's, the nearest
-    first, as passages of their documents. What was chosen is journaled under ``step``.
+    """Return the ``count`` sentences of ``hits`` with the largest dot product with the question, nearest first.
+
+    They are passages of their documents. The choice is journaled under ``step``.
     """
     sentences = [sentence for hit in hits for sentence in sentences_of(passage_of(hit))]
     if not sentences:
@@ -106,7 +112,7 @@ async def nearest_sentences(tools: Tools, step: str, question: str, hits: Sequen
 
     async def choose() -> list[int]:
         vectors = np.asarray(await tools.embed([question, *(each.text for each in sentences)]), dtype=np.float32)
-        # A stable sort: of equals the one from the better chunk comes first.
+        # A stable sort: ties keep the order of the chunks.
         order = np.argsort(-(vectors[1:] @ vectors[0]).round(6), kind="stable")
         return [int(place) for place in order[:count]]
 
@@ -115,7 +121,7 @@ async def nearest_sentences(tools: Tools, step: str, question: str, hits: Sequen
 
 
 def sentences_of(passage: Passage) -> list[Passage]:
-    """The sentences and lines of a passage, each as a passage of its own; very short ones are left out."""
+    """Return the sentences and lines of a passage as passages, without very short ones."""
     found: list[Passage] = []
     start = 0
     for end in [*boundaries(passage.text, ()), len(passage.text)]:
@@ -132,16 +138,14 @@ def sentences_of(passage: Passage) -> list[Passage]:
 
 
 async def summarized(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> str:
-    """What ``hits`` say on the question, in one paragraph; empty where nothing helps, or no summary comes, also when it
-    is asked for once more.
-    """
+    """Summarize ``hits`` for the question in one paragraph; empty if nothing helps, or if no reply is usable."""
     build = partial(framed_prompt, INSTRUCTIONS, question)
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
     return await ask_or(tools, ROLE, step, build(shown), read_summary, "")
 
 
-# The prompt of the abstractive compressor (section 3.2): a summary for the question, and nothing where nothing helps.
-# The words are ours; the paper's compressor is trained on what GPT-3.5 wrote to a prompt that asks for the same.
+# The prompt of the abstractive compressor (section 3.2). The words are ours; the paper trains its compressor on GPT-3.5's
+# replies to a similar prompt.
 
 INSTRUCTIONS: Final = """Do not answer the question yet. Write one paragraph of at most 80 words that holds what the \
 passages say to it, with names and figures in full.
@@ -151,7 +155,7 @@ _NONE: Final = re.compile(r"\W*(?:none|nothing|no relevant information)\W*", re.
 
 
 def read_summary(reply: str) -> str:
-    """The paragraph on one line, empty for "none". Raises ReplyError when the reply says nothing."""
+    """Return the paragraph on one line, empty for "none". Raises ReplyError if the reply is empty."""
     summary = one_paragraph(reply)
     if not summary:
         raise ReplyError(f"The reply holds no summary: {reply[:80]!r}. One paragraph, or none, was asked for.")

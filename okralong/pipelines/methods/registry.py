@@ -1,12 +1,12 @@
-"""Strategies by name or place, what each needs of a run, and the policy with the sections of all.
+"""Strategies by name or place, their needs, and the policy with the sections of all methods.
 
-A method that ships is one file in this package and one line in ``BUILT_IN``. Its file has ``answer(question, tools)``,
-``needs(policy)``, which returns a ``Needs``, and, if it has constants of its own, a ``Section`` of the policy.
+A method that ships is one file in this package and one line in ``BUILT_IN``. The file has ``answer(question, tools)``,
+``needs(policy)``, which returns a ``Needs``, and, if the method has constants, a ``Section`` of the policy.
 
-Others are named by the name under which an installed package offers them in the entry point group
-``okralong.strategies``, or by their place: ``my_package.mine:answer`` or ``path/to/mine.py`` (whose function is
-``answer`` unless another stands behind a colon). Each process of a run loads a strategy by itself, so a module must be
-importable, and a file must lie at the same place, on every node of a cluster.
+Other strategies are named by the entry point of an installed package (group ``okralong.strategies``), or by their
+place: ``my_package.mine:answer`` or ``path/to/mine.py`` (function ``answer`` unless another follows a colon). Each
+process of a run loads the strategy itself, so on every node of a cluster a module must be importable and a file must
+exist under the same path.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BUILT_IN: Final = (
     "graphrag",
 )
 MODES: Final = {"okralong_precise": ("okralong", "answer_precisely", "needs_precisely")}
-"""Names that stand for functions of another method's file: module, answer, needs."""
+"""Names of functions in another method's file: module, answer, needs."""
 
 
 def _module(name: str) -> ModuleType:
@@ -74,12 +74,12 @@ FullPolicy: Final[type[Policy]] = create_model("FullPolicy", __base__=Policy, __
 
 @dataclass(frozen=True, slots=True)
 class StrategySpec:
-    """A strategy as a run uses it: described once, when the run is prepared, then passed on.
+    """A strategy as a run uses it, described once when the run is prepared.
 
     Attributes:
-        name: The strategy's name in tables.
+        name: Its name in tables.
         place: Where any process can load it from.
-        identity: What tells it from others in the run's fingerprint; of a file its content, not its path.
+        identity: What identifies it in the run's fingerprint; for a file its content, not its path.
         needs: What it needs of a run under the policy.
     """
 
@@ -90,16 +90,16 @@ class StrategySpec:
 
 
 class Method(Protocol):
-    """What a name stands for: a module, or the part of one that stands under the name."""
+    """The target of a strategy's name: a module, or two of its functions."""
 
     @property
     def answer(self) -> Strategy:
-        """Answer one question by the tools."""
+        """The function that answers one question."""
         ...
 
     @property
     def needs(self) -> Callable[[Policy], Needs]:
-        """Return what the method needs of a run."""
+        """The function that returns what the method needs of a run."""
         ...
 
 
@@ -110,10 +110,10 @@ class _Method:
 
 
 def describe(name: str, policy: Policy) -> StrategySpec:
-    """Describe the strategy of that name or place.
+    """Describe the strategy of a name or place.
 
     Raises:
-        ConfigError: It is unknown, it cannot be loaded, its section of the policy is wrong, or a package is missing.
+        ConfigError: It is unknown or cannot be loaded, its section of the policy is wrong, or a package is missing.
     """
     needs = _load(name).needs(policy)
     with needs_extra("lab"):
@@ -125,7 +125,7 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         granularities=tuple(sorted(set(needs.granularities))),
         scorer=policy.needs_scorer or needs.scorer,
         compressor=compressor,
-        # A third-party strategy may retrieve by assembled_retrieval, which ranks as the policy says.
+        # A third-party strategy may call assembled_retrieval, which reranks if the policy says so.
         reranker=needs.reranker or (name not in BUILT_IN and policy.needs_reranker),
         vectors=policy.needs_vectors or needs.vectors or compressor or needs.sara_generator,
     )
@@ -142,12 +142,12 @@ def describe(name: str, policy: Policy) -> StrategySpec:
 
 
 def load_strategy(name: str) -> Strategy:
-    """Return the strategy of that name or place. Raises ConfigError if it is unknown or cannot be loaded."""
+    """Return the function of a strategy. Raises ConfigError if it is unknown or cannot be loaded."""
     return _load(name).answer
 
 
 def names() -> list[str]:
-    """Return all known names, the built-in ones first. A built-in name cannot be taken by another package."""
+    """Return all known names, the built-in ones first. Other packages cannot take a built-in name."""
     return [*BUILT_IN, *sorted(set(_offered()) - set(BUILT_IN))]
 
 
@@ -181,7 +181,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def _checked(name: str, place: str, loaded: Any) -> Method:
-    """Return a third-party method, also of the older form, which says what it needs by attributes."""
+    """Return a third-party method, including modules of the older form without ``needs(policy)``."""
     older = callable(getattr(loaded, "granularities", None))
     missing = [each for each in ("answer", "needs") if not callable(getattr(loaded, each, None))]
     if missing and not (older and missing == ["needs"]):
@@ -193,7 +193,7 @@ def _checked(name: str, place: str, loaded: Any) -> Method:
 
 
 def _needs_by_attributes(module: Any, policy: Policy) -> Needs:
-    """Return the needs of a module of the older form, which has attributes in place of ``needs(policy)``."""
+    """Return the needs of a module of the older form, which states them by attributes."""
 
     def says(constant: str, function: str = "") -> bool:
         told = getattr(module, function, None)
@@ -213,7 +213,7 @@ def _needs_by_attributes(module: Any, policy: Policy) -> Needs:
 
 
 def _load_place(name: str) -> object:
-    """The module that stands there, its ``answer`` being the function that ``name`` gives."""
+    """Load the module at a place; its ``answer`` is the function that ``name`` gives."""
     place, function = _parts(name)
     try:
         module = _from_file(place) if place.endswith(".py") else import_module(place)
@@ -234,7 +234,7 @@ def _load_place(name: str) -> object:
 
 def _parts(name: str) -> tuple[str, str]:
     place, colon, function = name.rpartition(":")
-    # A drive letter is no module: C:\mine.py names no function.
+    # C:\mine.py has a drive letter and no function.
     return (place, function) if colon and function.isidentifier() else (name, "answer")
 
 
@@ -247,7 +247,7 @@ def _from_file(file: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError(f"The strategy file {file} cannot be loaded. Its name must end in .py.")
     module = module_from_spec(spec)
-    sys.modules[unique] = module  # before it runs: its dataclasses and branches look themselves up there
+    sys.modules[unique] = module  # before executing it: dataclasses look their module up there
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -1,24 +1,23 @@
-"""SARA (Jin et al. 2026): a few passages as text, many more as vectors in the generator's own embedding space.
+"""SARA (Jin et al. 2026): a few passages as text, many more as vectors in the generator's embedding space.
 
-The ten best chunks of 256 tokens are the candidates (section 3.1, S1): by BM25, or, as in the paper's table 4, by dense
-vectors, by both, or as a cross-encoder orders what these found. Five of them are chosen for what each
-adds (algorithm 1) and stand as text, in the order of choice; each other one stands as what the trained compressor made
-of its sentence embedding, on a line of its own: one token, and four or five for the line. The vectors are the
-archive's, made once at index time.
-``text: 0`` with one candidate is xRAG's single vector.
+The ten best chunks of 256 tokens are the candidates (section 3.1, S1): by BM25 or, as in the paper's table 4, by dense
+vectors, by both, or reordered by a cross-encoder. Five of them are chosen by what each adds (algorithm 1) and shown as
+text in the order of choice. Each other one is shown as the trained compressor's vectors of its sentence embedding, on a
+separate line: one token, and four or five for the line. The vectors are made at index time. ``text: 0`` with one
+candidate is xRAG's single vector.
 
-Where this differs from the paper:
+Differences from the paper:
 
-- The generator is SmolLM2-135M-Instruct and the sentence encoder all-MiniLM-L6-v2, which come with okralong; the paper
-  has models of 4 to 24 billion parameters and SFR-Embedding.
-- Vectors to choose by are of unit length, and a chunk with several is their mean; the paper does not say.
+- The generator is SmolLM2-135M-Instruct and the sentence encoder all-MiniLM-L6-v2, which ship with okralong. The paper
+  uses models of 4 to 24 billion parameters and SFR-Embedding.
+- Chunks are chosen by vectors of unit length, the mean if a chunk has several; the paper does not specify it.
 - The prompt is ours (``pipelines/sara/prompts.py``), after the paper's table 7: each compressed chunk has a numbered
-  line of its own, and no "Judgment" is asked for.
-- The model is trained to answer and not to quote, so nothing is cited. The context of an answer is what stood as text.
-- The dense retriever is the archive's encoder; the paper's are SFR-Embedding, and bge-reranker-v2-m3, which is a
-  cross-encoder and could be this run's (``reranker`` in the answer config).
-- Under ``max_tokens`` a chunk whose text does not fit stands as vectors; the paper cuts its methods' input to 512 or
-  1,024 tokens and does not say how.
+  line, and no "Judgment" is requested.
+- The model is trained to answer and not to quote, so nothing is cited. The context of an answer is the text shown.
+- The dense retriever is the archive's encoder; the paper's are SFR-Embedding and bge-reranker-v2-m3, a cross-encoder
+  that a run can use as its ``reranker``.
+- Under ``max_tokens`` a chunk whose text does not fit is shown as vectors. The paper limits the input to 512 or 1,024
+  tokens and does not say how.
 """
 
 from __future__ import annotations
@@ -44,22 +43,24 @@ from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
 
 ROWS_AT_MOST: Final = 16
-"""Vectors of a chunk that a plan reckons with; ours, on the safe side: the paper has one."""
+"""Vectors of a chunk that a plan assumes. project default, on the safe side: the paper has one."""
 
 
 LINE: Final = 5
-"""Tokens of a vector's numbered line beside it: four or five in SmolLM2's vocabulary."""
+"""Tokens of the numbered line around a vector: four or five in SmolLM2's vocabulary."""
 
 
 class Section(MethodSection):
-    """SARA: of the ``candidates`` best chunks of ``granularity`` tokens, ``text`` are shown as text and the others as
-    vectors. ``retriever`` says by what they are the best: exact (BM25), semantic (dense vectors) or hybrid (both fused
-    alike); the cross-encoder orders the first ``rerank`` anew before the best are taken (0: it reads none).
+    """SARA's constants.
 
-    ``selection`` chooses the text: the best as retrieved (none), or one by one by what each adds (novelty, csi);
-    novelty is measured in ``space``, and ``trade_off`` is as in ``SelectionPolicy``. With ``max_tokens`` texts and
-    vectors together take no more (a vector counts as one); a chunk whose text does not fit stands as vectors.
-    ``compression`` false leaves the other chunks out.
+    Of the ``candidates`` best chunks of ``granularity`` tokens, ``text`` are shown as text and the others as vectors.
+    ``retriever`` ranks them: exact (BM25), semantic (dense vectors) or hybrid (both, equally fused). The cross-encoder
+    reorders the first ``rerank`` candidates (0: none).
+
+    ``selection`` chooses the text: the best as retrieved (none), or one by one by what each adds (novelty, csi).
+    Novelty is measured in ``space``; ``trade_off`` is as in ``SelectionPolicy``. ``max_tokens`` bounds texts and
+    vectors together (a vector counts as one); a chunk whose text does not fit is shown as vectors. ``compression``
+    false omits the others.
     """
 
     KEY = "sara"
@@ -95,7 +96,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``rerank`` where the policy has it, ``select``, ``generate``."""
+    """Answer once from texts and vectors.
+
+    Steps: ``plan``, ``retrieve``, ``rerank`` if the policy has it, ``select``, ``generate``.
+    """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
     pool = await _candidates(tools, words, plan)
@@ -117,7 +121,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:
-    """The ``plan.count`` best chunks, the best first."""
+    """Return the ``plan.count`` best chunks, best first."""
     policy = tools.policy.section(Section)
     k = max(plan.count, policy.rerank)
     found = await tools.retrieve("retrieve", words, granularity=plan.granularity, k=k)
@@ -134,7 +138,7 @@ async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:
 
 
 async def _chosen(tools: Tools, words: str, pool: Sequence[Hit]) -> list[Hit]:
-    """The chunks that stand as text, the most important first."""
+    """Return the chunks to show as text, most important first."""
     policy = tools.policy.section(Section)
     if policy.selection == "none" or not policy.text:
         return list(pool[: policy.text])
@@ -149,7 +153,7 @@ async def _chosen(tools: Tools, words: str, pool: Sequence[Hit]) -> list[Hit]:
 
 
 def _within_budget(text: Sequence[Hit], vectors: dict[Hit, TokenVectors], max_tokens: int | None) -> list[Hit]:
-    """The first of ``text`` that fit beside the vectors of all other candidates."""
+    """Return the first ``text`` chunks that fit next to the vectors of all other candidates."""
     kept = list(text)
     while kept and max_tokens is not None and _size(kept, vectors) > max_tokens:
         kept.pop()
@@ -163,7 +167,7 @@ def _size(text: Sequence[Hit], vectors: dict[Hit, TokenVectors]) -> int:
 
 
 def _prompt(words: str, text: Sequence[Hit], vectors: dict[Hit, TokenVectors]) -> list[Message]:
-    """``text`` as passages; the other candidates, the most relevant first, as vectors."""
+    """Build the prompt: ``text`` as passages, the other candidates as vectors, most relevant first."""
     shown = {hit.chunk.chunk_id for hit in text}
     passages: list[Passage] = [passage_of(hit) for hit in text]
     compressed = [Vectors(each) for hit, each in vectors.items() if hit.chunk.chunk_id not in shown]
@@ -177,7 +181,7 @@ def _plan(tools: Tools) -> Plan:
     if policy.rerank:
         by += f", the first {policy.rerank} ordered by the cross-encoder"
     reason = f"SARA: the {policy.candidates} best chunks {by}, {policy.text} as text and {rest} as vectors"
-    # The generator's tokens are not o200k's; twice as many are on the safe side.
+    # The generator's tokenizer is not o200k; twice the tokens are on the safe side.
     shown = 2 * policy.text * policy.granularity + policy.candidates * ROWS_AT_MOST
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most_of(tools, [("generate", shown)]))
     exact, semantic = {"exact": (1.0, 0.0), "semantic": (0.0, 1.0), "hybrid": (1.0, 1.0)}[policy.retriever]

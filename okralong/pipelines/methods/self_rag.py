@@ -1,20 +1,19 @@
-"""Self-RAG (Asai et al. 2024), its critique as prompts: each retrieved chunk is answered from by itself, the generator
-marks whether the chunk is relevant, how far it supports the answer and how useful that is, and the best marked answer
-counts.
+"""Self-RAG (Asai et al. 2024), with prompted critique: each chunk is answered from separately; the best answer counts.
 
-The marks and how they are summed are the authors' (``retrieval_lm/run_short_form.py``): relevant 1 or 0; support full
-1, partial 0.5, none 0; usefulness of 1 to 5 as -1 to 1; with the weights 1, 1 and 0.5.
+The generator marks whether the chunk is relevant, how far it supports the answer and how useful the answer is. Marks
+and sum are the authors' (``retrieval_lm/run_short_form.py``): relevant 1 or 0; support full 1, partial 0.5, none 0;
+usefulness of 1 to 5 as -1 to 1; weights 1, 1 and 0.5.
 
-Where this differs from the paper:
+Differences from the paper:
 
-- The generator is prompted. The paper trains one that writes its marks as tokens of its vocabulary, and weighs their
-  probabilities; here a mark is what the reply says, and of equal sums the better ranked chunk's answer counts.
-- Whether anything must be looked up is a call of its own, answered by yes or no; the paper reads the probability of a
-  token against a threshold of 0.2. A reply that is neither counts as yes. After "no" the answer is given as it is.
-- One segment, the answer. The paper's beam search over the sentences of long answers is left out, since all sets here
-  ask for short ones.
-- The likelihood of the answer itself is not part of the sum.
-- Five dense chunks of 512 tokens; the authors' runs have five or ten passages of 100 words.
+- The generator is prompted and its marks are read from the reply; ties go to the better ranked chunk. The paper trains
+  a generator that writes its marks as tokens, and weighs their probabilities.
+- A separate call decides by yes or no whether to retrieve, and an unreadable reply counts as yes; the paper compares
+  the probability of a token with 0.2. After "no" the generator answers from its own knowledge.
+- There is one segment, the answer. The paper's beam search over the sentences of long answers is left out, because all
+  sets here ask for short ones.
+- The likelihood of the answer is not part of the sum.
+- Five dense chunks of 512 tokens; the authors use five or ten passages of 100 words.
 """
 
 from __future__ import annotations
@@ -54,9 +53,10 @@ ROLE: Final = "critique"
 
 
 class Section(MethodSection):
-    """Self-RAG, prompted: each of the ``count`` best chunks of ``granularity`` tokens is answered from by itself, and
-    the answer counts whose critique weighs most: ``relevance``, ``support`` and ``utility`` are the weights of its
-    marks. ``adaptive`` first asks whether anything must be looked up.
+    """Self-RAG's constants.
+
+    Each of the ``count`` best chunks of ``granularity`` tokens is answered from separately. ``relevance``, ``support``
+    and ``utility`` weigh the marks of the critique. ``adaptive`` first asks whether to retrieve.
     """
 
     KEY = "self_rag"
@@ -79,8 +79,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``decide`` where the policy is adaptive, then ``generate``, or ``retrieve`` and
-    ``passage/1/critique`` onward.
+    """Answer from each chunk and return the best marked answer.
+
+    Steps: ``plan``, ``decide`` if the policy is adaptive, then ``generate``, or ``retrieve`` and ``passage/1/critique``
+    onward.
     """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
@@ -92,7 +94,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     answered = [each for each in candidates if each.marks.answer]
     if not answered:
         return Answer("unanswerable", UNANSWERABLE, plan=plan, context=tuple(each.shown for each in candidates))
-    best = max(answered, key=lambda each: each.marks.weight(policy))  # the first of equals
+    best = max(answered, key=lambda each: each.marks.weight(policy))  # ties keep the rank
     said = calculate(best.marks.answer) if tools.calculator else best.marks.answer
     citations = find_citations(best.marks.evidence, [best.shown])
     return Answer("answered", said, citations, plan=plan, context=(best.shown,), replied_by=(best.model,))
@@ -109,9 +111,7 @@ def _plan(tools: Tools) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a reply says: the answer ("" for "unanswerable"), the words that it rests on, and its marks. ``support`` and
-    ``utility`` are 0 to 1 and 1 to 5.
-    """
+    """A reply: the answer ("" for "unanswerable"), its evidence and its marks (``support`` 0..1, ``utility`` 1..5)."""
 
     answer: str
     evidence: tuple[Evidence, ...]
@@ -120,14 +120,14 @@ class Marks:
     utility: int
 
     def weight(self, policy: Section) -> float:
-        """The weighted sum of the marks, usefulness stretched to -1 to 1 (the authors' ``ut_scores``)."""
+        """Return the weighted sum of the marks, with the usefulness scaled to -1 to 1 (the authors' ``ut_scores``)."""
         useful = (self.utility - 3) / 2
         return policy.relevance * self.relevant + policy.support * self.support + policy.utility * useful
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The answer from one chunk, by ``model`` as its reply names it."""
+    """The answer from one chunk, and the name of the model that replied."""
 
     shown: Passage
     marks: Marks
@@ -135,7 +135,7 @@ class Candidate:
 
 
 async def _critique(tools: Tools, step: str, question: str, hit: Hit) -> Candidate | None:
-    """The answer from one chunk with its marks; None where no reply can be read, also when asked for once more."""
+    """Return the answer from one chunk with its marks, or None if no reply is readable."""
     build = partial(framed_prompt, INSTRUCTIONS, question)
     (shown,) = fit_passages([passage_of(hit)], [hit], build, ROLE, tools)
     ask, fits = partial(tools.complete, role=ROLE), partial(prompt_fits, role=ROLE, tools=tools)
@@ -153,8 +153,8 @@ async def _must_look_up(tools: Tools, step: str, question: str) -> bool:
     return await ask_or(tools, "classify", step, prompt, read_decision, True)
 
 
-# The prompts. The marks are the paper's (its table 1): relevant or irrelevant; fully, partially, or no support; 1 to 5.
-# The words are ours, since its generator is trained on them and never told.
+# The prompts. The marks are the paper's (table 1): relevant or irrelevant; fully, partially, or no support; 1 to 5. The
+# words are ours, because the paper's generator is trained on the marks without any.
 
 DECIDE_INSTRUCTIONS: Final = """Must documents be looked up to answer the question? Reply with one letter:
 A: no; I know it for certain
@@ -174,7 +174,7 @@ _SCORE: Final = re.compile(r"[1-5](?!\d)")
 
 
 def read_decision(reply: str) -> bool:
-    """Whether something must be looked up. Raises ReplyError for a reply that is neither letter, nor yes nor no."""
+    """Return whether to retrieve. Raises ReplyError if the reply is neither letter, nor yes or no."""
     said = strip_thought(reply)
     if (letter := _LETTER.match(said)) is not None:
         return letter[1].upper() == "B"
@@ -184,7 +184,7 @@ def read_decision(reply: str) -> bool:
 
 
 def read_marks(reply: str) -> Marks:
-    """Read a reply. A mark that is missing counts as its lowest. Raises ReplyError when there is no answer."""
+    """Read a reply; a missing mark counts as its lowest. Raises ReplyError if there is no answer."""
     rename = {"supported": "support", "usefulness": "utility"}
     unlabelled, sections = first_sections(_LABEL, strip_thought(reply), rename)
     answer, references = take_references(clean(sections.get("answer", "" if sections else unlabelled)))

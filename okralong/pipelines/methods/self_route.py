@@ -1,14 +1,13 @@
-"""Self-Route (Li et al. 2024): the generator answers from the best chunks if they suffice, and from the full text if it
-says that they do not; so long contexts are paid for only where retrieval fails.
+"""Self-Route (Li et al. 2024): answer from the best chunks, and from the full text if they do not suffice.
 
-It is the decision of OkraLong's precise mode after plain retrieval: no analysis, no plan, five dense chunks.
+The generator decides by answering "unanswerable", so that a long context is paid for only if retrieval fails. It is
+OkraLong's precise mode without analysis and plan.
 
-Where this differs from the paper:
+Differences from the paper:
 
-- Chunks of 512 tokens, as OkraLong's authors ran their baselines; the paper's have 300 words.
-- The prompts are this package's, which ask for quotations too; the word that hands a question on is the paper's
-  ("unanswerable").
-- Where the full text does not fit the window, the best chunks that fit (``full_text``); the paper cuts the text.
+- Chunks of 512 tokens, as in OkraLong's baselines; the paper's have 300 words.
+- The prompts are ours and ask for quotations; "unanswerable" is the paper's word.
+- A full text beyond the window is replaced by the best chunks that fit (``full_text``); the paper truncates the text.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(MethodSection):
-    """Self-Route: the ``count`` best chunks of ``granularity`` tokens first, then the full text as ``full_text`` says
-    where these do not hold the answer.
-    """
+    """Self-Route's constants: the ``count`` best chunks of ``granularity`` tokens are shown first."""
 
     KEY = "self_route"
 
@@ -43,7 +40,10 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``generate``, and after "unanswerable" those of ``answer_from_full_text``."""
+    """Answer from the chunks, and after "unanswerable" from the full text.
+
+    Steps: ``plan``, ``retrieve``, ``generate``, then those of ``answer_from_full_text``.
+    """
     policy, words = tools.policy.section(Section), question.question
     chunks = f"the {policy.count} best dense chunks of {policy.granularity} tokens"
     reason = f'Self-Route: {chunks}, then the full text if the reply is "unanswerable"'

@@ -1,4 +1,4 @@
-"""Standard RAG, the baseline of paper section 4.2: the top five chunks of 512 tokens by dense vectors, one answer."""
+"""Standard RAG, the baseline of paper section 4.2: the five best chunks of 512 tokens by dense vectors, one answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(MethodSection):
-    """Standard RAG: the ``count`` best chunks of ``granularity`` tokens by dense vectors."""
+    """Standard RAG's constants: the ``count`` best chunks of ``granularity`` tokens."""
 
     KEY = "std_rag"
 
@@ -29,7 +29,7 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, ``generate``. The chunks are shown as they are, best first."""
+    """Answer once from the chunks, best first. Steps: ``plan``, ``retrieve``, ``generate``."""
     policy = tools.policy.section(Section)
     size, count = policy.granularity, policy.count
     plan = plain_plan(size, count, f"standard RAG: the {count} best dense chunks of {size} tokens")

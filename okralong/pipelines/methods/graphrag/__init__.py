@@ -1,28 +1,27 @@
-"""GraphRAG (Edge et al. 2024): the generator reads every chunk of a document for entities and relations, and writes a
-report on each community of these; questions are answered from reports, entities and chunks (local search), or from the
-reports alone, each asked what it says to the question (global search).
+"""GraphRAG (Edge et al. 2024): answers from a graph of entities and relations, and from reports on its communities.
 
-A document's graph is kept with the archive, like RAPTOR's tree: written when the first question needs it, by calls of
-their own in the ledger and under the run's cap, and then used by all, also by later runs over the same content and with
-the same generator; a killed run asks again only for what was in flight. It is by far the dearest part: every token is
-read once, and more than half as many are written. Communities are those of Leiden's algorithm, in a hierarchy, by the
-package that the authors use (``graspologic-native``).
+The generator reads every chunk of a document for entities and relations and writes a report on each community. Local
+search shows reports, entities and chunks; global search asks every report what it contributes to the question.
 
-Where this differs from the paper:
+A document's graph is kept with the archive, like RAPTOR's tree: the first question that needs it has it written, by
+calls under the run's cap, and later questions and runs over the same content and generator reuse it. It is the most
+expensive artifact here: it reads every token once and writes more than half as many. Communities come from Leiden's
+algorithm, by the package that the authors use (``graspologic-native``).
 
-- Chunks of 512 tokens, which overlap nowhere; the paper's have 600, and 100 in common. Each is read once: no gleaning,
-  which asks for entities that were missed, and no claims.
-- The descriptions of an entity are put together as they are, up to ``DESCRIPTION`` tokens; the authors have them summed
-  up. A report sees its community's best connected entities and relations up to ``report_tokens``; the authors
-  put reports of smaller communities in place of what does not fit.
-- One graph a document. For a scope of many documents the graphs of those ``max_documents`` with the best chunks are
-  used, their entities side by side; entities of the same name are not made one.
-- Local search, the default, is not in the paper but its authors' (``query/structured_search/local_search``), with their
-  shares of reports and chunks; 8,000 tokens in all, as the paper's comparisons have, where the code has 12,000.
-- Global search asks at most ``max_maps`` batches of reports, those of the best rated communities first; its batches are
-  in the order of the rating and not shuffled.
-- Entities are looked up by the archive's encoder.
-- A report and a description stand in no document, so only chunks are cited.
+Differences from the paper:
+
+- Chunks have 512 tokens and do not overlap; the paper's have 600 and share 100. Each is read once: no gleaning, which
+  asks for missed entities, and no claims.
+- The descriptions of an entity are joined up to ``DESCRIPTION`` tokens; the authors summarize them. A report sees its
+  community's best connected entities and relations up to ``report_tokens``; the authors replace what does not fit by
+  reports on smaller communities.
+- There is one graph a document. In a larger scope the graphs of the ``max_documents`` documents with the best chunks
+  are used; entities of the same name are not merged.
+- Local search, the default, is the authors' code (``query/structured_search/local_search``) and not the paper's, with
+  their shares of reports and chunks, and 8,000 tokens as in the paper's comparisons; the code has 12,000.
+- Global search asks at most ``max_maps`` batches of reports, in the order of their rating and not shuffled.
+- Entities are matched by the archive's encoder.
+- Only chunks are cited, because reports and descriptions occur in no document.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ from okralong.pipelines.methods.needs import Needs
 __all__ = ["Section", "answer", "needs"]
 
 VERSION: Final = 1
-"""Of ``build_graph``: raised with its prompts, its readers of replies, or the form of a graph, so that archives keep
-graphs of both."""
+"""Version of ``build_graph``: raise it with the prompts, the readers of replies, or the form of a graph."""
 
 
 def needs(policy: Policy) -> Needs:
@@ -60,7 +58,9 @@ def needs(policy: Policy) -> Needs:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Steps: ``plan``, ``retrieve``, each document's artifact ``graphrag`` (``build_graph``), then ``choose`` and
+    """Answer by local or global search over the documents' graphs.
+
+    Steps: ``plan``, ``retrieve``, each document's artifact ``graphrag`` (``build_graph``), then ``choose`` and
     ``generate`` (local), or ``map/1/points`` onward and ``generate`` (global).
     """
     policy, words = tools.policy.section(Section), question.question
@@ -86,5 +86,5 @@ def _plan(tools: Tools) -> Plan:
     if policy.search == "global":
         calls += [(REPORT, policy.max_tokens)] * policy.max_maps
     reason = f"GraphRAG: {policy.search} search over the entities, relations and reports of each document"
-    # The candidates only say whose graphs are used.
+    # The candidates only select the documents.
     return plain_plan(policy.granularity, policy.candidates, reason, most=most_of(tools, calls))

@@ -38,20 +38,21 @@ from okralong.pipelines.methods.raptor import ALL, packed
 EXTRACT: Final = "extract"
 REPORT: Final = "report"
 AT_ONCE: Final = 16
-"""Calls of one graph at a time; ours."""
+"""Concurrent calls for one graph. project default"""
 LONGEST_NAME: Final = 80
-"""Characters of an entity's name; ours. A longer one is a sentence that went astray."""
+"""Characters of an entity's name. project default: a longer one is a sentence."""
 
 
 async def build_graph(
     tools: Tools, doc_id: str, granularity: int, cluster_size: int, report_tokens: int
 ) -> dict[str, Any]:
-    """The graph of one document (``Graph.written``).
+    """Return the graph of one document (``Graph.written``).
 
-    Steps: ``chunks``, ``chunk/1/extract`` onward, ``communities``, and ``community/1/report`` onward. A chunk whose
-    reply names nothing, also when it is asked for once more, has no entities; a community without a report is shown by
-    its entities' names; a step ``lacking`` names both. Communities of ``cluster_size`` entities and more are parted
-    again.
+    Communities of ``cluster_size`` entities and more are divided. A chunk whose reply names nothing, after one repair,
+    has no entities, and the names of its entities replace a community's missing report; a step ``lacking`` records
+    both.
+
+    Steps: ``chunks``, ``chunk/1/extract`` onward, ``communities``, and ``community/1/report`` onward.
     """
     found = await tools.retrieve("chunks", doc_id, granularity=granularity, k=ALL)
     read = sorted((hit.chunk for hit in found.semantic), key=lambda chunk: chunk.ordinal)
@@ -107,8 +108,9 @@ async def _reported(
     most: int,
     lacking: list[str],
 ) -> Community:
-    """The community with its report, written from its entities and the relations among them, the best connected first,
-    ``most`` tokens together.
+    """Return the community with its report.
+
+    The prompt has ``most`` tokens of its entities and of the relations among them, best connected first.
     """
     inside = set(bare.members)
     entities = sorted(bare.members, key=lambda place: (-degrees[place], place))
@@ -125,8 +127,8 @@ async def _reported(
     return replace(bare, title=title, report=report, rating=rating)
 
 
-# The prompts. What is asked for and the scales (strength of a relation 1 to 10, rating 0 to 10, score 0 to 100) are the
-# authors'; the words are ours, and lines take the place of their tuples and JSON objects.
+# The prompts. Their contents and scales (strength 1 to 10, rating 0 to 10, score 0 to 100) are the authors'; the words are
+# ours, and lines replace their tuples and JSON objects.
 
 EXTRACT_INSTRUCTIONS: Final = """List the people, organisations, places, events, products and figures that the passage \
 names, and how they are related. Reply with lines of these two forms and nothing else:
@@ -150,17 +152,17 @@ _STRENGTH: Final = (1.0, 10.0)
 
 
 def extract_prompt(passages: Sequence[Passage]) -> list[Message]:
-    """The messages that ask for the entities and relations of a passage."""
+    """Return the messages that ask for the entities and relations of a passage."""
     return [Message("system", EXTRACT_INSTRUCTIONS), Message("user", render_passages(passages))]
 
 
 def read_extracted(reply: str) -> Extracted:
-    """Read a reply. Lines that name nothing are left out. Raises ReplyError when no line is of either form."""
+    """Read a reply, ignoring lines that name nothing. Raises ReplyError if no line has one of the forms."""
     entities: dict[tuple[str, str, str], None] = {}
     relations: dict[tuple[str, str, str, float], None] = {}
     lines = [match for line in strip_thought(reply).splitlines() if (match := _LINE.match(line)) is not None]
     for match in lines:
-        # First made harmless: what looks like a special token has bars of its own.
+        # Neutralised first, because special tokens contain bars.
         parts = [part.strip(" \t*_\"'()[]") for part in neutralise(match[2]).split("|")]
         first, second, told, strength = [*parts, "", "", ""][:4]
         if not _is_name(first):
@@ -179,19 +181,19 @@ def _is_name(text: str) -> bool:
 
 
 def _strength(said: str) -> float:
-    """From 1 to 10; 1 where nothing is said."""
+    """Return the strength, from 1 to 10; 1 if there is no number."""
     found = _NUMBER.search(said)
     low, high = _STRENGTH
     return min(max(float(found[0]), low), high) if found else low
 
 
 def report_prompt(passages: Sequence[Passage]) -> list[Message]:
-    """The messages that ask for the report on a community."""
+    """Return the messages that ask for the report on a community."""
     return [Message("system", REPORT_INSTRUCTIONS), Message("user", render_passages(passages))]
 
 
 def read_report(reply: str) -> tuple[str, str, float]:
-    """Title, report and rating. Raises ReplyError when there is no report. Without a rating it is 0."""
+    """Return title, report and rating (0 if missing). Raises ReplyError if there is no report."""
     rename = {"summary": "report", "importance": "rating"}
     unlabelled, parts = first_sections(_REPORT_LABEL, strip_thought(reply), rename)
     report = " ".join((parts.get("report") or unlabelled).split())

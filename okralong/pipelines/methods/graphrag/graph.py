@@ -1,4 +1,4 @@
-"""The graph of one document: what its chunks name, merged, and the communities of its entities."""
+"""The graph of one document: the entities and relations of its chunks, merged, and their communities."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from okralong.pipelines.core.tokens import count_tokens
 SEED: Final = 0xDEADBEEF
 """The authors' seed of Leiden's algorithm (``index/operations/cluster_graph.py``)."""
 DESCRIPTION: Final = 160
-"""Tokens of an entity's or a relation's descriptions together; ours. The authors' summaries have 500 at most."""
+"""Tokens of an entity's or a relation's joined descriptions. project default: the authors' summaries have 500 at most.
+"""
 
 
-# A graph as an artifact keeps it: values of JSON, places in lists in place of references.
+# An artifact keeps a graph as JSON values, with indexes as references.
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """``chunks`` are the places of the chunks that name it; ``vector`` is packed."""
+    """An entity: the indexes of the ``chunks`` that name it, and its packed ``vector``."""
 
     name: str
     kind: str
@@ -32,7 +33,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """``source`` and ``target`` are places of entities, ``weight`` is the sum of the strengths that chunks give it."""
+    """A relation between two entities (their indexes); ``weight`` sums the strengths that chunks give it."""
 
     source: int
     target: int
@@ -43,8 +44,10 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """Entities (their places) that belong together: ``level`` 0 are the largest communities, ``parent`` is the place of
-    the one that it is a part of (-1: none). ``rating`` is 0 to 10, how telling the ``report`` finds itself.
+    """A community of entities (their indexes).
+
+    Level 0 has the largest communities; ``parent`` is the index of the enclosing one (-1: none). ``rating``, from 0 to
+    10, is how telling the generator finds its ``report``.
     """
 
     level: int
@@ -56,13 +59,13 @@ class Community:
 
     @property
     def text(self) -> str:
-        """What is shown of it."""
+        """Title and report, as shown in prompts."""
         return f"{self.title}\n{self.report}" if self.title else self.report
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A document's graph. ``chunks`` are ``(chunk_id, ordinal, start, end, tokens)`` of those that were read."""
+    """A document's graph; ``chunks`` are ``(chunk_id, ordinal, start, end, tokens)``."""
 
     doc_id: str
     chunks: tuple[tuple[str, int, int, int, int], ...] = ()
@@ -71,7 +74,7 @@ class Graph:
     communities: tuple[Community, ...] = ()
 
     def written(self) -> dict[str, Any]:
-        """As values of JSON, without the document's id."""
+        """Return the graph as JSON values, without the document's id."""
         return {
             "chunks": [list(chunk) for chunk in self.chunks],
             "entities": [[e.name, e.kind, e.description, list(e.chunks), e.vector] for e in self.entities],
@@ -83,7 +86,7 @@ class Graph:
 
     @classmethod
     def read(cls, doc_id: str, kept: Mapping[str, Any]) -> Graph:
-        """The graph that ``written`` wrote."""
+        """Return the graph that ``written`` encoded."""
         return cls(
             doc_id,
             tuple((str(c), o, s, e, n) for c, o, s, e, n in kept["chunks"]),
@@ -93,21 +96,23 @@ class Graph:
         )
 
     def degrees(self) -> Counter[int]:
-        """How many relations each entity has."""
+        """Return the number of relations of each entity."""
         return Counter(place for each in self.relations for place in (each.source, each.target))
 
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What one chunk names: ``(name, kind, description)`` and ``(source, target, description, strength)``."""
+    """The names in one chunk: ``(name, kind, description)`` and ``(source, target, description, strength)``."""
 
     entities: tuple[tuple[str, str, str], ...] = ()
     relations: tuple[tuple[str, str, str, float], ...] = ()
 
 
 def merged(said: Sequence[Extracted]) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
-    """The entities and relations of a document's chunks. Names that differ in case and spacing alone are one, written
-    as it was first; a relation has no direction. Entities stand in the order in which they were first named.
+    """Merge what the chunks of a document name into entities and relations.
+
+    Names that differ only in case and spacing are one, spelled as first seen. A relation has no direction. Entities
+    keep the order in which they were first named.
     """
     names: dict[str, str] = {}
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
@@ -155,7 +160,7 @@ def _key(name: str) -> str:
 
 
 def _joined(descriptions: Mapping[str, None]) -> str:
-    """The descriptions one after the other, as many as ``DESCRIPTION`` tokens hold, and one at least."""
+    """Join descriptions up to ``DESCRIPTION`` tokens; at least one is kept."""
     text = ""
     for each in descriptions:
         longer = f"{text} {each}".strip()
@@ -166,12 +171,13 @@ def _joined(descriptions: Mapping[str, None]) -> str:
 
 
 def communities(graph: Graph, cluster_size: int) -> list[Community]:
-    """The communities of a graph's entities by their relations, without reports, level by level; an entity without a
-    relation is in none. The same graph always has the same ones.
+    """Return the communities of a graph's entities, level by level, without reports.
+
+    An entity without a relation is in none. The same graph always has the same communities.
     """
     with needs_extra("lab"):
         from graspologic_native import hierarchical_leiden
-    # The order of the edges decides among equals, so that they are sorted.
+    # Sorted, because the order of the edges breaks ties.
     edges = sorted((f"{r.source:07d}", f"{r.target:07d}", r.weight) for r in graph.relations if r.weight > 0)
     if not edges:
         return []
@@ -202,7 +208,7 @@ def relation_line(graph: Graph, relation: Relation) -> str:
 
 
 def first_lines(lines: Sequence[str], most: int) -> list[str]:
-    """The first lines that hold ``most`` tokens together, one at least."""
+    """Return the first lines that hold ``most`` tokens together, at least one."""
     kept: list[str] = []
     used = 0
     for line in lines:

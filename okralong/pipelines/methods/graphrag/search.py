@@ -1,4 +1,4 @@
-"""Answering from graphs: local search around the entities nearest to the question, global search over the reports."""
+"""Answering from graphs: local search around the nearest entities, global search over the reports."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from okralong.pipelines.methods.graphrag.graph import Community, Graph, entity_l
 from okralong.pipelines.methods.graphrag.section import Section
 from okralong.pipelines.methods.raptor import node_passage, only_leaves, unpacked
 
-# Local search: from the question to the nearest entities, and from these to reports, relations and chunks.
+# Local search.
 
 
 async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], policy: Section) -> Answer:
-    """Answer from what belongs to the entities nearest to the question: up to ``community_share`` of ``max_tokens`` of
-    reports, up to ``text_share`` of chunks, and in what is left the entities and their relations.
+    """Answer from what surrounds the entities nearest to the question.
+
+    Reports take up to ``community_share`` of ``max_tokens``, chunks up to ``text_share``, entities and relations the
+    rest.
     """
     flat = [(number, place) for number, graph in enumerate(graphs) for place in range(len(graph.entities))]
 
@@ -46,13 +48,13 @@ async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], pol
     units = within(await _units(tools, graphs, nearest), policy.text_share * policy.max_tokens)
     left = policy.max_tokens - sum(hit.chunk.n_tokens for hit in [*reports, *units])
     lists = _lists(graphs, nearest, policy.relationships, left)
-    # Shown as the authors have them; where the window is too small, chunks go last.
+    # In the authors' order; if the window is too small, chunks are dropped last.
     shown = [node_passage(hit) for hit in [*reports, *lists, *units]]
     return await generate(tools, "generate", question, shown, [*units, *lists, *reports], cite_in=only_leaves)
 
 
 def _reports(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> list[Hit]:
-    """Reports of the communities that hold the nearest entities, those that hold most first, then by their rating."""
+    """Return the reports of the communities with the most of the nearest entities; ties go by rating."""
     chosen = set(nearest)
     found = [
         (sum((number, place) in chosen for place in community.members), community.rating, number, at)
@@ -67,7 +69,7 @@ def _reports(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> lis
 
 
 async def _units(tools: Tools, graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> list[Hit]:
-    """The chunks that name the nearest entities: by entity, of each those with most of its relations first."""
+    """Return the chunks that name the nearest entities, entity by entity, those with most of its relations first."""
     ranked: dict[tuple[int, int], None] = {}
     for number, place in nearest:
         graph = graphs[number]
@@ -88,8 +90,9 @@ async def _units(tools: Tools, graphs: Sequence[Graph], nearest: Sequence[tuple[
 
 
 def _lists(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]], relationships: int, left: float) -> list[Hit]:
-    """The nearest entities, and their relations: those among them first, then those of the best connected; for each
-    document one passage of lines, ``left`` tokens together.
+    """Return the nearest entities and their relations as one passage a document, ``left`` tokens in all.
+
+    Relations among the nearest entities come first, then those of the best connected ones.
     """
     lines: dict[int, list[str]] = defaultdict(list)
     for number, place in nearest:
@@ -118,7 +121,7 @@ def _lists(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]], relation
 
 
 def within(hits: Sequence[Hit], tokens: float) -> list[Hit]:
-    """The first of ``hits`` that hold ``tokens`` together; none where already the first one is too long."""
+    """Return the first ``hits`` that hold ``tokens`` together; none if the first one is longer."""
     kept: list[Hit] = []
     for hit in hits:
         tokens -= hit.chunk.n_tokens
@@ -129,17 +132,17 @@ def within(hits: Sequence[Hit], tokens: float) -> list[Hit]:
 
 
 def _written(doc_id: str, what: str, text: str) -> Hit:
-    """What a generator wrote as if it were a chunk of no length, as RAPTOR's summaries are."""
+    """Return a generated text as a chunk of length 0, like RAPTOR's summaries."""
     return Hit(Chunk(f"{doc_id}#{what}", doc_id, 0, 0, 0, 0, count_tokens(text), text), 1.0)
 
 
-# Global search: every report of a level is asked what it says to the question; the answer comes from what they said.
+# Global search.
 
 
 async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], policy: Section) -> Answer:
-    """Answer from the points that the reports of ``level`` make, the highest scored first, ``max_tokens`` together.
+    """Answer from the points that the reports of ``level`` make, highest score first, up to ``max_tokens``.
 
-    Steps: ``map/1/points`` onward, and ``generate``. Without a point it is unanswerable, and nothing more is asked.
+    Without a point the question is unanswerable. Steps: ``map/1/points`` onward, and ``generate``.
     """
     reports = [
         (-community.rating, number, at, _written(graph.doc_id, f"report-{at:04d}", community.text))
@@ -154,7 +157,7 @@ async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], po
         ranked = ranked[len(batches[-1]) :]
     asked = [_points(tools, f"map/{number}/points", question, batch) for number, batch in enumerate(batches, 1)]
     points = [point for found in await asyncio.gather(*asked) for point in found]
-    points.sort(key=lambda point: -point[0])  # stable: of equals the better rated report's first
+    points.sort(key=lambda point: -point[0])  # stable: ties keep the order of the ratings
     hits = [
         Hit(Chunk(f"point-{number:03d}", "points", 0, number, 0, 0, count_tokens(text), text), score / 100)
         for number, (score, text) in enumerate(points)
@@ -169,7 +172,7 @@ async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], po
 
 
 def _of_level(found: Sequence[Community], place: int, level: int) -> bool:
-    """Whether a community is shown at ``level``: it is of that level, or of a higher one and not parted further."""
+    """Return whether ``level`` shows a community: it is of that level, or of a lower one and not divided further."""
     own = found[place].level
     return own == level or (own < level and not any(each.parent == place for each in found))
 
@@ -191,7 +194,7 @@ _POINT: Final = re.compile(
 
 
 def read_points(reply: str) -> list[tuple[int, str]]:
-    """``(score, what is said)`` of each point that helps at all. Raises ReplyError when no line is a point."""
+    """Return ``(score, point)`` of each point with a score above 0. Raises ReplyError if no line is a point."""
     found = [match for line in strip_thought(reply).splitlines() if (match := _POINT.match(line)) is not None]
     if not found:
         raise ReplyError(f"The reply has no Point line: {reply[:80]!r}. Such lines alone were asked for.")

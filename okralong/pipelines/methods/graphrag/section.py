@@ -10,13 +10,15 @@ from okralong.pipelines.answering.policy import Count, MethodSection, Rounds, Sh
 
 
 class Section(MethodSection):
-    """GraphRAG: chunks of ``granularity`` tokens are read for entities and relations, communities of ``cluster_size``
-    entities and more are parted again, a report is written from at most ``report_tokens``. Of more documents
-    the graphs of those ``max_documents`` are used that have the best of the ``candidates`` best chunks.
+    """GraphRAG's constants.
 
-    ``search`` local shows ``max_tokens`` around the ``entities`` nearest to the question: ``community_share`` of
-    reports at most, ``text_share`` of chunks, in the rest the entities with ``relationships`` relations each; global
-    asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of ``max_tokens``.
+    Chunks of ``granularity`` tokens are read for entities and relations; communities of ``cluster_size`` entities and
+    more are divided; a report is written from at most ``report_tokens``. In a larger scope the ``max_documents``
+    documents with the best of the ``candidates`` best chunks are used.
+
+    Local ``search`` shows ``max_tokens`` around the ``entities`` nearest to the question: at most ``community_share``
+    of reports, at most ``text_share`` of chunks, and else the entities with ``relationships`` relations each. Global
+    search asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of ``max_tokens``.
     """
 
     KEY = "graphrag"
