@@ -130,8 +130,8 @@ async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     return Answer("answered", calculate(parsed.answer) if tools.calculator else parsed.answer)
 
 
-# The classifier's prompt (section 3.2). A reply is one of the letters A, B and C. The classes are the paper's; the words
-# are ours, because the paper's classifier is trained without any.
+# The classifier's prompt (section 3.2). A reply is A, B or C. The classes are the paper's; the words are ours, because
+# the paper's classifier is trained without any.
 
 Complexity = Literal["A", "B", "C"]
 

@@ -261,7 +261,7 @@ def _mixture(points: Any) -> list[list[int]]:
     return [rows.tolist() for rows in (np.flatnonzero(column) for column in member.T) if rows.size]
 
 
-# The prompt for a summary (section 3). Like the authors' it asks for as many key details as possible; the words are ours.
+# The prompt for a summary (section 3). Like the authors' it asks for many key details; the words are ours.
 
 INSTRUCTIONS: Final = """Sum up the numbered passages of a document in one paragraph of at most 100 words.
 Keep as many key details as you can: names, figures, dates, causes.

@@ -144,8 +144,8 @@ async def summarized(tools: Tools, step: str, question: str, hits: Sequence[Hit]
     return await ask_or(tools, ROLE, step, build(shown), read_summary, "")
 
 
-# The prompt of the abstractive compressor (section 3.2). The words are ours; the paper trains its compressor on GPT-3.5's
-# replies to a similar prompt.
+# The prompt of the abstractive compressor (section 3.2). The words are ours; the paper trains its compressor on
+# GPT-3.5's replies to a similar prompt.
 
 INSTRUCTIONS: Final = """Do not answer the question yet. Write one paragraph of at most 80 words that holds what the \
 passages say to it, with names and figures in full.

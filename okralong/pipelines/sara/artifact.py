@@ -1,7 +1,6 @@
-"""A compressor's files: what it says of itself, its weights on plain arrays, and whether it fits archive and generator.
+"""The files of a compressor: its description, and its weights as arrays.
 
-Without torch: its two small layers work on vectors that exist already, and an index job would wait longer for torch
-than for the numbers.
+This module does without torch: an index job would wait longer for torch than for the two small layers.
 """
 
 from __future__ import annotations
@@ -28,21 +27,20 @@ WEIGHTS: Final = "compressor.safetensors"
 DESCRIPTION: Final = "compressor.json"
 
 DIGEST_DIGITS: Final = 12
-"""Hex digits of a compressor's fingerprint; as of a reader's."""
+"""Hex digits of a compressor's fingerprint, as of a reader's."""
 
 FORMAT: Final = 1
-"""Grows when the same weights would give other vectors."""
+"""Raise it when the same weights would give other vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a compressor is made for.
+    """The shape of a compressor.
 
     ``inputs`` and ``hidden`` are the lengths of the encoder's vectors and of the generator's token embeddings,
-    ``width`` that of the layer between (ours; the paper gives none). Each chunk becomes ``vectors_per_chunk`` vectors
-    (SARA section 2.3: one). ``encoder`` and ``generator`` are names, as configs say them; ``encoder_sha256`` is that of
-    the encoder's weights, None where unknown. ``chunk_tokens`` is the granularity of the chunks that it learned from
-    (SARA section 3.1: 256).
+    ``width`` that of the layer between (project default). Each chunk becomes ``vectors_per_chunk`` vectors (SARA
+    section 2.3: one). ``encoder`` and ``generator`` are names as in configs; ``encoder_sha256`` is the hash of the
+    encoder's weights, None if unknown. ``chunk_tokens`` is the chunk size of the training (SARA section 3.1: 256).
     """
 
     inputs: int
@@ -57,11 +55,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class MemoryShape:
-    """What a compressor of memory slots (ICAE, Ge et al. 2024) is made for: the generator itself reads a chunk, with an
-    adapter, and what it says at ``vectors_per_chunk`` learned tokens behind it are the chunk's vectors.
+    """The shape of a compressor with memory slots (ICAE, Ge et al. 2024).
 
-    ``hidden``, ``generator`` and ``chunk_tokens`` are as in ``Shape``; ``rank``, ``alpha`` and ``targets`` are the
-    adapter's (LoRA).
+    The generator reads a chunk with an adapter; its states at ``vectors_per_chunk`` learned tokens after it are the
+    chunk's vectors. ``rank``, ``alpha`` and ``targets`` are the adapter's (LoRA), the rest is as in ``Shape``.
     """
 
     hidden: int
@@ -76,7 +73,7 @@ class MemoryShape:
 AnyShape = Shape | MemoryShape
 
 MEMORY: Final = "memory"
-"""The ``kind`` that the description of a compressor of memory slots says; the others say none."""
+"""The ``kind`` in the description of memory slots; other compressors have none."""
 
 _Count = Annotated[int, Field(ge=1)]
 
@@ -96,7 +93,7 @@ class Description(Settings):
     chunk_tokens: _Count
 
     def shape(self) -> Shape:
-        """The same without what the file adds."""
+        """Return the shape."""
         return Shape(**self.model_dump(exclude={"format", "fingerprint"}))
 
 
@@ -115,13 +112,13 @@ class MemoryDescription(Settings):
     chunk_tokens: _Count
 
     def shape(self) -> MemoryShape:
-        """The same without what the file adds."""
+        """Return the shape."""
         said = self.model_dump(exclude={"kind", "format", "fingerprint"})
         return MemoryShape(**{**said, "targets": tuple(self.targets)})
 
 
 def read_description(folder: Path) -> Description | MemoryDescription:
-    """The description in ``folder``. Raises ConfigError where it is missing or unusable."""
+    """Read the description in ``folder``. Raises ConfigError if it is missing or unusable."""
     file = folder / DESCRIPTION
     if not file.is_file():
         raise unusable(folder, f"holds no {DESCRIPTION}")
@@ -140,27 +137,29 @@ def _kind(text: str) -> object:
 
 
 def read_shape(folder: Path) -> tuple[AnyShape, str]:
-    """What the compressor in ``folder`` is made for, and its fingerprint, without its weights. Raises ConfigError."""
+    """Read shape and fingerprint of the compressor in ``folder``, without its weights. Raises ConfigError."""
     described = read_description(folder)
     return described.shape(), described.fingerprint
 
 
 def described_as(shape: AnyShape) -> dict[str, Any]:
-    """The description of a compressor but for its fingerprint."""
+    """Return the description of a compressor without its fingerprint."""
     kind = {"kind": MEMORY} if isinstance(shape, MemoryShape) else {}
     return {**kind, "format": FORMAT, **asdict(shape)}
 
 
 def fingerprint_of(said: dict[str, object], content: bytes) -> str:
-    """The fingerprint of a compressor described by ``said`` with the weights ``content``."""
+    """Return the fingerprint of a description and the bytes of the weights."""
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     digest.update(content)
     return digest.hexdigest()[:DIGEST_DIGITS]
 
 
 def read_weights(folder: Path) -> tuple[AnyShape, str, dict[str, NDArray[np.float16]]]:
-    """Shape, fingerprint and weights of the compressor in ``folder``, by their names in its file. Raises ConfigError
-    where it is missing, damaged or altered.
+    """Read shape, fingerprint and weights (by name) of the compressor in ``folder``.
+
+    Raises:
+        ConfigError: It is missing, damaged or altered.
     """
     described = read_description(folder)
     shape = described.shape()
@@ -175,25 +174,25 @@ def read_weights(folder: Path) -> tuple[AnyShape, str, dict[str, NDArray[np.floa
 
 
 def unusable(folder: Path, why: str) -> ConfigError:
-    """What is raised for a compressor that is not whole."""
+    """Return the error for an incomplete compressor."""
     return ConfigError(
         f"The compressor {folder} {why}. Copy the folder again whole, or train one with `okralong train-sara`."
     )
 
 
-# What ``Compressor`` computes, on plain arrays.
+# ``Compressor`` on arrays.
 
 Array = NDArray[np.float32]
 
 _EPSILON: Final = 1e-5
 """PyTorch's default for a LayerNorm."""
 _BLOCK: Final = 4096
-"""Chunks at a time, so that what lies between the layers takes some megabytes; ours."""
+"""Chunks at a time. project default: the values between the layers take some megabytes."""
 
 
 @dataclass(frozen=True)
 class ArrayCompressor:
-    """A compressor's weights in float32, by PyTorch's names for them; ``fingerprint`` is that of its files."""
+    """A compressor's weights in float32, by PyTorch's names, and the fingerprint of its files."""
 
     shape: Shape
     fingerprint: str
@@ -201,8 +200,10 @@ class ArrayCompressor:
 
     @classmethod
     def load(cls, folder: Path) -> ArrayCompressor:
-        """What ``Compressor.save`` wrote. Raises ConfigError where it is missing, damaged or altered, and for memory
-        slots, which are no function of a sentence embedding.
+        """Load what ``Compressor.save`` wrote.
+
+        Raises:
+            ConfigError: It is missing, damaged or altered, or has memory slots, which no embedding determines.
         """
         shape, fingerprint, found = read_weights(folder)
         if isinstance(shape, MemoryShape):
@@ -215,18 +216,18 @@ class ArrayCompressor:
         return cls(shape, fingerprint, {name: value.astype(np.float32) for name, value in found.items()})
 
     def __call__(self, embeddings: Array) -> Array:
-        """The encoder's unit vectors, shape (n, inputs), as vectors of shape (n, vectors_per_chunk, hidden)."""
+        """Compress the encoder's unit vectors, shape (n, inputs), to (n, vectors_per_chunk, hidden)."""
         if not len(embeddings):
             return np.zeros((0, self.shape.vectors_per_chunk, self.shape.hidden), dtype=np.float32)
         starts = range(0, len(embeddings), _BLOCK)
         return np.concatenate([self._block(embeddings[start : start + _BLOCK]) for start in starts])
 
     def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """See ``TableCompressor``; ``texts`` are not looked at."""
+        """See ``TableCompressor``; ignores ``texts``."""
         return self(vectors)
 
     def pooled(self, embeddings: Array) -> Array:
-        """One unit vector for each, the mean of its own: shape (n, inputs) becomes (n, hidden). For selection."""
+        """Return the unit vector of each chunk's mean, shape (n, hidden), for selection."""
         means = self(embeddings).mean(axis=1)
         unit: Array = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
         return unit
@@ -243,7 +244,7 @@ class ArrayCompressor:
 
 
 def gelu(values: Array) -> Array:
-    """The Gaussian error linear unit. The error function is Abramowitz and Stegun's 7.1.26, true to 1.5e-7."""
+    """Compute the Gaussian error linear unit, with Abramowitz and Stegun's 7.1.26 for erf (error 1.5e-7)."""
     x = np.abs(values) / np.sqrt(np.float32(2))
     t = 1 / (1 + np.float32(0.3275911) * x)
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
@@ -265,23 +266,23 @@ def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 
 class TableCompressor(Protocol):
-    """What an index job makes the table of an archive with."""
+    """A compressor as an index job uses it for an archive's table."""
 
     @property
     def shape(self) -> AnyShape:
-        """What it is made for."""
+        """Its shape."""
 
     @property
     def fingerprint(self) -> str:
-        """That of its files."""
+        """The fingerprint of its files."""
 
     def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """Of chunks the encoder's unit vectors (n, dimension) and their texts: (n, vectors_per_chunk, hidden)."""
+        """Compress chunks, given as unit vectors (n, dimension) and texts, to (n, vectors_per_chunk, hidden)."""
 
 
 @dataclass(frozen=True)
 class MemorySlots:
-    """ICAE's memory as an index job has it: the weights as they were read, given to ``model`` where they are used."""
+    """ICAE's memory slots in an index job: the weights as read, loaded into ``model`` when needed."""
 
     shape: MemoryShape
     fingerprint: str
@@ -289,23 +290,22 @@ class MemorySlots:
     model: str
 
     def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """See ``TableCompressor``; ``vectors`` are not looked at. Raises ConfigError where the generator cannot be
-        loaded.
-        """
+        """See ``TableCompressor``; ignores ``vectors``. Raises ConfigError if the generator cannot be loaded."""
         from okralong.pipelines.sara.compressor import MemoryCompressor  # torch takes seconds
 
         return MemoryCompressor.of(self).slots(texts)
 
 
 def table_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
-    """The compressor in ``folder``; ``model`` is the generator that makes memory slots, and nothing to the other kind.
+    """Load the compressor in ``folder``; only memory slots need ``model``, the generator that makes them.
 
-    Raises ConfigError where it is missing, damaged or altered, and for memory slots of another generator.
+    Raises:
+        ConfigError: It is missing, damaged or altered, or has memory slots of another generator.
     """
     shape, fingerprint, weights = read_weights(folder)
     if not isinstance(shape, MemoryShape):
         return ArrayCompressor.load(folder)
-    if Path(model).name != shape.generator:  # a description has a folder's name and not its path
+    if Path(model).name != shape.generator:  # a description has the folder's name only
         raise ConfigError(
             f"The compressor {folder} keeps memory slots of the generator {shape.generator!r}, and the one that is to "
             f"make them is {model!r}. Set generator in the index config to the model that it was trained with."
@@ -313,31 +313,32 @@ def table_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
     return MemorySlots(shape, fingerprint, weights, model)
 
 
-# The generator of a compressor as a run names it: where its weights are, and what stands for them in a ledger.
+# The generator of a compressor in a run.
 
 LORA: Final = "lora"
-"""The folder of the adapter beside a compressor's files."""
+"""The folder of the adapter next to a compressor's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedGenerator:
-    """``name`` is what requests give as model; ``tokenizer`` a folder with a ``tokenizer.json``."""
+    """The generator's ``name`` in requests, and the folder with its ``tokenizer.json``."""
 
     name: str
     tokenizer: str
 
 
 def served_generator(compressor: Path, model: str) -> ServedGenerator:
-    """The generator ``model`` of the compressor in a folder. Raises ConfigError when either cannot be used.
+    """Return the generator ``model`` of the compressor in a folder; the first call merges the adapter (half a minute).
 
-    The first time the adapter is merged, which takes half a minute.
+    Raises:
+        ConfigError: The compressor or the generator is unusable.
     """
     base = "SmolLM2-135M-Instruct" if model == EMBEDDED else Path(model).name
     return ServedGenerator(f"{base}-sara-{weights_digest(compressor)}", generator_folder(compressor, model))
 
 
 def weights_digest(compressor: Path) -> str:
-    """Stands for a compressor and the adapter beside it: 12 hex digits of a hash over both."""
+    """Return 12 hex digits of a hash over a compressor and its adapter."""
     _, fingerprint = read_shape(compressor)
     adapter = adapter_of(compressor)
     said = f"{fingerprint}:{adapter_digest(adapter) if adapter else ''}"
@@ -345,12 +346,12 @@ def weights_digest(compressor: Path) -> str:
 
 
 def generator_folder(compressor: Path, model: str) -> str:
-    """Where the generator ``model`` is loaded from, the compressor's adapter merged in where it has one."""
+    """Return where the generator ``model`` is loaded from, with the compressor's adapter merged in."""
     adapter = adapter_of(compressor)
     return causal_model(model) if adapter is None else str(merged_model(adapter, model))
 
 
 def adapter_of(compressor: Path) -> Path | None:
-    """The LoRA adapter that was trained with a compressor; None where the generator was left as it is."""
+    """Return the LoRA adapter of a compressor, or None if the generator was not trained."""
     folder = compressor / LORA
     return folder if all((folder / file).is_file() for file in FILES) else None

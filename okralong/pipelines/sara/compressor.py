@@ -1,9 +1,8 @@
-"""The compressors: a chunk in, vectors of the generator's token-embedding space out.
+"""The compressors: from a chunk to vectors of the generator's token-embedding space.
 
-SARA's and xRAG's reads the chunk's sentence embedding, ICAE's (Ge et al. 2024) is the generator itself, which reads the
-chunk's text with an adapter. Either is kept as two files: the weights in float16 (``compressor.safetensors``) and what
-they are for (``compressor.json``). The fingerprint in the latter covers both, so vectors that were computed once can be
-told from those of another training.
+SARA's and xRAG's read the chunk's sentence embedding; ICAE's (Ge et al. 2024) is the generator with an adapter, which
+reads the chunk's text. Each is kept as two files: the weights in float16 (``compressor.safetensors``) and a description
+(``compressor.json``), whose fingerprint covers both and distinguishes the vectors of different trainings.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ __all__ = [
 ]
 
 _BATCH: Final = 8
-"""Texts that are read together for an archive's table; ours."""
+"""Texts that are read together for an archive's table. project default"""
 _LORA: Final = "lora."
-"""Before the names of the adapter's weights in a file."""
+"""Prefix of the adapter's weights in a file."""
 
 
 class Compressor(nn.Module):
-    """Two layers with GELU between them, scaled to the size of the generator's own token embeddings.
+    """Two layers with GELU between them, scaled to the size of the generator's token embeddings.
 
-    ``fingerprint`` is that of the files that it was loaded from; None for one that is new or is being trained.
+    ``fingerprint`` is that of its files; None if it is new or in training.
     """
 
     def __init__(self, shape: Shape, scale: float = 1.0) -> None:
-        """A new one with random weights. ``scale`` is the root mean square of the generator's token embeddings."""
+        """Initialise with random weights; ``scale`` is the root mean square of the generator's token embeddings."""
         super().__init__()
         self.shape = shape
         self.fingerprint: str | None = None
@@ -72,36 +71,33 @@ class Compressor(nn.Module):
         nn.init.constant_(self.norm.weight, scale)
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Shape (..., inputs) becomes (..., vectors_per_chunk, hidden), in float32.
-
-        The embeddings are the encoder's unit vectors, as ``SentenceEmbedder`` gives them.
-        """
+        """Compress the encoder's unit vectors, shape (..., inputs), to (..., vectors_per_chunk, hidden) in float32."""
         found: Tensor = self.outer(nn.functional.gelu(self.inner(embeddings.to(self.inner.weight.dtype))))
         parted = found.reshape(*found.shape[:-1], self.shape.vectors_per_chunk, self.shape.hidden)
         normed: Tensor = self.norm(parted)
         return normed
 
     def of_chunks(self, texts: Sequence[str], embeddings: Tensor) -> Tensor:
-        """The vectors of chunks by what either kind of compressor reads of them: here the embeddings alone."""
+        """Compress chunks given as embeddings and texts, as both kinds do; this one ignores the texts."""
         made: Tensor = self(embeddings)
         return made
 
     def set_learning(self, learns: bool) -> None:
-        """Whether gradients are to reach what it has learned."""
+        """Enable or disable gradients."""
         self.requires_grad_(learns)
 
     @torch.inference_mode()
     def pooled(self, embeddings: Tensor) -> Tensor:
-        """One unit vector a chunk, the mean of its own: (..., inputs) becomes (..., hidden). For selection."""
+        """Return the unit vector of each chunk's mean, shape (..., hidden), for selection."""
         return nn.functional.normalize(self(embeddings).mean(dim=-2), dim=-1)
 
     def save(self, folder: Path) -> str:
-        """Write both files into ``folder``, which is made where it is missing; the fingerprint."""
+        """Write both files into ``folder``, creating it if needed, and return the fingerprint."""
         return _save(folder, self.shape, dict(self.named_parameters()))
 
     @classmethod
     def load(cls, folder: Path) -> Compressor:
-        """What ``save`` wrote, in float32 and frozen. Raises ConfigError where it is missing, damaged or altered."""
+        """Load what ``save`` wrote, in float32 and frozen. Raises ConfigError if it is missing or altered."""
         read = ArrayCompressor.load(folder)
         made = cls(read.shape)
         made.load_state_dict({name: torch.from_numpy(value) for name, value in read.weights.items()})
@@ -110,18 +106,19 @@ class Compressor(nn.Module):
 
 
 class MemoryCompressor(nn.Module):
-    """ICAE's encoder: the generator with an adapter, and learned tokens behind a chunk's own. The last states at these
-    tokens, through a layer norm, are the chunk's memory slots.
+    """ICAE's encoder: the generator with an adapter, and learned tokens after a chunk's own.
 
-    The norm is ours, the paper hands the states on as they are: a few numbers of a state are thirty times the others,
-    which no token embedding is like, and a generator that reads them so is worse off than without.
-
-    ``fingerprint`` is that of the files that it was loaded from; None for one that is new or is being trained.
+    The last states at these tokens, after a layer norm, are the chunk's memory slots. The norm is not in the paper: a
+    few numbers of a state are thirty times larger than the others, unlike in any token embedding, and a generator that
+    reads the states as they are does worse than without them. ``fingerprint`` is that of its files; None if it is new
+    or in training.
     """
 
     def __init__(self, shape: MemoryShape, model: str) -> None:
-        """One that has learned nothing, over ``model`` ("embedded", a folder or a hub name): an adapter that changes
-        nothing, and memory tokens of zeros. Raises ConfigError when the model cannot be found.
+        """Initialise over ``model`` ("embedded", a folder or a hub name), with an adapter of no effect and zero tokens.
+
+        Raises:
+            ConfigError: The model cannot be found.
         """
         super().__init__()
         self.shape = shape
@@ -138,14 +135,14 @@ class MemoryCompressor(nn.Module):
         self.to(place)
 
     def forward(self, texts: Sequence[str]) -> Tensor:
-        """The slots of ``texts``, shape (n, vectors_per_chunk, hidden), in float32. A text is cut at the window."""
+        """Return the slots of ``texts``, shape (n, vectors_per_chunk, hidden), in float32; long texts are cut."""
         slots, device = self.shape.vectors_per_chunk, self.memory.device
         rows = [text_ids(self._tokenizer, text)[: self._longest] for text in texts]
         width = max(map(len, rows))
         pad = int(self._tokenizer.eos_token_id)
         ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], dtype=torch.long, device=device)
         table: nn.Embedding = self.reader.get_input_embeddings()
-        # A row is its text, then the memory tokens, then padding: no token looks ahead, so the padding changes nothing.
+        # Padding follows the text and the memory tokens; attention is causal, so it has no effect.
         embeds = torch.cat([table(ids), table.weight.new_zeros((len(rows), slots, self.shape.hidden))], dim=1)
         number = torch.arange(len(rows), device=device)[:, None]
         places = torch.tensor([len(row) for row in rows], device=device)[:, None] + torch.arange(slots, device=device)
@@ -156,12 +153,12 @@ class MemoryCompressor(nn.Module):
         return normed
 
     def of_chunks(self, texts: Sequence[str], embeddings: Tensor) -> Tensor:
-        """The vectors of chunks by what either kind of compressor reads of them: here the texts alone."""
+        """Compress chunks given as embeddings and texts, as both kinds do; this one ignores the embeddings."""
         made: Tensor = self(texts)
         return made
 
     def set_learning(self, learns: bool) -> None:
-        """Whether gradients are to reach what it has learned; the generator below stays as it is."""
+        """Enable or disable gradients; the generator below stays frozen."""
         for value in self._learned().values():
             value.requires_grad_(learns)
 
@@ -172,7 +169,7 @@ class MemoryCompressor(nn.Module):
 
     @torch.inference_mode()
     def slots(self, texts: Sequence[str]) -> Array:
-        """The slots of an archive's chunks as an array, shape (n, vectors_per_chunk, hidden)."""
+        """Return the slots of an archive's chunks as an array, shape (n, vectors_per_chunk, hidden)."""
         made = np.zeros((len(texts), self.shape.vectors_per_chunk, self.shape.hidden), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         for start in range(0, len(order), _BATCH):
@@ -181,14 +178,14 @@ class MemoryCompressor(nn.Module):
         return made
 
     def save(self, folder: Path) -> str:
-        """Write both files into ``folder``, which is made where it is missing; the fingerprint."""
+        """Write both files into ``folder``, creating it if needed, and return the fingerprint."""
         own = {name: value for name, value in self._learned().items() if not name.startswith("reader.")}
         adapter = {f"{_LORA}{name}": value for name, value in get_peft_model_state_dict(self.reader).items()}
         return _save(folder, self.shape, {**own, **adapter})
 
     @classmethod
     def of(cls, read: MemorySlots) -> MemoryCompressor:
-        """One with these weights, frozen. Raises ConfigError where they do not fit the generator."""
+        """Load these weights, frozen. Raises ConfigError if they do not fit the generator."""
         made = cls(read.shape, read.model)
         weights = {name: torch.from_numpy(value) for name, value in read.weights.items()}
         adapter = {name.removeprefix(_LORA): value for name, value in weights.items() if name.startswith(_LORA)}
@@ -214,8 +211,9 @@ AnyCompressor = Compressor | MemoryCompressor
 
 
 def load_compressor(folder: Path, model: str) -> AnyCompressor:
-    """The compressor of either kind in ``folder``, frozen; memory slots need the ``model`` that they were trained with.
-    Raises ConfigError as ``table_compressor`` does.
+    """Load the compressor in ``folder``, frozen; memory slots need the ``model`` that they were trained with.
+
+    Raises as ``table_compressor`` does.
     """
     read = table_compressor(folder, model)
     return MemoryCompressor.of(read) if isinstance(read, MemorySlots) else Compressor.load(folder)
@@ -233,5 +231,5 @@ def _save(folder: Path, shape: AnyShape, weights: Mapping[str, Tensor]) -> str:
 
 
 def token_scale(embedding: Tensor) -> float:
-    """The root mean square of a generator's token embeddings, shape (vocabulary, hidden)."""
+    """Return the root mean square of a generator's token embeddings, shape (vocabulary, hidden)."""
     return float(embedding.detach().float().square().mean().sqrt())

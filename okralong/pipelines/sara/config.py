@@ -1,4 +1,4 @@
-"""Which compressor a config means, and whether it fits the archive and the generator of a run."""
+"""The compressor that a config names, and the checks that it fits the archive and the generator of a run."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.sara.artifact import DESCRIPTION, AnyShape, Shape, read_shape
 
 SARA: Final = "sara"
-"""The folder of the shipped compressor below ``pipelines/models/adapters``, and the section of an answer config."""
+"""The folder of the shipped compressor in ``pipelines/models/adapters``, and the section of an answer config."""
 
 ICAE: Final = "icae"
 XRAG: Final = "xrag"
-"""What names the shipped memory slots and the shipped projector of one vector in a config, and their folders there."""
+"""The names of the shipped memory slots and of the shipped projector of one vector, and their folders."""
 
 SHIPPED_AS: Final = {SHIPPED: SARA, ICAE: ICAE, XRAG: XRAG}
-"""What a config may say, and the folder that it means."""
+"""Names in a config, and the folders that they mean."""
 
 AUTO: Final = "auto"
 NONE: Final = "none"
-"""What an index config may say beside a place: the shipped one where it fits, and none."""
+"""Further values in an index config: the shipped one if it fits, and none."""
 
 
 def shipped_folder(name: str = SARA) -> Path | None:
-    """Where the shipped compressor is, SARA's unless named; None where this installation comes without it."""
+    """Return the folder of a shipped compressor, or None if this installation lacks it."""
     folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
     return folder if (folder / DESCRIPTION).is_file() else None
 
 
 def compressor_folder(said: str) -> Path:
-    """The folder of the compressor that a config means by "shipped", "icae", "xrag" or a path. Raises ConfigError for
-    none.
-    """
+    """Return the folder of "shipped", "icae", "xrag" or a path. Raises ConfigError if it has no compressor."""
     folder = shipped_folder(SHIPPED_AS[said]) if said in SHIPPED_AS else Path(said).expanduser().resolve()
     if folder is None:
         raise ConfigError(
@@ -57,11 +55,15 @@ def compressor_folder(said: str) -> Path:
 
 
 def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection[int]) -> Path | None:
-    """The compressor whose table an archive gets; None for none. ``said`` is auto, none, shipped, icae, xrag or a
-    folder.
+    """Return the compressor for an archive's table, or None.
 
-    ``encoder`` has the ``sha256`` and the ``model`` of the archive's encoder, ``sizes`` are the granularities that have
-    vectors. Auto is the shipped one where it fits, else none; one that is named must fit: raises ConfigError.
+    Args:
+        said: auto, none, shipped, icae, xrag or a folder; "auto" is the shipped one if it fits.
+        encoder: ``sha256`` and ``model`` of the archive's encoder.
+        sizes: The granularities that have vectors.
+
+    Raises:
+        ConfigError: A named compressor does not fit.
     """
     if said == NONE:
         return None
@@ -79,7 +81,7 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
 
 
 def misfit(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
-    """Why the compressor does not fit, None where it does. Memory slots are made of texts, whatever the encoder."""
+    """Return why the compressor does not fit, or None. Memory slots are made of texts and fit any encoder."""
     if isinstance(shape, Shape):
         unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
         if shape.encoder_sha256 != encoder["sha256"] or unknown:
@@ -94,16 +96,16 @@ def misfit(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) 
     return None
 
 
-# The ``sara`` part of an answer config: which compressor, and how the generator that reads its vectors is served.
+# The section ``sara`` of an answer config.
 
 
 class SaraConfig(Settings):
     """SARA's models in a run.
 
     ``compressor`` is "shipped" (SARA's), "icae", "xrag" or a folder that ``okralong train-sara`` wrote, with the
-    generator's adapter in it where it was tuned. The generator runs in ``precision`` in each of ``replicas``,
-    which takes ``gpus_per_replica`` GPUs; ``max_batch`` prompts are answered in one go, and a batch waits
-    ``batch_wait_s`` seconds to fill.
+    generator's adapter in it if there is one. The generator runs in ``precision`` in each of ``replicas``, with
+    ``gpus_per_replica`` GPUs each. It answers ``max_batch`` prompts together; a batch waits ``batch_wait_s`` seconds to
+    fill.
     """
 
     compressor: Annotated[str, Field(min_length=1)] = SHIPPED
@@ -114,15 +116,15 @@ class SaraConfig(Settings):
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 
     def folder(self) -> Path:
-        """The compressor's folder. Raises ConfigError when there is none."""
+        """Return the compressor's folder. Raises ConfigError if there is none."""
         return compressor_folder(self.compressor)
 
 
-# What is checked before a run spends anything on SARA: the archive, its table, and the generator.
+# Checks before a run spends anything: the generator, the archive and its table.
 
 
 def check_generator(folder: Path, llm: LlmConfig) -> None:
-    """Raise ConfigError unless the generator that the config names is the one that the compressor was trained for."""
+    """Raise ConfigError unless the config names the generator that the compressor was trained for."""
     shape, _ = read_shape(folder)
     if llm.base_url != EMBEDDED:
         raise ConfigError(
@@ -130,7 +132,7 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
             "or not, takes texts alone. Set llm.base_url: embedded, with which okralong serves the generator itself, "
             "or choose another strategy. Nothing was spent."
         )
-    if Path(llm.model).name != Path(shape.generator).name:  # a description has a folder's name and not its path
+    if Path(llm.model).name != Path(shape.generator).name:  # a description has the folder's name only
         raise ConfigError(
             f"The compressor {folder} was trained for the generator {shape.generator!r}, and llm.model is "
             f"{llm.model!r}, which would read its vectors as noise. Set llm.model: {shape.generator}, or train a "
@@ -154,7 +156,7 @@ def check_encoder(folder: Path, manifest: Mapping[str, Any], archive: str) -> No
 
 
 def check_table(folder: Path, manifest: Mapping[str, Any], archive: str, granularity: int) -> None:
-    """Raise ArchiveError unless the archive has this compressor's table, at that granularity."""
+    """Raise ArchiveError unless the archive has this compressor's table at that granularity."""
     _, fingerprint = read_shape(folder)
     held = manifest.get("compressor")
     named = {shipped_folder(name): said for said, name in SHIPPED_AS.items()}.get(folder, folder)

@@ -1,7 +1,7 @@
-"""The generator that reads vectors: a transformers model, SARA's adapter merged in, and batches of unlike prompts.
+"""The generator that reads vectors: a transformers model with SARA's adapter merged in, for mixed batches.
 
-Runs without Ray. Replies at temperature 0 do not depend on the batch but for rounding; above it each is drawn by
-itself, by its own seed.
+It runs without Ray. At temperature 0 a reply does not depend on its batch, apart from rounding; above it, each reply is
+drawn with the request's own seed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from okralong.pipelines.sara.prompts import Asked, MixedMessage, Piece, RefusedE
 
 
 class MixedGenerator:
-    """A causal language model over texts and vectors. Make one with ``load``. Not safe for two threads at once."""
+    """A causal language model over texts and vectors. Make one with ``load``. Not thread-safe."""
 
     def __init__(self, model: Any, tokenizer: Any, window: int) -> None:
-        """``window`` is the most tokens, prompt and reply together, where the model itself does not have fewer."""
+        """Bound prompt and reply together by ``window`` tokens, or by the model's own limit."""
         self._model = model.eval().requires_grad_(False)
         self._tokenizer = tokenizer
         self._embedding = model.get_input_embeddings()
@@ -42,10 +42,12 @@ class MixedGenerator:
         device: str = "auto",
         threads: int | None = None,
     ) -> MixedGenerator:
-        """The generator ``model``, for which the compressor in a folder was trained, with the adapter there merged in.
+        """Load the generator ``model`` with the adapter of the compressor's folder merged in.
 
-        ``threads`` become torch's CPU threads in this process. Raises ConfigError when it cannot be loaded, or its
-        token embeddings are of another length than the compressor's vectors.
+        ``threads`` are torch's CPU threads in this process.
+
+        Raises:
+            ConfigError: It cannot be loaded, or its token embeddings have another length than the compressor's vectors.
         """
         target, dtype = settle(device, precision, threads)
         folder = generator_folder(compressor, model)
@@ -72,13 +74,13 @@ class MixedGenerator:
         return int(self._embedding.embedding_dim)
 
     def answer(self, asked: Sequence[Asked]) -> list[Written | RefusedError]:
-        """A reply to each, in order; what does not fit the window is refused, and costs the others nothing."""
+        """Reply to each request, in order; one beyond the window is refused without affecting the others."""
         done: dict[int, Written | RefusedError] = {}
         together: list[tuple[int, Row]] = []
         for place, each in enumerate(asked):
             try:
                 row = self._row(each)
-            except Exception as error:  # whatever a template or a tokenizer raises for one is not the others' fault
+            except Exception as error:  # one request's template or tokenizer error must not fail the others
                 done[place] = RefusedError(f"The messages cannot be put into this model's template: {error}.")
                 continue
             if row.usage + each.max_tokens > self.window:
@@ -96,7 +98,7 @@ class MixedGenerator:
         return [done[place] for place in range(len(asked))]
 
     def _that_fit(self, asked: Sequence[Asked], rows: Sequence[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
-        """The rows in batches: one's long prompt and another's long reply must not pass the window together."""
+        """Split the rows into batches whose longest prompt and longest reply fit the window together."""
         groups: list[list[tuple[int, Row]]] = []
         for place, row in rows:
             joined = [*groups[-1], (place, row)] if groups else []
@@ -132,10 +134,10 @@ class MixedGenerator:
         return [self._read(each, row, [int(token) for token in tokens]) for each, row, tokens in pairs]
 
     def _read(self, asked: Asked, row: Row, tokens: list[int]) -> Written:
-        """What one of a batch wrote, up to its own end."""
+        """Return the reply of one row of a batch, up to its end."""
         end = self._tokenizer.eos_token_id
         stopped = end in tokens[: asked.max_tokens]
-        # The end is a token that was written, and is counted as other servers count it.
+        # The end token counts, as on other servers.
         counted = tokens.index(end) + 1 if stopped else min(asked.max_tokens, len(tokens))
         text = str(self._tokenizer.decode(tokens[: counted - stopped], skip_special_tokens=True))
         cut = min((at for word in asked.stop if (at := text.find(word)) >= 0), default=None)
@@ -148,10 +150,9 @@ def _as_tensors(piece: Piece) -> Piece:
     return piece if isinstance(piece, Text) else Vectors(torch.from_numpy(piece.rows))
 
 
-# Texts and vectors in one prompt, as the input embeddings of the model. A prompt is a row of pieces. Texts are cut into
-# tokens piece by piece; each vector stands where one token would stand, and counts as one. A batch of unlike rows is
-# padded: on the left for generation, so that all rows end together, on the right for training. Positions count from
-# each row's own beginning, so padding changes nothing that a row says.
+# A prompt is a row of pieces, given to the model as input embeddings. Texts are tokenized piece by piece; a vector takes
+# the place of one token. Batches are padded on the left for generation and on the right for training. Positions count
+# from each row's beginning, so padding has no effect.
 
 __all__ = [
     "IGNORED",
@@ -168,15 +169,15 @@ __all__ = [
 ]
 
 IGNORED: Final = -100
-"""The label of a place that is not in the loss: PyTorch's own sign."""
+"""The label that PyTorch excludes from the loss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A prompt as a model reads it, and the tokens that are to follow it.
+    """A prompt as a model reads it, and the tokens that follow it.
 
-    ``ids`` has one entry a token, and any id where a vector stands: at ``places``, one for each row of ``vectors``
-    (places, hidden); None where there are none. The last ``targets`` entries of ``ids`` are in the loss.
+    ``ids`` has one entry a token, any id at the ``places`` of vectors; ``vectors`` has the shape (places, hidden) or is
+    None. The last ``targets`` entries of ``ids`` are in the loss.
     """
 
     ids: tuple[int, ...]
@@ -186,13 +187,13 @@ class Row:
 
     @property
     def usage(self) -> int:
-        """Prompt tokens, a vector counted as one."""
+        """Prompt tokens; a vector counts as one."""
         return len(self.ids) - self.targets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """What a transformers model takes: ``inputs_embeds`` (n, width, hidden); the others (n, width), integers."""
+    """The input of a transformers model: ``inputs_embeds`` (n, width, hidden); the others (n, width), integers."""
 
     inputs_embeds: Tensor
     attention_mask: Tensor
@@ -200,7 +201,7 @@ class Batch:
     labels: Tensor
 
     def inputs(self) -> dict[str, Tensor]:
-        """The keyword arguments of a forward pass or of ``generate``, without labels."""
+        """Return the keyword arguments of a forward pass or of ``generate``, without labels."""
         return {
             "inputs_embeds": self.inputs_embeds,
             "attention_mask": self.attention_mask,
@@ -209,7 +210,7 @@ class Batch:
 
 
 def chat_pieces(tokenizer: Any, messages: Sequence[MixedMessage]) -> list[Piece]:
-    """``messages`` in the tokenizer's chat template up to where the reply begins; vectors keep their places."""
+    """Apply the tokenizer's chat template to ``messages`` up to the reply; vectors keep their places."""
     found: list[Vectors] = [piece for each in messages for piece in each.content if isinstance(piece, Vectors)]
     texts = ["".join(PLACE if isinstance(p, Vectors) else plain(p.text) for p in each.content) for each in messages]
     if tokenizer.chat_template is None:
@@ -229,8 +230,11 @@ def chat_pieces(tokenizer: Any, messages: Sequence[MixedMessage]) -> list[Piece]
 
 
 def row_of(tokenizer: Any, pieces: Sequence[Piece], reply: Sequence[int] = ()) -> Row:
-    """The row of a prompt, with the tokens ``reply`` to be learned after it. Raises ValueError for vectors of no 2-D
-    shape or of unlike length."""
+    """Return the row of a prompt, with the tokens ``reply`` to be learned after it.
+
+    Raises:
+        ValueError: Vectors are not two-dimensional or differ in length.
+    """
     ids: list[int] = []
     places: list[int] = []
     vectors: list[Tensor] = []
@@ -249,9 +253,12 @@ def row_of(tokenizer: Any, pieces: Sequence[Piece], reply: Sequence[int] = ()) -
 
 
 def padded(rows: Sequence[Row], embedding: nn.Embedding, side: Literal["left", "right"]) -> Batch:
-    """The rows as one batch, in the dtype and on the device of the generator's ``embedding``.
+    """Return the rows as one batch, in the dtype and on the device of the generator's ``embedding``.
 
-    Gradients flow back to the vectors. Raises ValueError for vectors that are not of the generator's length.
+    Gradients flow back to the vectors.
+
+    Raises:
+        ValueError: Vectors do not have the generator's length.
     """
     width, hidden, device = max(len(row.ids) for row in rows), embedding.embedding_dim, embedding.weight.device
     ids = torch.zeros((len(rows), width), dtype=torch.long)

@@ -1,6 +1,6 @@
-"""Numbers in a text with what stands directly at them: sign, brackets, percent, scale and currency.
+"""Numbers in a text with the sign, brackets, percent, scale and currency that belong to them.
 
-Names of currencies are those of Unicode's CLDR (the package babel).
+Names of currencies come from Unicode's CLDR (the package babel).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCALES: Final = {
     "billion": Decimal(1_000_000_000),
     "trillion": Decimal(1_000_000_000_000),
 }
-"""By what a number is multiplied that stands with this word."""
+"""The factor of each word of scale."""
 LETTERS: Final = {
     "k": "thousand",
     "m": "million",
@@ -124,7 +124,7 @@ NO_COUNT: Final = frozenset(
         *("under", "after", "before", "due", "while", "including", "excluding", "through", "until"),
     ]
 )
-"""Words behind a number that do not name what it counts."""
+"""Words after a number that do not name what it counts."""
 _WORDS: Final = [
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
@@ -134,13 +134,15 @@ _IN_WORDS: Final = re.compile(
     re.I,
 )
 DASH: Final = re.compile(rf"(?:{BEFORE})?\s*[{_MINUS}\u2014]+\s*%?")
-"""How a table writes that there is nothing."""
+"""A table's way to write an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number as written at ``start:end``: ``digits`` with its sign, ``places`` of them after the point. Basis points
-    stand as percent. ``bracketed`` says that brackets stand around it, ``year`` that it may be a year.
+    """A number as written at ``start:end``.
+
+    ``digits`` are signed; ``places`` of them follow the point. Basis points are converted to percent. ``bracketed``: it
+    is in brackets; ``year``: it may be a year.
     """
 
     start: int
@@ -155,22 +157,22 @@ class Amount:
 
     @property
     def place(self) -> Span:
-        """Its first character, and the one behind its last."""
+        """The span of its characters."""
         return self.start, self.end
 
     @property
     def factor(self) -> Decimal:
-        """By what the digits are multiplied."""
+        """The factor of its scale."""
         return SCALES[self.scale]
 
     @property
     def key(self) -> tuple[Decimal, str, str]:
-        """What two ways to write the same amount have in common."""
+        """The value that two spellings of the same amount share."""
         return self.digits * self.factor, self.unit, self.currency
 
 
 def amounts(text: str) -> list[Amount]:
-    """The numbers of a text in their order, with sign, percent, scale and currency that stand at them."""
+    """Return the numbers of a text in order, with their sign, percent, scale and currency."""
     lines = _Lines(text)
     return [_amount(text, match, lines) for match in matches(AMOUNT, text)]
 
@@ -201,8 +203,9 @@ _YEAR_DIGITS: Final = re.compile(r"(?:19|20)\d\d")
 
 
 def _currency_at(text: str, match: re.Match[str]) -> tuple[int, int, str, bool]:
-    """Return where the amount starts and ends, its currency, and whether what stands before its digits is not its own:
-    capitals that are no currency's code.
+    """Return start, end and currency of an amount, and whether the capitals before it are no currency's code.
+
+    Such capitals, and the sign and bracket before them, are not part of the amount.
     """
     start, end = match.span()
     currency, detached = SIGNS.get(match["mark"] or "", ""), False
@@ -217,7 +220,7 @@ def _currency_at(text: str, match: re.Match[str]) -> tuple[int, int, str, bool]:
 
 
 def _scale_at(text: str, match: re.Match[str], start: int, end: int, money: bool) -> tuple[str, int]:
-    """Return the scale that stands at an amount or behind it, and where the amount ends."""
+    """Return the scale of an amount, written at or after it, and where the amount ends."""
     letter, scale = match["letter"] or "", (match["scale"] or "").lower()
     if len(letter) > 1 or (letter and (money or letter.isupper())):
         scale = scale or LETTERS[letter.lower()]
@@ -229,7 +232,7 @@ def _scale_at(text: str, match: re.Match[str], start: int, end: int, money: bool
 
 
 class _Lines:
-    """The lines of a text, which are asked for in their order; each is looked at once, however many amounts it has."""
+    """The lines of a text, visited in order; each is examined once, however many amounts it has."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -237,7 +240,7 @@ class _Lines:
         self._says: tuple[int, int] | None = None
 
     def is_prose(self, start: int, end: int) -> bool:
-        """Whether what stands at these characters is part of a sentence and no cell."""
+        """Return whether a span is part of a sentence and not a cell."""
         if start > self._last:
             first, self._last = line_of(self._text, start)
             said = [match.span() for match in _SAYS.finditer(self._text, first, self._last)]
@@ -248,7 +251,7 @@ class _Lines:
 
 
 def _named(after: re.Match[str], end: int) -> tuple[str, int]:
-    """The currency whose name or code follows a number, and where it ends."""
+    """Return the currency whose name or code follows a number, and where it ends."""
     words = after["name"].rstrip(".").split()
     for count in range(len(words), 0, -1):
         name = " ".join(words[:count])
@@ -268,7 +271,7 @@ def _decimal(written: str) -> Decimal:
 
 
 def in_words(text: str) -> list[Amount]:
-    """Small numbers in words: "twelve", "two million"."""
+    """Return the small numbers in words: "twelve", "two million"."""
     found = []
     for match in _IN_WORDS.finditer(text):
         word = match["word"].lower()
@@ -282,15 +285,15 @@ _SAYS: Final = re.compile(
     r"\b(?:was|were|is|are|has|had|have|will|be|been|paid|received|we|it|which|that|grew|rose|fell|increased|decreased)\b",
     re.IGNORECASE,
 )
-"""Words of sentences, which the label of a row has hardly ever."""
+"""Words of sentences that the label of a row hardly ever contains."""
 
 
 def line_of(text: str, at: int) -> Span:
-    """The line that holds the character ``at``, without its line break."""
+    """Return the span of the line at ``at``, without its line break."""
     last = text.find("\n", at)
     return text.rfind("\n", 0, at) + 1, len(text) if last < 0 else last
 
 
 def has_cells(line: str) -> bool:
-    """Whether a line looks like the row of a table: it has bars, tabs, or a gap before a number."""
+    """Return whether a line looks like a table's row: it has bars, tabs, or a gap before a number."""
     return "|" in line or "\t" in line or re.search(r"\S\s{2,}[$€£(\d]", line) is not None

@@ -1,8 +1,8 @@
-"""Calculations over the rows of a document's tables, by code: a change in percent, a difference, a ratio, an average.
+"""Calculations over rows of a document's tables: a change in percent, a difference, a ratio, an average.
 
-For arithmetic questions that say in plain words what is worked out of what, where the model that answers is a small
-one: "By what percentage did revenue fall from 2022 to 2023?" is two cells of one row, and a division. Where a row is
-not found, or its cells do not fit together, nothing is said. Ours, not in the paper.
+They answer arithmetic questions in plain words where the generator is a small model: "By what percentage did revenue
+fall from 2022 to 2023?" needs two cells of one row and a division. Without a matching row, or with cells that do not
+fit together, there is no answer. Not in the paper.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _MOVED: Final = (
 )
 _PERCENT: Final = r"(?:\bpercent(?:age|ual)?|\bper\s+cent|%)"
 _FELL: Final = re.compile(r"\b(?:decreas|declin|fall|fell|drop|reduc)\w*", re.IGNORECASE)
-"""Asks by how much something fell: a fall of 17.9 % is the answer, and a rise is none."""
+"""Asks by how much something fell: a fall of 17.9 % is an answer, a rise is not."""
 _DAY: Final = r"(?:the|fiscal|financial|years?|year-end|fy|end|as|at|of|[a-z]{3,9}\s+\d{1,2}|\d{1,2}|,)"
 _TIMES: Final = rf"(?P<times>(?:from|between|in|over|during|for|of)\s+(?:{_DAY}\s*)*(?:19|20)\d\d\b.*)"
-"""Behind the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and 2013"."""
+"""After the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and 2013"."""
 _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
@@ -50,9 +50,9 @@ _LEAD: Final = re.compile(
     r"calculate|compute|give|state)?(?:\s*\b(?:the|a|company's|net|total|overall|nominal|amount|value|year|on|of)\b-?)*",
     re.IGNORECASE,
 )
-"""What may stand before a calculation. Before "the increase in revenue" may also stand "what drove"."""
+"""Text allowed before a calculation; "what drove the increase in revenue" is not one."""
 _END: Final = re.compile(r"(?:,?\s*(?:in|of|for|at|by|compared|respectively)\b[^,;]*)?", re.IGNORECASE)
-"""What may stand behind its years. Behind them may also stand "and why"."""
+"""Text allowed after its years; "and why" is not."""
 _OTHER: Final = re.compile(
     r"\b(?:if|assum\w*|cumulative|return|portion|points?|considering|excluding|including|without|roi|cagr|compound\w*|"
     r"absolute|as\s+an?\s+percent\w*)\b",
@@ -68,26 +68,27 @@ _FLOW: Final = re.compile(
     r"\b(?:revenues?|sales|turnover|income|profit|earnings|loss(?:es)?|expens\w*|expenditures?|costs?|spending|cash\s+flows?)\b",
     re.IGNORECASE,
 )
-"""What a year has the sum of its quarters of; an amount at one day, such as cash, is none."""
+"""Amounts that a year sums up over its quarters; an amount at one day, such as cash, is not one."""
 _YEAR_TO_YEAR: Final = re.compile(
     r"\s(?:(?:from|between|for|in|over|during)\s+)?(?P<first>(?:19|20)\d\d)\s?[-\u2013]\s?(?P<last>(?:19|20)\d\d)\b"
 )
-"""Such as "between 2017-2019"."""
+"""Years such as "between 2017-2019"."""
 _WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
-"""Times that mean the years between as well."""
+"""Times that include the years between."""
 RIGHT: Final = 0.97
-"""Share of such answers that are right over pages of FinQA and TAT-QA (``benchmarks.calculations``), their confidence:
-the cross-encoder judges whether a passage says an answer, and the result of a calculation stands in none."""
+"""Share of such answers that are right over pages of FinQA and TAT-QA (``benchmarks.calculations``). It is their
+confidence, because the cross-encoder scores text in passages, and the result of a calculation is in none."""
 MOST_YEARS: Final = 6
-"""Years that an average goes over at most; ours."""
+"""Largest number of years in an average. project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """``operation``: percent and difference (the later less the earlier, in percent of the earlier; the other way round
-    where a ``fall`` is asked for), ratio (the first by the second), average (by ``parts`` where the average quarter or
-    month of a year is asked for). ``operands`` are questions for one amount each; an amount is said to the ``nearest``
-    so many, 0: as it comes out.
+    """A calculation: ``operation`` over ``operands``, questions for one amount each.
+
+    "percent" and "difference" are the later amount less the earlier one (reversed for a ``fall``), "ratio" the first by
+    the second, "average" the mean by ``parts`` (quarters or months of a year). ``nearest`` is the rounding step (0:
+    none).
     """
 
     operation: str
@@ -98,7 +99,7 @@ class Calculation:
 
 
 def calculation_of(question: str) -> Calculation | None:
-    """What a question wants to be worked out; None where it says it in other ways, or asks for more."""
+    """Return the calculation that a question asks for in plain words, or None."""
     plain = " ".join(question.split()).rstrip(" ?.")
     if _OTHER.search(plain):
         return None
@@ -139,7 +140,7 @@ def calculation_of(question: str) -> Calculation | None:
 
 
 def _ratio(one: str, two: str) -> Calculation | None:
-    """Of "current assets to current liabilities of Alder at the end of 2024" what stands behind both."""
+    """Return the ratio with the words after the second measure ("of Alder at the end of 2024") applied to both."""
     years = set(YEAR.findall(f"{one} {two}"))
     if len(years) != 1 or YEAR.search(one):
         return None
@@ -157,9 +158,7 @@ def _all_years(times: str, years: Sequence[str]) -> list[str]:
 
 
 def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
-    """The result over the operands' values, each a typed answer with its row as citation; None where they do not fit
-    together. The rows are cited.
-    """
+    """Compute the result from the operands' typed answers, citing their rows; None if they do not fit together."""
     values = [answer.value for answer in found if answer.value is not None and answer.value.number is not None]
     rows = [citation for answer in found for citation in answer.citations[:1]]
     if not len(values) == len(rows) == len(wanted.operands) or not _fit(wanted.operation, values, rows):
@@ -173,7 +172,7 @@ def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
 
 
 def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation]) -> bool:
-    """Whether amounts are of one kind, those of several times of one row, and of different cells."""
+    """Return whether the amounts have one unit and are different cells: of one row, or for a ratio of two."""
     one = values[0]
     if any((each.currency, each.unit, each.scale) != (one.currency, one.unit, one.scale) for each in values):
         return False
@@ -186,7 +185,7 @@ def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation])
 
 
 def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
-    """None for a fall of what rose, and for percent of an amount of another sign."""
+    """Return the result as text; None for a fall of what rose, or a percentage between amounts of different signs."""
     numbers = [each.number or 0.0 for each in values]
     first, last = numbers[0], numbers[-1]
     if wanted.operation == "average":
@@ -210,7 +209,7 @@ def _rounded(number: float, nearest: float) -> float:
 
 
 def _amount(number: float, like: TypedValue) -> str:
-    """A number in full, written as the source writes amounts: in its scale, with its currency."""
+    """Format a number as the source writes amounts, with its scale and currency."""
     shown = number / float(SCALES[like.scale])
     text = f"{abs(shown):,.2f}".rstrip("0").rstrip(".")
     sign = "-" if shown < 0 and text != "0" else ""

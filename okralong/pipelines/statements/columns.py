@@ -1,8 +1,7 @@
-"""Columns of a document's tables: the nearest head above a row, and the time that each of its columns bears.
+"""Columns of a document's tables: the nearest head above a row, and the time of each of its columns.
 
-A head is a line that names years, with the lines right above it that say of which quarters, spans or days they are. A
-question names a time in the same words, and a column fits it by what its head says, never by its place alone. Ours, not
-in the paper.
+A head is a line that names years, with the lines right above it that name quarters, spans or days. A column fits a
+question by what its head says, never by its position alone. Not in the paper.
 """
 
 from __future__ import annotations
@@ -17,21 +16,22 @@ from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import NO_AMOUNT, dates
 
 ABOVE: Final = 16_000
-"""Characters before a value in which the head of its table is looked for; ours: a statement of cash flows that is
-written in columns has 50 lines of 150 characters, and blank ones between."""
+"""Characters before a value in which the head of its table is searched. project default: a statement of cash flows in
+columns has 50 lines of 150 characters, and blank ones between."""
 _HEADS: Final = 60
-"""Lines above a row, blank ones not counted, in which its years are looked for; ours."""
+"""Non-blank lines above a row in which its years are searched. project default"""
 ROW_WORDS: Final = 14
-"""Words of a row whose cells nothing parts; a longer line is a sentence. Ours."""
+"""Words of a row whose cells nothing separates; a longer line is a sentence. project default"""
 FAR: Final = 100
-"""Least amount beside which a small one in brackets is the mark of a footnote; ours."""
+"""Least amount next to which a small one in brackets is a footnote mark. project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A time that a question asks for or that a column's heads bear, as far as it is said: ``part`` of a year ("Q3",
-    "H1"), the ``count`` of ``unit`` (month or week) up to ``end`` ("06-30"). ``loose``: 3 or 12 months that a question
-    only speaks of ("of the quarter").
+    """The time of a question or of a column, as far as it is stated.
+
+    ``part`` is a part of the year ("Q3", "H1"), ``count`` of ``unit`` (month or week) is a span that ends on ``end``
+    ("06-30"). ``loose``: 3 or 12 months that a question implies ("of the quarter").
     """
 
     year: str = ""
@@ -43,17 +43,17 @@ class Time:
 
     @property
     def months(self) -> int:
-        """The months of ``count``, 0 where it is not said, below 0 where several are."""
+        """The months of ``count``; 0 if unknown, negative if ambiguous."""
         return round(self.count * 12 / 52) if self.unit == "week" else self.count
 
     @property
     def hard(self) -> bool:
-        """Whether it says a certain time."""
+        """True if it states a definite time."""
         return bool(self.year or self.part or self.count or self.end)
 
     @property
     def written(self) -> str:
-        """As ``periods.py`` writes it; "" for a span whose end is not said."""
+        """The canonical form of ``periods.py``; "" for a span without a known end."""
         if self.count < 0:
             return ""
         if self.part:
@@ -83,7 +83,7 @@ _ORDER: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2n
 _MONTH: Final = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
 _DAY: Final = re.compile(rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?!\w)", re.IGNORECASE)
 _Marks = list[tuple[int, str, int, str]]
-"""Of one kind of mark in a line: where it stands, and its text, count and unit."""
+"""The marks of one kind in a line: position, text, count and unit."""
 
 
 def _spans(text: str) -> _Marks:
@@ -107,7 +107,7 @@ def _parts(text: str) -> _Marks:
 
 
 def _ends(text: str) -> _Marks:
-    """Days, with a year or without, as month and day; of a month with its year the month."""
+    """Return days as month and day, with a year or without; a month with its year as the month."""
     whole = {span: day[5:] for span, day in dates(text)}
     found = {span[0]: day for span, day in whole.items()}
     for match in _DAY.finditer(text):
@@ -121,7 +121,7 @@ _LOOSE_TIME: Final = re.compile(r"\b(?:(?P<quarter>quarter(?:ly)?)|year|annual|t
 
 
 def time_of(question: str) -> Time | None:
-    """The time that a question asks for; None where it names several."""
+    """Return the time that a question asks for, or None if it names several."""
     years = {year for _, year in years_in(question)}
     spans, parts, ends = ({mark[1:] for mark in marks(question)} for marks in (_spans, _parts, _ends))
     if max(len(years), len(spans), len(parts), len(ends)) > 1 or re.search(r"year[\s-]to[\s-]date", question, re.I):
@@ -140,8 +140,9 @@ def time_of(question: str) -> Time | None:
 
 
 def fits(column: Time, asked: Time) -> bool:
-    """Whether a column, as far as its heads say, is of the time that is asked for. A quarter, or a span of months, must
-    be said; twelve months are what a year alone means, on both sides.
+    """Return whether a column's heads are compatible with the wanted time.
+
+    A quarter or a span of months must be stated. A year alone means twelve months, on both sides.
     """
     if asked.year and column.year != asked.year:
         return False
@@ -162,13 +163,11 @@ def fits(column: Time, asked: Time) -> bool:
 
 
 _STACK: Final = 6
-"""Lines above the years of a head, blank ones not counted, that may belong to it; ours."""
+"""Non-blank lines above the years of a head that may belong to it. project default"""
 
 
 def head_above(text: str, start: int) -> tuple[int, str, list[tuple[int, Time]]] | None:
-    """The nearest line above that names years as a head does: where it stands, its text, and where in it the year of
-    each column stands, with the time that the column bears by this line and those right above it.
-    """
+    """Return the nearest head above ``start``: its position, its text, and the position and time of each column."""
     lines = [line for line in text[max(0, start - ABOVE) : start].split("\n") if line.strip()][-_HEADS:]
     at = next((n for n in reversed(range(len(lines))) if _is_head(lines[n])), -1)
     if at < 0:
@@ -186,7 +185,7 @@ def head_above(text: str, start: int) -> tuple[int, str, list[tuple[int, Time]]]
 
 _NO_MARK: Final = ("", 0, "")
 _SEVERAL: Final = ("", -1, "month")
-"""Spans of which nobody knows which column has which."""
+"""Spans that cannot be assigned to columns."""
 _APART: Final = re.compile(r"\||\s{2}")
 
 
@@ -201,8 +200,10 @@ def _same_bars(upper: str, line: str) -> bool:
 def _of_columns(
     stack: Sequence[str], years: Sequence[tuple[int, str]], marks: Callable[[str], _Marks]
 ) -> list[tuple[str, int, str]]:
-    """What the nearest line of a head (the first is that of the years) says of each column by marks of one kind: each
-    mark holds up to the next one, by the bars of the table, else of as many columns as the others.
+    """Return what the nearest line of a head says of each column by marks of one kind.
+
+    The first line of ``stack`` has the years. A mark holds up to the next one: by the bars of the table, else each mark
+    for the same number of columns.
     """
     line, none = stack[0], [_NO_MARK] * len(years)
     for upper in stack:
@@ -217,7 +218,7 @@ def _of_columns(
         places = [at if upper is line else line[:at].count("|") for at, _ in years]
         held = [(mark[0] if upper is line else upper[: mark[0]].count("|"), mark) for mark in found]
         before = [[mark for at, mark in held if at <= place] for place in places]
-        if marks is _parts and upper is line:  # "Q4 2024 | 2024": a part is that of its own year alone
+        if marks is _parts and upper is line:  # "Q4 2024 | 2024": the part belongs to its own year only
             own = [[mark for at, mark in held if at <= place and not _APART.search(line[at:place])] for place in places]
             before = own if any(own) else before
         return [_said(each[-1]) if each else _NO_MARK for each in before]
@@ -225,17 +226,17 @@ def _of_columns(
 
 
 def _is_head(line: str) -> bool:
-    """Whether a line names years, and no amounts besides: marks, days and spans of time are none."""
+    """Return whether a line names years and has no amounts. Footnote marks, days and spans of time are no amounts."""
     return 0 < len(years_in(line)) <= MOST_COLUMNS and not _has_row(line)
 
 
 MOST_COLUMNS: Final = 100
-"""A line with more years is no head; ours."""
+"""Years in a line beyond which it is no head. project default"""
 
 
 @lru_cache(maxsize=4096)
 def _has_row(line: str) -> bool:
-    """Whether a line has amounts, as a row has; a lone small number beside two years is none."""
+    """Return whether a line has amounts like a row, apart from one small number next to two years."""
     taken = [span for span, _ in dates(line)] + [match.span() for match in NO_AMOUNT.finditer(line)]
     taken += [(at, at + 1) for at, _ in years_in(line)]  # also of "2024 and 2023 (in millions)"
     found = [
@@ -249,6 +250,6 @@ def _has_row(line: str) -> bool:
 
 
 def years_in(text: str) -> list[tuple[int, str]]:
-    """The years of a text with where they stand; "FY18" is one."""
+    """Return the years of a text with their positions; "FY18" is one."""
     found = re.finditer(r"(?<!\d)((?:19|20)\d\d)(?!\d|,\d)|\bFY?[\s'\u2019]?(\d\d)\b", text)
     return [(match.start(), match[1] or f"20{match[2]}") for match in found]

@@ -1,9 +1,8 @@
-"""Line items of financial statements: what a metric is worked out from, and by which names one item goes.
+"""Line items of financial statements: the items that a metric is computed from, and the names of each item.
 
-The table ships as ``configs/line_items.yaml``. "Operating margin" stands in no statement, operating income and net
-sales do: a question that names a metric may be looked up once more for each line item that the metric is worked out
-from, and is shown their rows. A question that asks for a line item is read by code where a row or a sentence has it by
-any of its names (``statement_reading.py``). Ours, not in the paper.
+The table ships as ``configs/line_items.yaml``. No statement contains "operating margin", but it contains operating
+income and net sales: a question that names a metric can be shown their rows. A question that asks for a line item is
+answered from a row or a sentence that has any of its names (``statement_reading.py``). Not in the paper.
 """
 
 from __future__ import annotations
@@ -25,15 +24,16 @@ Item = re.Pattern[str]
 
 
 class Metric(Settings):
-    """One metric: what it is called, and the line items that it is worked out from, as queries."""
+    """A metric: its names, and the line items that it is computed from."""
 
     names: list[str] = Field(min_length=1)
     items: list[str] = Field(min_length=1)
 
 
 class Metrics(Settings):
-    """The table. A longer name is looked for first: "EBITDA margin" is not "EBITDA". ``same`` are the names of one line
-    item each, in the words of statements and of the sentences that tell of them.
+    """The table. Longer names match first: "EBITDA margin" is not "EBITDA".
+
+    Each list in ``same`` has the names of one line item, as statements and sentences write them.
     """
 
     metrics: list[Metric]
@@ -41,9 +41,7 @@ class Metrics(Settings):
 
 
 def items_needed(question: str) -> list[Item]:
-    """The line items that a question needs: those that the metric which it names is worked out from, else those that it
-    names itself.
-    """
+    """Return the line items of the metric that a question names, else the line items that it names itself."""
     pattern, queries = _table()
     metric = pattern.search(question)
     if metric is None:
@@ -55,7 +53,7 @@ def items_needed(question: str) -> list[Item]:
 
 
 def _longest(found: list[tuple[Span, Item]]) -> list[Item]:
-    """Items in the order of their places, without names within a longer one: "sales" in "cost of sales"."""
+    """Return the items in order, without names inside a longer one: "sales" in "cost of sales"."""
     outer = [
         (span, item)
         for span, item in found
@@ -66,8 +64,9 @@ def _longest(found: list[tuple[Span, Item]]) -> list[Item]:
 
 @cache
 def line_items() -> tuple[re.Pattern[str], ...]:
-    """One pattern for each line item, which any of its names fits, the longest first. Brackets may stand behind a word
-    ("net income (loss)", "provided by (used in) operating activities").
+    """Return one pattern for each line item that matches any of its names, longest first.
+
+    Words may be followed by brackets ("net income (loss)", "provided by (used in) operating activities").
     """
     return tuple(_names_of(each) for each in load_config(Metrics, FILE).same)
 
@@ -84,7 +83,7 @@ _IN_BRACKETS: Final = r"(?:loss(?:es)?|used\s(?:in|for)|expense|benefit|deficit|
 
 
 def _spelt(word: str) -> str:
-    """A word of a name, with either apostrophe or none."""
+    """Escape a word of a name, with either apostrophe or none."""
     return re.escape(word).replace("'", "['\u2019]?")
 
 
@@ -92,8 +91,8 @@ _PLAIN: Final = re.compile(
     r"(?:^|(?<=[\s\"(])|(?P<glued>(?<=[a-z\d.)\u2022])(?=[A-Z])))"
     r"(?i:total|consolidated|net|overall|reported|gaap|worldwide|company|group|company-wide)\s+$"
 )
-"""A word before a line item that makes no other item of it. Text that has lost its line breaks runs a heading into the
-sentence behind it ("ActivitiesNet cash"): a capital behind a small letter begins a name."""
+"""A word before a line item that does not change its meaning. In text that has lost its line breaks, a capital after a
+small letter begins a name ("ActivitiesNet cash")."""
 _BY_ITSELF: Final = (
     r"(?:^|[\n;:,\u2022|\u201c\"(]\s*|(?<!\.[A-Z])\.\s*|\d\s+|['\u2019]s?\s+"
     r"|\b(?:our|the|its|their|this|was|were|is|are|much|recogni[sz]ed|reported|had|generated|achieved|delivered|posted"
@@ -102,18 +101,18 @@ _BY_ITSELF: Final = (
     r"|(?:\d|illion|thousand)\s+of\s+)"
 )
 _FREE: Final = re.compile(f"{_BY_ITSELF}$", re.IGNORECASE)
-"""What stands before a line item that is the subject, or the object, by itself."""
+"""Text before a line item that is the complete subject or object."""
 
 
 _ASKED: Final = re.compile(
     rf"(?:{_BY_ITSELF}|\b(?:of|by|from|to|than|and|or|in|on|did|does|do|between|exceed|exceeded|whose)\s+)$",
     re.IGNORECASE,
 )
-"""The same in a question, where more words are none of the item's name."""
+"""The same in a question, where more words are not part of the item's name."""
 
 
 def mentions(item: Item, text: str, free: re.Pattern[str] = _FREE) -> Iterator[Span]:
-    """Where a text names a line item and nothing before it makes it another one; ``free`` is what may stand there."""
+    """Iterate over the mentions of a line item that the words before do not change; ``free`` matches harmless ones."""
     for match in item.finditer(text):
         start, end = match.span()
         if start and text[start - 1].isalnum():

@@ -1,6 +1,6 @@
-"""Dates and periods in a text, each in one written form: "2023-06-30", "FY2023", "Q3 2024", "3 months to 2024-09-30".
+"""Dates and periods in a text, in a canonical form: "2023-06-30", "FY2023", "Q3 2024", "3 months to 2024-09-30".
 
-Read here and not by dateutil, which fills a month or day that is not there with today's.
+dateutil is not used, because it completes a missing month or day with today's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 Span = tuple[int, int]
-"""First character, and the one behind the last."""
+"""First character, and the one after the last."""
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH: Final = (
@@ -36,26 +36,26 @@ NO_AMOUNT: Final = re.compile(
     rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?![\w.])|(?<![\w,.])\d{{1,2}}[\s-](?:month|week)s?\b",
     re.IGNORECASE,
 )
-"""A day without its year, and a counted span, whose numbers in the head of a table are no amounts."""
+"""A day without a year, or a counted span. In the head of a table their numbers are no amounts."""
 YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)")
 
 DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)"))
-"""A year where a date is asked for: older ones too, such as that in which a company was founded."""
+"""A year that answers for a date; older ones too, such as that in which a company was founded."""
 
 
 _BLOCK: Final = 20_000
-"""Characters that one search goes over. project default: less than a tenth of a second of the slowest pattern here."""
+"""Characters of one search. project default: the slowest pattern here takes less than a tenth of a second."""
 _MARGIN: Final = 400
-"""Longest match that is surely found across the end of a block. project default: a period of time has a hundred."""
+"""Longest match that is surely found across blocks. project default: a period has about a hundred characters."""
 
 
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """As ``finditer``, block by block: a search lets no other thread run, whatever a text of megabytes holds."""
+    """Iterate like ``finditer``, block by block, so that other threads run between the searches in a large text."""
     at, size = 0, len(text)
     while at < size:
         stop = at + _BLOCK
         match = pattern.search(text, at, min(stop + _MARGIN, size))
-        if match is not None and match.end() > stop:  # the end of the block may have cut it short
+        if match is not None and match.end() > stop:  # the block's end may have truncated it
             start = match.start()
             match = pattern.match(text, start, min(start + _BLOCK, size))
             stop = start + 1
@@ -67,7 +67,7 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def apart(spans: Sequence[T], taken: Iterable[Span], of: Callable[[T], Span]) -> list[T]:
-    """Those of ``spans`` that overlap none of ``taken``, in any order; ``of`` gives the characters of each."""
+    """Return the ``spans`` that overlap none of ``taken``, in any order; ``of`` gives the characters of each."""
     joined: list[Span] = []
     for start, end in sorted(taken):
         if joined and start < joined[-1][1]:
@@ -84,12 +84,12 @@ def apart(spans: Sequence[T], taken: Iterable[Span], of: Callable[[T], Span]) ->
 
 
 def dates(text: str) -> list[tuple[Span, str]]:
-    """Days and months in a text, in ISO 8601."""
+    """Return the days and months in a text, in ISO 8601."""
     found = []
     for match in matches(_DATE, text):
         year, month, day = (_part(match, name) for name in ("year", "month", "day"))
         if match["one"]:
-            # Americans write the month first; a first number beyond twelve, or a full stop, is a day.
+            # The month comes first, as in the US, unless the first number exceeds 12 or full stops separate them.
             first, second = int(match["one"]), int(match["two"])
             days_first = first > 12 or match["by"] == "."
             month, day = str(second if days_first else first), str(first if days_first else second)
@@ -131,7 +131,7 @@ _PERIOD: Final = re.compile(
 
 
 def periods(text: str) -> list[tuple[Span, str]]:
-    """Spans of time that a text names as such, in their one written form; two of "the three and six months ended"."""
+    """Return the named periods in a text, in their canonical form; "the three and six months ended" gives two."""
     found = []
     for match in matches(_PERIOD, text):
         start, end = match.span()
@@ -179,7 +179,7 @@ def _full_year(written: str) -> str:
 
 
 def forms_of(period: str) -> set[str]:
-    """What a written period may be called: "year to 2023-06-30" also "FY2023"."""
+    """Return the names of a canonical period: "year to 2023-06-30" is also "FY2023"."""
     forms = {period, period.replace("FY", "")}
     if (year := re.fullmatch(r"year to (\d{4})-\d\d-\d\d", period)) is not None:
         forms |= {year[1]}

@@ -1,8 +1,8 @@
-"""Rows of a document's tables, read by code: the row whose label is what is asked for, in the column of the year.
+"""Rows of a document's tables: the row whose label matches a question, in the column of the year.
 
-A label says what is asked for where both have the same words: "Total current assets" and "current assets", "Net loss
-per common share - basic and diluted" and "basic earnings per share". Also the scale and the currency of a value, which
-often stand above the piece of a table that was shown. Ours, not in the paper.
+A label matches if both have the same words: "Total current assets" and "current assets", "Net loss per common share -
+basic and diluted" and "basic earnings per share". Also completes the scale and the currency of a value, which are often
+above the part of a table that was shown. Not in the paper.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from okralong.pipelines.statements.periods import Span, dates, periods
 from okralong.pipelines.statements.values import Context, read_value
 
 ALIKE: Final = 0.5
-"""Share of the words of label and measure together that both must have; ours."""
+"""Share of the words of label and measure that both must have. project default"""
 SHOWN: Final = 600
-"""Characters on each side of what was read that go along as its context, to where a line ends; ours."""
+"""Characters of context on each side of what was read, extended to a line's end. project default"""
 AROUND: Final = 300
-"""The same of a row that is shown for its line item (``line_item_rows``): twice as many show no more; ours."""
+"""The same for the row of a line item (``line_item_rows``). project default: twice as many gained nothing."""
 _LEAD: Final = re.compile(
     r"^\s*(?:what|how(?:\s+(?:much|many))?)\s+(?:(?:is|are|was|were)\s+)?(?:the\s+)?(?:(?:number|amount|value) of\s+)?",
     re.IGNORECASE,
@@ -36,7 +36,7 @@ _WHEN: Final = re.compile(
     r"(?:[\s,]*\b(?:in|for|during|as|at|of|on|by|the|fiscal|financial|years?|ended|ending|fy|f)\b)*[\s,']*\x00",
     re.IGNORECASE,
 )
-"""A time (in its place stands a zero) with the words before it that belong to it."""
+"""A time (replaced by a zero character) with the words before it that belong to it."""
 _EMPTY: Final = frozenset(
     [
         *("the", "of", "and", "a", "at", "in", "for", "by", "from", "balance", "amount", "period", "year"),
@@ -53,15 +53,15 @@ _SAME: Final = {
     "decrease": "increase",
     "change": "increase",
 }
-"""Words for which the rows of statements have another one."""
+"""Synonyms that the rows of statements use."""
 _LOOSE: Final = frozenset(["total", "company", "end", "net", "overall", "common", "ordinary", "basic"])
-"""Words that a question may add to a label, or leave out, where all others are the same; ours. Earnings per share are
-the basic ones unless diluted ones are asked for."""
+"""Words in which question and label may differ if all others are the same. project default. Earnings per share are the
+basic ones unless the question says diluted."""
 _CASH: Final = re.compile(
     r"\bcash(?:(?:\s*,)?\s*(?:,|\band\b|&)\s*(?:cash\s+equivalents|equivalents|restricted\s+cash(?:\s+equivalents)?))+",
     re.IGNORECASE,
 )
-"""What statements call cash."""
+"""The names of cash in statements."""
 _WHOSE: Final = re.compile(
     r"\b(?:attributable|applicable|available|allocable)\s+to\b.*?(?=[,:;\u2013\u2014-]|\bper\b|$)", re.I
 )
@@ -72,7 +72,7 @@ _ABBREVIATED: Final = re.compile(r"\([A-Z&]{2,8}\)")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a document at ``start:end`` that has a label and a cell."""
+    """A line of a document at ``start:end`` with a label and a cell."""
 
     start: int
     end: int
@@ -80,8 +80,9 @@ class Row:
 
 
 def item_row(question: str, kind: str, item: Item, document: Document) -> Answer | None:
-    """The value of the first row of a document whose label is a line item's name and nothing else, in the column of the
-    time that the question names; None where no row has it, or several differ in it (those of the segments).
+    """Return the value of the row whose label is just a line item's name, in the column of the question's time.
+
+    None if there is no such row, or if several differ, such as those of segments.
     """
     named = [
         row for row in rows_of(document.text) if any(_fills(row.label, span) for span in mentions(item, row.label))
@@ -90,9 +91,7 @@ def item_row(question: str, kind: str, item: Item, document: Document) -> Answer
 
 
 def first_row(item: Item, document: Document) -> Passage | None:
-    """The first row of a document whose label is a line item's name and nothing else, with the lines around it; None
-    where no row has it.
-    """
+    """Return the first row whose label is just a line item's name, with the lines around it, or None."""
     for row in rows_of(document.text):
         if any(_fills(row.label, span) for span in mentions(item, row.label)):
             return _lines_around(document, row.start, row.end, AROUND)
@@ -100,16 +99,17 @@ def first_row(item: Item, document: Document) -> Passage | None:
 
 
 _NET_OF: Final = re.compile(r"^\s*,?\s*(?:net|less)\b.*$|\([^)]*\)", re.IGNORECASE | re.DOTALL)
-"""Behind a line item in a label: what was taken off it, and brackets."""
+"""After a line item in a label: what was deducted from it, and brackets."""
 
 
 _OF_CHANGE: Final = re.compile(r"%|\b(?:changes?|per|growth|percent\w*)\b", re.IGNORECASE)
-"""In the brackets of a label: the row has no amounts of its line item."""
+"""In the brackets of a label: the row does not have amounts of its line item."""
 
 
 def _fills(label: str, span: Span) -> bool:
-    """Whether a label says no more than the name at these characters: brackets, "total", and "net of" something are no
-    more. "(% change)" and "(per share)" are.
+    """Return whether a label says no more than the name at this span.
+
+    Brackets, "total" and "net of ..." add nothing; "(% change)" and "(per share)" do.
     """
     if "%" in label or any(_OF_CHANGE.search(each) for each in re.findall(r"\([^)]*\)", label[span[1] :])):
         return False
@@ -118,8 +118,9 @@ def _fills(label: str, span: Span) -> bool:
 
 
 def measure_row(question: str, kind: str, document: Document) -> Answer | None:
-    """The value of the first row of a document whose label has the words of what ``question`` asks for and no others
-    but ``_LOOSE`` ones; those with the very same words go first. None where no row has it, or several differ in it.
+    """Return the value of the row whose label has the words that ``question`` asks for, apart from ``_LOOSE`` ones.
+
+    Rows with the very same words go first. None if there is no such row, or if several differ.
     """
     wanted, shares = _wanted(question), "%" in question or kind == "percent"
     ranked = [
@@ -135,8 +136,9 @@ def measure_row(question: str, kind: str, document: Document) -> Answer | None:
 
 
 def row_answer(question: str, kind: str, passages: Sequence[Passage], document: Document) -> Answer | None:
-    """The value of the row of the passages whose label is nearest to what ``question`` asks for; None where none is
-    near. ``document`` holds the passages. The row is cited.
+    """Return the value of the row in ``passages`` whose label is nearest to the question, or None.
+
+    All passages are of ``document``.
     """
     wanted = _wanted(question)
     best: tuple[float, Row] | None = None
@@ -169,9 +171,10 @@ def _values_of(question: str, kind: str, rows: Sequence[Row], document: Document
 
 
 def _agreed(values: Sequence[tuple[Row, _Cell]], document: Document) -> Answer | None:
-    """The first of the values; None where another of the same time differs under the same head, as those of segments
-    do. Of several tables the first is the statement itself, and the same label means another thing in a later one: in
-    a statement of cash flows "accounts payable" is their change.
+    """Return the first of the values, or None if another one of the same time differs under the same head.
+
+    Rows of segments differ so. In several tables the first is the statement, and the same label means something else
+    later: in a statement of cash flows "accounts payable" is their change.
     """
     if not values:
         return None
@@ -183,9 +186,7 @@ def _agreed(values: Sequence[tuple[Row, _Cell]], document: Document) -> Answer |
 
 
 def _alike(one: TypedValue, other: TypedValue) -> bool:
-    """Whether two cells may say the same: a loss with brackets or without, of two tables one of which is rounded or
-    does not say in which scale it is.
-    """
+    """Return whether two cells may mean the same: a loss with or without brackets, rounded, or without its scale."""
     if one.number is None or other.number is None:
         return one.value == other.value
     first, second = (
@@ -196,13 +197,13 @@ def _alike(one: TypedValue, other: TypedValue) -> bool:
 
 
 ROUNDED: Final = 0.015
-"""Share by which two ways to write an amount differ at most; ours."""
+"""Largest relative difference between two spellings of an amount. project default"""
 MOST_ROWS: Final = 40
-"""Rows with the label that is asked for whose columns are looked up; ours."""
+"""Rows with the wanted label whose columns are examined. project default"""
 
 
 def _lines_around(document: Document, start: int, end: int, around: int) -> Passage:
-    """Characters of a document with up to ``around`` more on each side, to where a line ends."""
+    """Return a span of a document with up to ``around`` characters more on each side, to a line's end."""
     text = document.text
     first, last = max(0, start - around), min(len(text), end + around)
     first = max(first, text.find("\n", first, start) + 1) if first else first
@@ -211,18 +212,18 @@ def _lines_around(document: Document, start: int, end: int, around: int) -> Pass
 
 
 def cited_answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:
-    """An answer that cites characters of its document, which go along with what stands around them."""
+    """Return an answer that cites a span of its document and has the text around it as context."""
     text, passage = document.text, _lines_around(document, start, end, SHOWN)
     cited = Citation(document.doc_id, start, end, text[start:end])
     return Answer("answered", said, (cited,), context=(passage,), value=value, replied_by=(BY_RULES,))
 
 
 BY_RULES: Final = "statement-rules"
-"""What stands for a model where code has read an answer off a row or a sentence."""
+"""The model's name in answers that code read from a row or a sentence."""
 
 
 # --------
-# What a label says, and what is asked for.
+# Labels.
 
 
 def _wanted(question: str) -> frozenset[str]:
@@ -230,7 +231,7 @@ def _wanted(question: str) -> frozenset[str]:
 
 
 def _same_words(wanted: frozenset[str], own: frozenset[str]) -> float:
-    """2 where label and measure have the same words, 1 where all but ``_LOOSE`` ones are the same, else 0."""
+    """Return 2 if label and measure have the same words, 1 if all but ``_LOOSE`` ones are the same, else 0."""
     if {"basic", "diluted"} <= own:  # one row for both
         own = own - {"basic", "diluted"} | (wanted & {"basic", "diluted"})
     if not wanted - _LOOSE:
@@ -239,9 +240,9 @@ def _same_words(wanted: frozenset[str], own: frozenset[str]) -> float:
 
 
 _PART: Final = re.compile(r"(?:\W*\b(?:basic|diluted|and)\b)+\W*", re.IGNORECASE)
-"""A label that says only which of the shares: what is told of them stands above."""
+"""A label that only distinguishes shares; its head is above."""
 _PART_LINES: Final = 6
-"""Lines above such a label in which its head is looked for; ours."""
+"""Lines above such a label in which its head is searched. project default"""
 
 
 def _words_of(row: Row, text: str) -> frozenset[str]:
@@ -255,7 +256,7 @@ def _words_of(row: Row, text: str) -> frozenset[str]:
 
 
 def _without_times(question: str) -> str:
-    """``question`` without the times that it names."""
+    """Remove the times that ``question`` names."""
     spans = [span for span, _ in [*periods(question), *dates(question)]]
     spans += [match.span() for match in re.finditer(r"(?:(?<=\bFY)|(?<=\bF)|\b)(?:19|20)\d\d\b", question)]
     marked = list(question)
@@ -265,12 +266,12 @@ def _without_times(question: str) -> str:
 
 
 # --------
-# Cells, and what stands above them.
+# Cells.
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """The words and the value of a cell, and where the head of its table stands (-1: none was found)."""
+    """Words and value of a cell, and the position of its table's head (-1: none)."""
 
     said: str
     value: TypedValue
@@ -278,9 +279,7 @@ class _Cell:
 
 
 def _row_value(question: str, kind: str, document: Document, start: int, end: int) -> _Cell | None:
-    """The cell of a row that the question asks for; None where it has none. The time of its value is that which its
-    column bears, and not the question's.
-    """
+    """Return the cell of a row that the question asks for, or None. Its period is that of the column."""
     line, asked = document.text[start:end], time_of(question)
     cells = _cells(line)
     if not cells or asked is None:
@@ -295,14 +294,15 @@ def _row_value(question: str, kind: str, document: Document, start: int, end: in
 
 
 _GAP: Final = re.compile(r"(?<=\S)\s{2,}(?=[$€£(\d\u2014\u2013-])")
-"""Between a label and its cells, where nothing else parts them."""
+"""Separates a label from its cells if nothing else does."""
 _NOTHING: Final = re.compile(r"(?<![^\s|$€£])[\u2014\u2013-]{1,2}(?![^\s|])")
-"""A cell that says that there is nothing."""
+"""An empty cell."""
 
 
 def _cells(line: str) -> list[Amount]:
-    """The amounts of a row, without those of its label: years, the marks of footnotes, "net of allowance of $792". The
-    first may still be a mark (``_unmarked``).
+    """Return the amounts of a row, without those of its label: years, footnote marks, "net of allowance of $792".
+
+    The first one may still be a mark (``_unmarked``).
     """
     label = _label_end(line)
     found = [each for each in amounts(line) if not each.year]
@@ -318,13 +318,14 @@ def _cells(line: str) -> list[Amount]:
 
 
 def _may_be_mark(cell: Amount) -> bool:
-    """Whether a cell may be the mark of a footnote: "(1)"."""
+    """Return whether a cell may be a footnote mark: "(1)"."""
     return cell.bracketed and abs(cell.digits) < 20 and not cell.currency and not cell.places
 
 
 def _unmarked(row: str, cells: Sequence[Amount], columns: int) -> Sequence[Amount] | None:
-    """``cells`` without the mark of a footnote before them, which is one where what remains has as many cells as there
-    are columns (0: not known; then where all that remains is far above it); None where either may be.
+    """Return ``cells`` without a footnote mark before them, or None if it is unclear whether there is one.
+
+    It is a mark if as many cells remain as there are ``columns`` (0: unknown; then if all that remain are far larger).
     """
     if "|" in row or len(cells) < 2 or not _may_be_mark(cells[0]):
         return cells
@@ -336,7 +337,7 @@ def _unmarked(row: str, cells: Sequence[Amount], columns: int) -> Sequence[Amoun
 
 
 def _label_end(line: str) -> int:
-    """Where the label of a row ends; -1 where nothing parts it from the cells."""
+    """Return where the label of a row ends, or -1 if nothing separates it from the cells."""
     if "|" in line:
         return line.find("|", len(line) - len(line.lstrip(" |")))
     letter = _LETTER.search(line)
@@ -348,14 +349,14 @@ _LETTER: Final = re.compile(r"[A-Za-z]")
 
 
 def _with_empty(line: str, cells: Sequence[Amount]) -> list[Amount]:
-    """``cells`` and the empty ones of a row, as zeros, in their order."""
+    """Return the cells of a row in order, empty ones as zeros."""
     label = _label_end(line)
     empty = [match.span() for match in _NOTHING.finditer(line) if 0 <= label <= match.start()]
     return sorted([*cells, *(Amount(start, end, Decimal(0), 0) for start, end in empty)], key=lambda each: each.start)
 
 
 def value_in(question: str, kind: str, said: str, document: Document, start: int, end: int) -> TypedValue | None:
-    """The value of the words at these characters of a document, with what stands above them there; None for none."""
+    """Return the value of a span of a document, completed by what is above it, or None."""
     first = max(0, start - ABOVE)
     text = document.text[first : end + 200]
     try:
@@ -365,7 +366,7 @@ def value_in(question: str, kind: str, said: str, document: Document, start: int
 
 
 def with_heads(question: str, kind: str, answer: Answer, document: Document) -> Answer:
-    """``answer`` with the scale and the currency that its document says above the piece of the table that was shown."""
+    """Return ``answer`` with the scale and the currency that its document states above the part of the table shown."""
     value = answer.value
     if value is None or value.number is None or not answer.citations or (value.scale and value.currency):
         return answer
@@ -381,14 +382,12 @@ def with_heads(question: str, kind: str, answer: Answer, document: Document) -> 
 
 @lru_cache(maxsize=8)
 def rows_of(text: str) -> tuple[Row, ...]:
-    """The rows of a whole document whose cells something parts. The last few documents' are kept, since a table of
-    several columns asks each document several times.
-    """
+    """Return the rows of a whole document whose cells something separates; the last few documents are cached."""
     return tuple(row for row in _rows(text, 0) if has_cells(text[row.start : row.end]))
 
 
 def _rows(text: str, offset: int) -> Iterator[Row]:
-    """The rows of a text that have a label and an amount; ``offset`` is where it stands in its document."""
+    """Iterate over the rows of a text with a label and an amount; ``offset`` is its position in the document."""
     at = offset
     for line in text.split("\n"):
         short = has_cells(line) or len(line.split()) <= ROW_WORDS
@@ -403,13 +402,14 @@ def _rows(text: str, offset: int) -> Iterator[Row]:
 
 
 _LONGEST_LABEL: Final = 160
-"""Characters; ours."""
+"""Characters of a label. project default"""
 
 
 def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Time) -> tuple[Amount, str, int] | None:
-    """The amount of a row in the column of the time that is asked for (the latest where none is), by the nearest head
-    above that names years; the time that the column bears; and where the head stands. None where
-    no column is, or several are, of that time. Without such a head the first amount, and "".
+    """Return the amount in the column of the wanted time, the column's period, and where the head is.
+
+    The nearest head above that names years decides; without a time the latest column counts. Returns None if no column
+    fits, or several do. Without a head it is the first amount and "".
     """
     head = head_above(text, start)
     known = _unmarked(row, cells, len(head[2]) if head else 0)
@@ -432,7 +432,7 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
         and column.months in (0, 12)
         and sum(each.year == column.year for _, each in columns) == 1
     ):
-        period = column.year  # which says all that tells it from the others
+        period = column.year  # which distinguishes it from the others
     there = _with_empty(row, known)
     if "|" in line and "|" in row:
         bars = [line[:at].count("|") for at, _ in columns]
@@ -447,11 +447,11 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
 
 
 _CHANGES: Final = re.compile(r"change|increase|decrease|variance|%", re.IGNORECASE)
-"""In a head: columns that stand behind those of the years."""
+"""In a head: columns after those of the years."""
 
 
 def _words(text: str) -> frozenset[str]:
-    """The words that tell one measure from another, in one form each."""
+    """Return the words that distinguish one measure from another, normalised."""
     plain = _CASH.sub("cash", text.casefold()).replace("noncurrent", "non current")
     found = (_one_form(word) for word in re.findall(r"[a-z]+", plain) if word not in _EMPTY)
     return frozenset(_SAME.get(word, word) for word in found)

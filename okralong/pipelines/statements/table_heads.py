@@ -1,4 +1,4 @@
-"""What a passage says of an amount: the scale and the currency in its line and in the heads of its table."""
+"""Scale and currency of an amount, read from its line and from the heads of its table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_MONEY: Final = re.compile(
     r"|\blives\b|\bemployees\b|\bheadcount\b",
     re.IGNORECASE,
 )
-"""Of rows that a head's "in thousands" does not speak of; the second kind only where no sign of a currency stands."""
+"""Rows that a head's "in thousands" does not apply to; it does if a sign of a currency is at the amount."""
 _EXCEPT_SHARES: Final = re.compile(r"except\b[^)\n]{0,40}\bshares?\b(?!\s?(?:price|amounts?\sper))", re.IGNORECASE)
 _SHARES: Final = re.compile(r"\bshares\b", re.IGNORECASE)
 _SHARES_IN: Final = re.compile(rf"\b(?:shares|units)\sin\s(?:{WORD_SCALE})s\b", re.IGNORECASE)
@@ -49,7 +49,7 @@ _SENTENCE_WORDS: Final = 12
 
 
 def is_row(line: str) -> bool:
-    """Whether a line is a table's row: it has cells, or figures and few words, and does not end as a sentence does."""
+    """Return whether a line is a table's row: it has cells, or figures, few words and no sentence's end."""
     if has_cells(line):
         return True
     words = re.findall(r"[A-Za-z]{2,}", line)
@@ -61,7 +61,7 @@ def is_row(line: str) -> bool:
 
 
 def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
-    """``one`` with the scale and the currency that its passage says where it does not itself."""
+    """Return ``one`` with the scale and the currency that its passage states, unless it has its own."""
     first, last = line_of(text, place)
     line = text[first:last]
     if not is_row(line):
@@ -72,7 +72,7 @@ def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
     label = _label(text, first, place)
     if kind != "percent" and not one.unit and not one.scale:
         speaks = [label, *above]
-        # A row without amounts just above heads a part of the table: "Earnings per share (in cents)".
+        # A line without amounts right above is the head of a part: "Earnings per share (in cents)".
         part = heads[0] if heads and not _scale(heads[0]) else ""
         exempt = (
             any(_PER_SHARE.search(each) for each in (*speaks, part))
@@ -86,7 +86,7 @@ def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
             told = [scale for head in heads if (scale := _scale(head, column is not None))]
             if shares and (counted := _SHARES_IN.search(text)) is not None:
                 told = [_scale(counted[0])]
-            elif not told and (later := _scale(_of_shares(text[last:], shares))):  # said below the table
+            elif not told and (later := _scale(_of_shares(text[last:], shares))):  # stated below the table
                 told = [later]
         one = replace(one, scale=told[0] if told else "")
     if not one.currency and kind == "money":
@@ -99,23 +99,23 @@ def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
 
 
 def _of_shares(text: str, shares: bool) -> str:
-    """``text`` without "shares in thousands", which says nothing of amounts that count no shares."""
+    """Remove "shares in thousands", which does not apply to amounts that do not count shares."""
     return text if shares else _SHARES_IN.sub(" ", text)
 
 
 def heads_above(text: str, before: int) -> list[str]:
-    """The lines above without amounts (years are none), the nearest first: heads, titles, what introduces a table."""
+    """Return the lines above without amounts, nearest first: heads, titles, introductions. Years are not amounts."""
     lines = [line for line in text[:before].split("\n") if line.strip()]
     return [line for line in reversed(lines[-_LINES_ABOVE:]) if not has_amounts(line)]
 
 
 _LINES_ABOVE: Final = 80
-"""Lines above a row, blank ones not counted, that may be heads of its table; ours."""
+"""Non-blank lines above a row that may be heads of its table. project default"""
 
 
 @lru_cache(maxsize=4096)
 def has_amounts(line: str) -> bool:
-    """Kept by line: the heads of a statement are looked for once for each of its rows."""
+    """Return whether a line has amounts; cached, because every row of a statement checks its heads."""
     if re.search(r"\d", line) is None:
         return False
     dated = [span for span, _ in [*periods(line), *dates(line)]]
@@ -127,7 +127,7 @@ def has_amounts(line: str) -> bool:
 
 
 def _label(text: str, first: int, place: int) -> str:
-    """What stands before the row's first amount; of a row without words the line of words above it."""
+    """Return the text before the row's first amount; for a row without words the line of words above it."""
     before = text[first:place]
     start = next((each.start for each in amounts(before) if not each.year), len(before))
     label = before[:start].strip(" |\t$(")
@@ -140,13 +140,13 @@ def _label(text: str, first: int, place: int) -> str:
 
 
 def cells_above(text: str, place: int) -> list[str]:
-    """Return the cells of the heads above a character's column, the nearest first; none where its line has no cells."""
+    """Return the cells of the heads above a character's column, nearest first; none if its line has no cells."""
     column = _column(text, place)
     return [] if column is None else [_cell(head, column) for head in heads_above(text, line_of(text, place)[0])]
 
 
 def _column(text: str, place: int) -> int | None:
-    """Which cell of its row a character stands in, where cells are parted by bars or tabs."""
+    """Return the index of a character's cell in its row, or None if no bars or tabs separate cells."""
     first, last = line_of(text, place)
     bar = next((each for each in "|\t" if each in text[first:last]), None)
     return None if bar is None else text[first:place].strip(" ").count(bar)
@@ -155,7 +155,7 @@ def _column(text: str, place: int) -> int | None:
 def _cell(head: str, column: int) -> str:
     bar = next((each for each in "|\t" if each in head), None)
     cells = [cell.strip() for cell in head.strip(" ").split(bar)] if bar else []
-    # A head over several columns stands in the first of them; the leftmost cells belong to the labels.
+    # A head over several columns is in the first of them; the leftmost cells belong to the labels.
     if column >= len(cells) or cells[column]:
         return cells[column] if column < len(cells) else ""
     filled = [cell for cell in cells[2:column] if cell]
@@ -163,7 +163,7 @@ def _cell(head: str, column: int) -> str:
 
 
 def _scale(text: str, by_column: bool = False) -> str:
-    """The scale that a head names. In a row of heads that names several, each is its own column's alone."""
+    """Return the scale that a head names, or "" if its columns name several."""
     found = list(_HEAD.finditer(text))
     words = {_scale_word(next(each for each in match.groups() if each)) for match in found}
     if by_column and len(words) > 1 and ("|" in text or "\t" in text):
@@ -177,7 +177,7 @@ def _scale_word(written: str) -> str:
 
 
 def _marks(text: str) -> set[str]:
-    """The currencies that a text names by sign, code or name."""
+    """Return the currencies that a text names by sign, code or name."""
     signs = {SIGNS[match[0]] for match in re.finditer(rf"(?<![A-Za-z])(?:{BEFORE})", text)}
     codes = {
         currencies().get(code, "")

@@ -1,9 +1,8 @@
-"""What is done with the values of a table: a small closed set of operations over cells, carried out by code.
+"""Operations over the values of a table, a small closed set that code carries out.
 
-A cell is the value that one document gave. Before cells are compared their units are brought together: amounts stand in
-full already ("10,135 in thousands" is 10135000), measures of time, weight and length are converted. Cells whose units
-or periods cannot be brought together are refused with both of them named, never compared all the same. Documents
-without a value take no part, and are named.
+A cell is the value of one document. Units are converted before cells are compared: amounts are already in full ("10,135
+in thousands" is 10135000); measures of time, weight and length are converted. Cells with incompatible units or periods
+are refused by name, never compared. Documents without a value take no part and are listed.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ OperationName = Literal[
     "mean",
     "list",
 ]
-"""The closed set. "bands" without bands groups by equal values; "list" names every value and does nothing with it."""
+""""bands" without bands groups by equal values; "list" names every value."""
 
 Sign = Literal["<", "<=", "=", ">=", ">"]
 
 AMOUNTS: Final = ("number", "money", "percent")
-"""Kinds whose values are numbers; the others that have an order are "date" and "period"."""
+"""Kinds whose values are numbers; of the others "date" and "period" have an order."""
 
 
 class Refused(ValueError):
@@ -46,7 +45,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one document gave: ``label`` names it, ``value`` of ``kind`` (of ``answer_types.KINDS``); None for none."""
+    """The ``value`` of ``kind`` (one of ``answer_types.KINDS``) that one document gave, or None, and its ``label``."""
 
     label: str
     kind: str
@@ -55,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a value must be, against ``than``: an amount or a date, or with "=" any written value."""
+    """A comparison with ``than``, an amount or a date; "=" compares any value."""
 
     sign: Sign
     than: TypedValue
@@ -63,7 +62,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A group of cells by name: those for whose values all conditions hold, and which no band before it took."""
+    """A named group of the cells that meet all conditions and belong to no earlier band."""
 
     name: str
     conditions: tuple[Condition, ...] = ()
@@ -71,8 +70,9 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``count`` is the n of "top"; ``falling`` the direction of "top" and "sort"; ``conditions``, which must all hold,
-    belong to "count" and "filter", ``bands`` to "bands".
+    """An operation: ``count`` for "top", ``falling`` for "top" and "sort", ``bands`` for "bands".
+
+    "count" and "filter" take the cells that meet all ``conditions``.
     """
 
     name: OperationName
@@ -84,9 +84,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``text`` says the result in words, ``value`` is the number where it is one. ``chosen`` are the places of the
-    cells that the result names, in its order, ``used`` of all that it rests on, the chosen ones first. ``groups`` are
-    those of "bands", by name. ``without`` are the labels of cells that have no value.
+    """The result in words, and as ``value`` if it is a number.
+
+    ``chosen`` are the indexes of the cells that it names, in order; ``used`` are all that it depends on, those first.
+    ``groups`` are the bands' cells by name, ``without`` the labels of cells without a value.
     """
 
     text: str
@@ -98,10 +99,10 @@ class Outcome:
 
 
 def carry_out(operation: Operation, cells: Sequence[Cell]) -> Outcome:
-    """The outcome of an operation over the cells that have a value.
+    """Carry out an operation over the cells that have a value.
 
-    Raises Refused where none has one, where units or periods cannot be brought together, or where the operation means
-    nothing for values of this kind.
+    Raises:
+        Refused: No cell has a value, units or periods are incompatible, or the values do not allow the operation.
     """
     table = [(place, each) for place, each in enumerate(cells) if each.value is not None]
     if not table:
@@ -113,7 +114,7 @@ def carry_out(operation: Operation, cells: Sequence[Cell]) -> Outcome:
 
 
 Table = list[tuple[int, Cell]]
-"""Cells that have a value, each with its place in the whole table."""
+"""Cells that have a value, each with its index in the whole table."""
 
 
 # --------
@@ -130,7 +131,7 @@ def _top(operation: Operation, table: Table) -> Outcome:
 
 
 def _first(table: Table, count: int, falling: bool) -> Outcome:
-    """The first ``count`` in order, and what has the value of the last of them."""
+    """Return the first ``count`` cells in order, and all that equal the last of them."""
     order = _sorted(table, falling)
     keys = _keys(order)
     last = keys[min(count, len(order)) - 1]
@@ -171,7 +172,7 @@ def _bands(operation: Operation, table: Table) -> Outcome:
 
 
 def _difference(operation: Operation, table: Table) -> Outcome:
-    """Of two cells: the later less the earlier where their times tell them apart, else the larger less the smaller."""
+    """Subtract the earlier of two cells from the later one, or the smaller from the larger if times do not tell."""
     if len(table) != 2:
         raise Refused(f"A difference is between two values, and {len(table)} of the documents have one.")
     one, other = _by_time(table) or _sorted(table, falling=False)
@@ -184,7 +185,7 @@ def _difference(operation: Operation, table: Table) -> Outcome:
 
 
 def _growth(operation: Operation, table: Table) -> Outcome:
-    """From the earliest to the latest, in percent of the earliest, with all between them."""
+    """Return the change from the earliest to the latest cell, in percent, with all cells between."""
     if len(table) < 2:
         raise Refused("Growth needs values of two times, and only one document has a value.")
     order = _by_time(table)
@@ -255,7 +256,7 @@ def _places(table: Table) -> tuple[int, ...]:
 
 
 # --------
-# Bringing values together.
+# Common units and order.
 
 _MEASURES: Final[dict[str, tuple[str, Decimal]]] = {
     **{name: ("days", Decimal(days)) for name, days in (("day", 1), ("week", 7))},
@@ -265,14 +266,14 @@ _MEASURES: Final[dict[str, tuple[str, Decimal]]] = {
     **{name: ("metres", Decimal(1)) for name in ("m", "metre", "meter")},
     **{name: ("metres", Decimal(1000)) for name in ("km", "kilometre", "kilometer")},
 }
-"""Measures that convert exactly, by the singular of their name: what they are measured in, and by how much. Other words
-behind a number say what is counted and not how it is measured, so they are never a reason to refuse."""
+"""Measures that convert exactly, by the singular of their name: target unit and factor. Other words after a number name
+what is counted, so they are no reason to refuse."""
 
 _POINTS: Final = "percentage points"
 
 
 def _together(table: Table) -> list[Decimal]:
-    """The amounts of cells in one unit. Raises Refused naming two cells that have none in common."""
+    """Return the amounts of cells in one unit. Raises Refused naming two cells without a common one."""
     for _, each in table:
         if _value(each).number is None:
             raise Refused(f"{_said(each)} is no amount, so it cannot be reckoned with.")
@@ -300,7 +301,7 @@ def _percent(value: TypedValue) -> str:
 
 
 def _currency(value: TypedValue) -> str:
-    """One that is not said may be the others'."""
+    """Return the currency; an unknown one may be that of the others."""
     return value.currency
 
 
@@ -315,9 +316,7 @@ def _measure(value: TypedValue) -> tuple[str, Decimal] | None:
 
 
 def _factors(values: Sequence[TypedValue]) -> list[Decimal] | None:
-    """By what each amount is multiplied to stand in one measure: 1 where all that say theirs say the same. None where
-    they say several, and one says none.
-    """
+    """Return the factor of each amount into one measure, or None if they name several and one names none."""
     measures = [_measure(value) for value in values]
     factors = [measure[1] for measure in measures if measure is not None]
     if len(set(factors)) < 2:
@@ -336,8 +335,8 @@ _LENGTHS: Final = (
     (re.compile(r"(\d+) months to "), 0),
     (re.compile(r"month to "), 1),
 )
-"""How long a period is in months, by its written form (``TypedValue``); 0: as the number in it says. Days and years
-("2023-12-31", "2023") may be said of anything."""
+"""Months of a period by its canonical form; 0: the number in it. Days and years ("2023-12-31", "2023") are compatible
+with any."""
 
 
 def _months(period: str) -> int | None:
@@ -348,7 +347,7 @@ def _months(period: str) -> int | None:
 
 
 def _check_periods(table: Table) -> None:
-    """Refuses amounts of a quarter beside amounts of a year. Years that end in other months are years."""
+    """Refuse amounts of a quarter next to amounts of a year. Years may end in different months."""
     said = [(each, months) for _, each in table if (months := _months(_value(each).period)) is not None]
     for (one, first), (other, second) in pairwise(said):
         if first != second:
@@ -359,7 +358,7 @@ def _check_periods(table: Table) -> None:
 
 
 def _keys(table: Table) -> list[Decimal | str]:
-    """What cells are ordered by. Raises Refused where they have no order among each other."""
+    """Return what cells are ordered by. Raises Refused if they have no common order."""
     kinds = {each.kind for _, each in table}
     if kinds <= set(AMOUNTS):
         return list(_together(table))
@@ -378,7 +377,7 @@ _QUARTER_ENDS: Final = ("03-31", "06-30", "09-30", "12-31")
 
 
 def _end(written_time: str) -> str:
-    """When a date or a period ends, as precisely as it says. Raises Refused for one that does not say it."""
+    """Return when a date or a period ends, as precisely as it states. Raises Refused if it does not."""
     if (named := re.fullmatch(r"(?:.* to )?(\d{4}(?:-\d\d(?:-\d\d)?)?)", written_time)) is not None:
         return named[1]
     if (quarter := re.fullmatch(r"Q([1-4]) (?:FY)?(\d{4})", written_time)) is not None:
@@ -391,7 +390,7 @@ def _end(written_time: str) -> str:
 
 
 def _sorted(table: Table, falling: bool) -> Table:
-    """In order of value; equal ones in that of the table."""
+    """Sort by value; ties keep the order of the table."""
     keyed = list(zip(_keys(table), table, strict=True))
     keyed.sort(key=lambda pair: pair[0], reverse=falling)
     return [entry for _, entry in keyed]
@@ -401,9 +400,7 @@ _YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
 def _by_time(table: Table) -> Table | None:
-    """From the earliest to the latest, by the periods of the values, else by the years in the labels; None where they
-    do not tell all apart.
-    """
+    """Sort by the periods of the values, else by the years in the labels; None if these are not distinct."""
     said = [_value(each).period for _, each in table]
     labelled = ["".join(_YEAR.findall(each.label)[:1]) for _, each in table]
     for times in (said, labelled):
@@ -453,7 +450,7 @@ _TESTS: Final[dict[Sign, Callable[[int], bool]]] = {
 
 
 def written(value: TypedValue, period: bool = True) -> str:
-    """A value for people to read: "41,000,000 USD (FY2021)", "12.5 %", "2023-06-30"."""
+    """Format a value for people: "41,000,000 USD (FY2021)", "12.5 %", "2023-06-30"."""
     said = value.value
     if value.number is not None:
         said = f"{Decimal(value.value):,f}"
@@ -473,7 +470,7 @@ def _value(cell: Cell) -> TypedValue:
 
 
 def _amount(number: Decimal, table: Table) -> TypedValue:
-    """An amount that was worked out, in the unit of the first of the cells it comes from that says one."""
+    """Return a computed amount in the unit of the first cell that has one."""
     values = [_value(each) for _, each in table]
     unit = next((value.unit for value in values if value.unit == "%" or _measure(value) is not None), "")
     factors = _factors(values)
@@ -483,13 +480,13 @@ def _amount(number: Decimal, table: Table) -> TypedValue:
 
 
 def _rounded(number: Decimal) -> Decimal:
-    """To two decimals; below 1 to four digits."""
+    """Round to two decimals, below 1 to four digits."""
     step = Decimal("0.01") if abs(number) >= 1 or not number else Decimal(1).scaleb(number.adjusted() - 3)
     return number.quantize(step, ROUND_HALF_UP)
 
 
 def _plain(number: Decimal) -> str:
-    """The exact decimal without an exponent or zeros that say nothing."""
+    """Return the exact decimal without an exponent or trailing zeros."""
     text = f"{number:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text

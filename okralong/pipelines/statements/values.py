@@ -1,8 +1,8 @@
-"""Numbers, money, percent, dates and periods as values: read from an answer and from the passage where it stands.
+"""Typed values (numbers, money, percent, dates, periods) of an answer and the passage that it comes from.
 
-A filing writes "$(234,495)" in a table whose head says "in thousands": the amount is -234495000 US dollars. What the
-words of the value leave open (scale, currency, sign, period) is taken from its line, from the heads above it in the
-passage, and the period also from the question. What stays open is left empty, and what does not fit raises ValueError.
+A filing writes "$(234,495)" in a table headed "in thousands": the amount is -234495000 US dollars. Scale, currency,
+sign and period that the words omit come from the line and from the heads above it; the period also from the question.
+What remains unknown is left empty. A text that does not fit raises ValueError.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from okralong.pipelines.statements.table_heads import cells_above, completed, is
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a value comes from. ``text`` is the passage, ``start`` and ``end`` the characters of it that are cited (or
-    read: ``verbatim``, then the value is these characters and what belongs to them); -1 where there are none.
+    """The source of a value.
+
+    ``text`` is the passage; ``start`` and ``end`` are the cited characters (-1: none). If ``verbatim``, the value is
+    these characters and what belongs to them.
     """
 
     text: str = ""
@@ -37,9 +39,10 @@ NOWHERE: Final = Context()
 
 
 def read_value(kind: str, said: str, context: Context = NOWHERE, choices: Sequence[str] = ()) -> TypedValue:
-    """The value of ``kind`` (of ``answer_types.KINDS``) that ``said`` gives.
+    """Return the value of ``kind`` (one of ``answer_types.KINDS``) that ``said`` states.
 
-    Raises ValueError with a sentence that says what is missing, or which values it might be.
+    Raises:
+        ValueError: No value or several; the message says what is missing, or which ones.
     """
     reader = _READERS.get(kind)
     if reader is None:
@@ -48,9 +51,9 @@ def read_value(kind: str, said: str, context: Context = NOWHERE, choices: Sequen
 
 
 def spans_of(kind: str, text: str) -> list[Span]:
-    """Where in a text values of a kind stand that may be an answer, in their order; none for kinds of words.
+    """Return the spans of a text that may answer with a value of ``kind``, in order; none for kinds of words.
 
-    Amounts of money and percentages are those that say so, where the text has any: a cell of a table may not.
+    Amounts of money and percentages are those with a sign, if the text has any; cells of a table may lack it.
     """
     if kind == "date":
         found = [span for span, _ in dates(text)]
@@ -70,15 +73,15 @@ def spans_of(kind: str, text: str) -> list[Span]:
 
 
 def _apart(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """Those of ``spans`` that overlap none of ``taken``."""
+    """Return the ``spans`` that overlap none of ``taken``."""
     return apart(spans, taken, lambda one: one)
 
 
 def agrees(kind: str, said: TypedValue, gold: str) -> bool:
-    """Whether a value is the one that a gold answer writes; amounts within the rounding of the gold one's last digit.
+    """Return whether a value equals a gold answer; amounts may differ by the rounding of the gold answer's last digit.
 
-    A currency, a unit or a scale that the gold answer does not write is not asked for: a gold "234,495" agrees with
-    234495000 that a table gave in thousands.
+    A currency, unit or scale that the gold answer omits is ignored: a gold "234,495" agrees with 234495000, which a
+    table gave in thousands.
     """
     if kind in ("number", "money", "percent"):
         found = amounts(gold.strip()) or in_words(gold)
@@ -99,7 +102,7 @@ def agrees(kind: str, said: TypedValue, gold: str) -> bool:
 
 
 # --------
-# Amounts, with what the passage says of them.
+# Amounts.
 
 
 def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
@@ -130,7 +133,7 @@ _NAMED: Final = {"number": "one number", "money": "one amount of money", "percen
 
 
 def _around(said: str, context: Context) -> tuple[str, Span | None]:
-    """The text in which to look for a value, and the characters of it that are meant: read words belong to a line."""
+    """Return the text to read, and the span of it that is meant: verbatim words are read in their line."""
     if not context.verbatim or context.start < 0:
         return said, None
     first, last = line_of(context.text, context.start)
@@ -139,12 +142,12 @@ def _around(said: str, context: Context) -> tuple[str, Span | None]:
 
 
 def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
-    """The amounts that may be meant, of the kind that is asked for where there are any."""
+    """Return the amounts that may be meant, of the wanted kind if there are any."""
     found = amounts(text) or in_words(text)
     if wanted is not None:
         touched = [each for each in found if each.start < wanted[1] and each.end > wanted[0]]
         found = touched or found
-    # "$ -6.2 ( 6.2 )": FinQA's files write a cell twice, with its sign and as it stood.
+    # "$ -6.2 ( 6.2 )": FinQA's files write a cell twice, with its sign and as printed.
     pairs = pairwise([None, *found])
     found = [
         each for last, each in pairs if each and not (last and each.bracketed and abs(last.digits) == abs(each.digits))
@@ -160,22 +163,20 @@ def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
         found = [each for each in found if kind == "number" or each.unit != "%"]
         tests.append(lambda each: bool(each.currency) or kind == "number")
         tests.append(lambda each: bool(each.scale) or kind == "number")
-        tests.append(
-            lambda each: not (each.bracketed and abs(each.digits) < 20 and not each.places)
-        )  # a footnote's mark
+        tests.append(lambda each: not (each.bracketed and abs(each.digits) < 20 and not each.places))  # a footnote mark
     for test in tests:
         found = [each for each in found if test(each)] or found
     return found
 
 
 def _written(number: Decimal) -> str:
-    """The exact decimal without an exponent, and without zeros that say nothing."""
+    """Return the exact decimal without an exponent or trailing zeros."""
     text = f"{number:f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text) if number else "0"
 
 
 def counted(text: str, end: int) -> str:
-    """The word or two for what a number counts: "employees", "shares"."""
+    """Return the one or two words that a number counts: "employees", "shares"."""
     words = []
     for word in re.findall(r"\s*([A-Za-z][A-Za-z-]*|\S)", text[end : end + 60])[:2]:
         if not word[0].isalpha() or word.lower() in NO_COUNT:
@@ -185,7 +186,7 @@ def counted(text: str, end: int) -> str:
 
 
 def _place(text: str, one: Amount, context: Context) -> int:
-    """Where the amount stands in the passage, in the cited characters before all others; -1 where it does not."""
+    """Return where the amount is in the passage, preferably in the cited characters, or -1."""
     if context.verbatim and context.start >= 0:
         return line_of(context.text, context.start)[0] + one.start
     digits = AMOUNT.search(text, one.start)
@@ -211,7 +212,7 @@ def _read_date(said: str, context: Context) -> TypedValue:
 
 
 def _meant(found: Sequence[tuple[Span, str]], wanted: Span | None) -> list[str]:
-    """The different values, of those that touch the words that are meant where any do."""
+    """Return the distinct values, only those that touch the wanted span if any do."""
     touching = [value for (start, end), value in found if wanted and start < wanted[1] and end > wanted[0]]
     return list(dict.fromkeys(touching or [value for _, value in found]))
 
@@ -240,8 +241,9 @@ def _touching(found: Sequence[tuple[Span, str]], wanted: Span) -> bool:
 
 
 def _period_of(text: str, context: Context, place: int) -> str:
-    """The time that an amount belongs to: as its own words say, else the head of its column, its sentence, or the
-    question; "" where none of these names exactly one.
+    """Return the period of an amount, or "" if it is ambiguous.
+
+    It is that of its own words, else of the head of its column, of its sentence, or of the question.
     """
     said = text if not context.verbatim else ""
     line = context.text[slice(*line_of(context.text, place))] if place >= 0 else ""
@@ -255,8 +257,10 @@ def _period_of(text: str, context: Context, place: int) -> str:
 
 
 def same_period(one: str, other: str) -> bool:
-    """Whether two texts name the same time. A fiscal year is the year of its name and the twelve months to its end; a
-    year that is not said to be fiscal may be either.
+    """Return whether two texts name the same time.
+
+    A fiscal year equals the year of its name and the twelve months to its end; a year that is not called fiscal may be
+    either.
     """
     first, second = (_read_or_none(each) for each in (one, other))
     if first is None or second is None:
@@ -285,7 +289,7 @@ def _read_boolean(said: str, context: Context) -> TypedValue:
 
 
 def _choice(said: str, choices: Sequence[str]) -> str:
-    """The choice that is said: the whole of it, or the one that stands in it (of two within each other the longer)."""
+    """Return the choice that equals the text or occurs in it; of two nested ones the longer."""
     plain = _plain(said)
     for each in choices:
         if _plain(each) == plain:

@@ -127,8 +127,8 @@ async def _reported(
     return replace(bare, title=title, report=report, rating=rating)
 
 
-# The prompts. Their contents and scales (strength 1 to 10, rating 0 to 10, score 0 to 100) are the authors'; the words are
-# ours, and lines replace their tuples and JSON objects.
+# The prompts. Their contents and scales (strength 1 to 10, rating 0 to 10, score 0 to 100) are the authors'; the words
+# are ours, and lines replace their tuples and JSON objects.
 
 EXTRACT_INSTRUCTIONS: Final = """List the people, organisations, places, events, products and figures that the passage \
 names, and how they are related. Reply with lines of these two forms and nothing else:
