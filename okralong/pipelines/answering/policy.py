@@ -146,7 +146,7 @@ class LineItemsPolicy(Settings):
     """Rows for line items of financial statements. Not in the paper.
 
     A question of the types ``rows`` is shown the row of a statement for each line item that it needs, in the place of a
-    chunk, if code finds the row in the document that the question names (``statement_reading.line_item_rows``).
+    chunk, if code finds the row in the document that the question names (``readers/named.py``).
     """
 
     rows: list[QuestionType] = Field(default_factory=list)

@@ -150,9 +150,9 @@ def _as_tensors(piece: Piece) -> Piece:
     return piece if isinstance(piece, Text) else Vectors(torch.from_numpy(piece.rows))
 
 
-# A prompt is a row of pieces, given to the model as input embeddings. Texts are tokenized piece by piece; a vector takes
-# the place of one token. Batches are padded on the left for generation and on the right for training. Positions count
-# from each row's beginning, so padding has no effect.
+# A prompt is a row of pieces, given to the model as input embeddings. Texts are tokenized piece by piece; a vector
+# replaces one token. Batches are padded on the left for generation and on the right for training. Positions count from
+# each row's beginning, so padding has no effect.
 
 __all__ = [
     "IGNORED",

@@ -2,7 +2,7 @@
 
 The table ships as ``configs/line_items.yaml``. No statement contains "operating margin", but it contains operating
 income and net sales: a question that names a metric can be shown their rows. A question that asks for a line item is
-answered from a row or a sentence that has any of its names (``statement_reading.py``). Not in the paper.
+answered from a row or a sentence that has any of its names (``answering/readers/statement.py``). Not in the paper.
 """
 
 from __future__ import annotations
