@@ -46,7 +46,7 @@ def test_a_file_that_was_whole_before_is_read_as_before() -> None:
 
 @pytest.mark.parametrize("key", REMOVED)
 def test_a_removed_key_is_refused_with_what_to_do(key: str) -> None:
-    with pytest.raises(ConfigError, match=rf"policy\.yaml cannot be used: {key} was removed.*Delete it"):
+    with pytest.raises(ConfigError, match=rf"default\.yaml cannot be used: {key} was removed.*Delete it"):
         load_config(FullPolicy, "policy/default.yaml", {key: 0} if "." in key else {f"{key}.below": 0.5})
 
 
