@@ -18,6 +18,7 @@ import json
 import pkgutil
 import re
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -47,7 +48,7 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "answer.yaml": "okralong.pipelines.run:RunConfig",
         "nightly.yaml": "okralong.pipelines.run:NightlyConfig",
         "columns.yaml": "okralong.pipelines.run:Columns",
-        "policy/default.yaml": "okralong.pipelines.answering:Policy",
+        "policy/default.yaml": "okralong.pipelines.methods:FullPolicy",
         "submit/answer.yaml": "okralong.jobs:Submission",
         "prices.yaml": "okralong.pipelines.llm:PriceTable",
         "estimate.yaml": "okralong.pipelines.run:Priors",
@@ -176,7 +177,8 @@ def model_of(place: str) -> type[Settings]:
     for info in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         spec = importlib.util.find_spec(info.name)
         source = Path(str(spec and spec.origin))
-        if source.suffix == ".py" and re.search(rf"^class {name}\(", source.read_text(encoding="utf-8"), re.MULTILINE):
+        defined = rf"^(class {name}\(|{name}: Final\b)"
+        if source.suffix == ".py" and re.search(defined, source.read_text(encoding="utf-8"), re.MULTILINE):
             found: type[Settings] = getattr(importlib.import_module(info.name), name)
             return found
     raise LookupError(f"No module of {package} defines {name}.")
@@ -212,19 +214,25 @@ def config_page(files: Mapping[str, str], lab: bool) -> str:
 
 
 def models_of(place: str) -> dict[str, type[BaseModel]]:
-    """Return the model at ``place`` and all nested models, by class name."""
-    found: dict[str, type[BaseModel]] = {}
+    """Return the model at ``place`` and all nested models, by their names in its JSON schema."""
+    found: list[type[BaseModel]] = []
 
     def look(annotation: Any) -> None:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation.__name__ not in found:
-            found[annotation.__name__] = annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation not in found:
+            found.append(annotation)
             for field in annotation.model_fields.values():
                 look(field.annotation)
         for inner in getattr(annotation, "__args__", ()):
             look(inner)
 
     look(model_of(place))
-    return found
+    shared = Counter(model.__name__ for model in found)  # each method's section is called Section
+    return {
+        model.__name__
+        if shared[model.__name__] == 1
+        else f"{model.__module__}.{model.__qualname__}".replace(".", "__"): model
+        for model in found
+    }
 
 
 def explained(model: type[BaseModel]) -> str:

@@ -195,7 +195,7 @@ def plain() -> tuple[Policy, Any]:
     [
         ({"model": "gpt-4o"}, "needs a base_url and a model"),
         ({"base_url": "http://strong/v1"}, "needs a base_url and a model"),
-        ({**STRONGER, "mode": "batch"}, "asked in real time"),
+        ({**STRONGER, "mode": "batch"}, "called in real time"),
     ],
 )
 def test_a_stronger_generator_is_an_endpoint_of_its_own(stronger: dict[str, Any], said: str) -> None:

@@ -25,5 +25,5 @@ def test_alike_questions_leave_no_doubt_and_one_document_no_interval() -> None:
     assert clustered_mean([1.0, 1.0], ["a", "b"]) == Estimate(1.0, 1.0, 1.0, 2)
     assert clustered_mean([0.2, 0.8], ["a", "a"]) == Estimate(0.5, None, None, 2)
     assert clustered_mean([], []) == Estimate(None, None, None, 0)
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="must be equal"):
         clustered_mean([0.2, 0.8], ["a"])

@@ -54,7 +54,7 @@ def test_bad_rows_are_told_apart_and_the_rest_is_asked(tmp_path: Path) -> None:
     ("name", "content", "says"),
     [
         ("missing.jsonl", None, "does not exist"),
-        ("q.txt", "What?", "no jsonl, csv, tsv, xlsx, parquet or yaml"),
+        ("q.txt", "What?", "not a jsonl, csv, tsv, xlsx, parquet or yaml file"),
         ("q.jsonl", "", "holds no rows"),
         ("q.csv", "id,text\n1,What?\n", "no column named question"),
         ("q.parquet", "PAR?", "not a readable Parquet"),

@@ -127,7 +127,7 @@ async def test_the_wait_that_the_endpoint_names_is_kept_by_all(tmp_path: Path, h
         (Trouble(400, "invalid_request"), CallFailed, "refused the request"),
         (Trouble(text=""), ReplyError, "empty reply"),
         (Trouble(text="", refusal="I will not."), ReplyError, "I will not"),
-        (Trouble(finish_reason="content_filter"), ReplyError, "took away"),
+        (Trouble(finish_reason="content_filter"), ReplyError, "removed the reply"),
     ],
 )
 async def test_what_is_not_retried(tmp_path: Path, trouble: Trouble, error: type[Exception], said: str) -> None:
