@@ -11,14 +11,14 @@ from typing import Any
 from okralong.lab.evidence.bench import reader_of
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.models import FunctionModels
+from okralong.pipelines.answering.models import FunctionModels, Generator, GeneratorCall
 from okralong.pipelines.answering.offline import OfflineGenerator
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import Analysis, Answer, CallFailed, QuestionError, Reading, ReplyError
+from okralong.pipelines.core.types import Analysis, Answer, CallFailed, Plan, QuestionError, Reading, Reply, ReplyError
 from okralong.pipelines.indexing.job import Encode
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.config import LlmConfig
@@ -56,7 +56,7 @@ class Desk:
         """Answer questions into a run folder, a few at a time."""
         ledger = RunLedger(Folder.of(run), None)
         client = LlmClient(self.llm, Gateway(ledger, [LocalLimiter(Limits(None, None, IN_FLIGHT))]), grammar=grammar)
-        ports = replace(self.ports(), complete=client.complete)
+        ports = replace(self.ports(), generator=ClientGenerator(client))
         places = asyncio.Semaphore(IN_FLIGHT)
 
         async def carry(scoped: Scoped) -> None:
@@ -78,14 +78,12 @@ class Desk:
         async def analyze(asked: AnalysisInput) -> Analysis:
             return self.analyzer.analyze([asked])[0]
 
-        client = OfflineGenerator()
         reader = reader_of(self.policy) if self.read is None else None
         return Ports(
             models=FunctionModels(
                 self.archive, embed=embed, analyze=analyze, read=self.read if reader is None else reader.port
             ),
-            complete=client.complete,
-            admit=client.admit,
+            generator=OfflineGenerator(),
             policy=self.policy,
             window=self.llm.window,
             count=token_counter(self.llm.tokenizer),
@@ -104,6 +102,18 @@ async def _answered(scoped: Scoped, strategy: str, ports: Ports, ledger: RunLedg
 
 
 @dataclass(frozen=True)
+class ClientGenerator(Generator):
+    """An LLM client as the generator of tools."""
+
+    client: LlmClient
+
+    async def complete(self, call: GeneratorCall) -> Reply:
+        """See ``Generator``."""
+        options = {"logprobs": call.logprobs, "answer_type": call.answer_type, "longer": call.longer}
+        return await self.client.complete(call.query_id, call.path, call.role, call.messages, **options)
+
+
+@dataclass(frozen=True)
 class _Steps:
     ledger: RunLedger
     query_id: str
@@ -113,3 +123,6 @@ class _Steps:
 
     async def record(self, path: str, kind: str, body: str) -> None:
         await self.ledger.record([JournalRow(self.query_id, path, kind, body)])
+
+    async def admit(self, plan: Plan) -> None:
+        """Admit every plan."""

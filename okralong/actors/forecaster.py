@@ -11,12 +11,12 @@ from typing import Any
 import ray
 
 from okralong.actors.cluster import NAMESPACE, plain_errors
-from okralong.actors.planner import ports_of
 from okralong.actors.retrieval import REVIVED, RetrievalNames, hold, started_retrieval, wait_for
 from okralong.actors.serve_models import ServeModels
 from okralong.pipelines.answering.models import Models
 from okralong.pipelines.answering.offline import OfflineGenerator
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.question_tools import Ports, asked_as
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.run.dry_run import Outlook, dry_run
@@ -37,8 +37,9 @@ class Forecaster:
 
     def __init__(self, setup: ForecasterSetup, models: Models) -> None:
         self._strategies = setup.strategies
-        client = OfflineGenerator()
-        self._ports = ports_of(models, setup.policy, setup.llm, client.complete, client.admit, client.complete)
+        llm, offline = setup.llm, OfflineGenerator()
+        ports = Ports(models, offline, setup.policy, **asked_as(llm))
+        self._ports = ports if llm.stronger is None else ports.with_stronger(offline, llm.stronger)
 
     async def dry_run(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
         """Return the outlook of a question over its resolved scope."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from threading import Lock
 from typing import Any, Final, Protocol
@@ -20,15 +20,14 @@ from okralong.pipelines.answering.answer_types import AnswerType, value_read
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.cost_model import Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.models import Models
+from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import reply_schema
-from okralong.pipelines.answering.question_tools import Complete, Ports, QuestionTools
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools, asked_as
 from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import query_id as logged_query
 from okralong.pipelines.core.storage_errors import not_written
-from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
     GO_ON,
@@ -144,10 +143,8 @@ class Planner:
         self._peers: Peers = self if peers is None else peers
         self._making: dict[str, asyncio.Task[Any]] = {}
         self._checks = models.cross_encoder.checks
-        stronger = None if clients.stronger is None else clients.stronger.complete
-        ports = ports_of(models, setup.policy, setup.llm, clients.first.complete, _no_admission, stronger)
-        theirs = None if ports.stronger is None else replace(ports.stronger, artifact=self._artifact_of)
-        self._ports = replace(ports, artifact=self._artifact_of, stronger=theirs)
+        self._models = models
+        self._asked = asked_as(setup.llm)
 
     async def ready(self) -> None:
         """Return once the archive is open, which it is when the planner has been made."""
@@ -264,7 +261,7 @@ class Planner:
         if version:
             by = self._setup.llm.reply_settings(roles, self._setup.weights)
             method = key.removeprefix(ARTIFACT).split("/", 1)[0]
-            place = ArtifactPlace.of(self._ports.models.archive, doc_id, method, version, arguments, by)
+            place = ArtifactPlace.of(self._models.archive, doc_id, method, version, arguments, by)
             taken = await tools.remember(TAKEN, {"doc_id": doc_id, "key": place.key}, partial(_taken, place))
             if taken is not None:
                 await journal.flush()
@@ -297,22 +294,18 @@ class Planner:
             journal.add(left.rows)
             return result, seconds
 
-        ports = replace(self._ports, complete=self._complete(journal), admit=journal.admit)
-        if ports.stronger is not None:
-            complete = self._complete(journal, stronger=True)
-            stronger = replace(ports.stronger, complete=complete, admit=journal.admit)
-            ports = stronger if prefix.startswith(f"{ESCALATED}/") else replace(ports, stronger=stronger)
+        ports = Ports(
+            self._models,
+            QuestionGenerator(self._clients, journal),
+            self._setup.policy,
+            artifact=self._artifact_of,
+            **self._asked,
+        )
+        if self._setup.llm.stronger is not None:
+            ports = ports.with_stronger(QuestionGenerator(self._clients, journal, True), self._setup.llm.stronger)
+            if prefix.startswith(f"{ESCALATED}/") and ports.stronger is not None:
+                ports = ports.stronger
         return QuestionTools(ports, question, doc_ids, journal, fan_out, prefix)
-
-    def _complete(self, journal: QuestionJournal, stronger: bool = False) -> Complete:
-        client = self._clients.here(stronger)
-
-        async def complete(*arguments: Any, **named: Any) -> Reply:
-            await self._clients.started()
-            # The question's journal is here already: the client need not ask the ledger for its replies.
-            return await client.complete(*arguments, recorded=journal.reply, pending=journal.take, **named)
-
-        return complete
 
     async def _stopped(self, question: Question, message: str, exit_code: int) -> Stop:
         with suppress(*BROKEN):  # the gateway itself may have broken
@@ -331,6 +324,29 @@ class Planner:
         stronger = None if self._clients.stronger is None else _spender(self._clients.stronger)
         tables = self._setup.policy.context.table_tokens
         return plan_reserve(plan, tables, _spender(self._clients.first), stronger, typed=typed)
+
+
+class QuestionGenerator(Generator):
+    """The run's generator, or the stronger one, as one question calls it."""
+
+    def __init__(self, clients: GeneratorClients, journal: QuestionJournal, stronger: bool = False) -> None:
+        self._clients, self._journal, self._stronger = clients, journal, stronger
+
+    async def complete(self, call: GeneratorCall) -> Reply:
+        """See ``Generator``."""
+        await self._clients.started()
+        # The question's journal is here already: the client need not ask the ledger for its replies.
+        return await self._clients.here(self._stronger).complete(
+            call.query_id,
+            call.path,
+            call.role,
+            call.messages,
+            logprobs=call.logprobs,
+            answer_type=call.answer_type,
+            longer=call.longer,
+            recorded=self._journal.reply,
+            pending=self._journal.take,
+        )
 
 
 class GeneratorClients:
@@ -446,40 +462,5 @@ async def _keep(place: ArtifactPlace, artifact: Artifact | None) -> str:
     return "some replies were of no use" if artifact is None else await asyncio.to_thread(place.write, artifact)
 
 
-async def _no_admission(query_id: str, plan: Plan) -> None:
-    raise ValueError("each question is admitted by its own steps")
-
-
 def _spender(client: LlmClient) -> Spender:
     return Spender(client.price, client.config.window, client.config.completion_limit)
-
-
-def ports_of(
-    models: Models,
-    policy: Policy,
-    llm: LlmConfig,
-    complete: Complete,
-    admit: Callable[[str, Plan], Awaitable[None]],
-    stronger: Complete | None,
-) -> Ports:
-    """Return what the tools of all questions share; ``llm`` is settled, as the generator was started.
-
-    ``stronger`` asks the stronger generator, which answers everything itself.
-    """
-    ports = Ports(models, complete, admit, policy, **_asked_as(llm))
-    if llm.stronger is None or stronger is None:
-        return ports
-    theirs = replace(ports, complete=stronger, reads_answers=False, **_asked_as(llm.stronger))
-    return replace(ports, stronger=theirs)
-
-
-def _asked_as(llm: GeneratorConfig) -> dict[str, Any]:
-    return {
-        "window": llm.window,
-        "count": token_counter(llm.tokenizer),
-        "completion_limit": llm.completion_limit,
-        "demonstrate": bool(llm.demonstrations),
-        "calculator": bool(llm.calculator),
-        "short_contract": llm.short_contract,
-        "generator": llm.model,
-    }

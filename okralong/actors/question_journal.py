@@ -44,8 +44,8 @@ class QuestionJournal:
         """Add the steps of a branch that has ended."""
         self._rows.extend(rows)
 
-    async def admit(self, query_id: str, plan: Plan) -> None:
-        """Reserve the plan's dollars with the next message."""
+    async def admit(self, plan: Plan) -> None:
+        """See ``StepLog``."""
         self._admit_usd = self._reserve(plan)
 
     def take(self) -> Steps:

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import yaml
 
-from okralong.pipelines.answering.models import RANKS_ONLY, CrossEncoder, FunctionModels
+from okralong.pipelines.answering.models import RANKS_ONLY, CrossEncoder, FunctionModels, Generator, GeneratorCall
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import Branch
 from okralong.pipelines.archive.search import search
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import ConfigError, Hit, Plan, Question
+from okralong.pipelines.core.types import ConfigError, Hit, Plan, Question, Reply
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import prepare
 from tests.fakes.tools import paper_policy
@@ -36,13 +36,17 @@ class KeptLog:
     async def record(self, path: str, kind: str, body: str) -> None:
         self.rows[path, kind] = body
 
+    async def admit(self, plan: Plan) -> None:
+        pass
+
 
 async def unused(*arguments: Any, **named: Any) -> Any:
     raise AssertionError(f"nothing here calls this port: {arguments} {named}")
 
 
-async def admit(query_id: str, plan: Plan) -> None:
-    return None
+class Unused(Generator):
+    async def complete(self, call: GeneratorCall) -> Reply:
+        raise AssertionError(f"nothing here calls the generator: {call}")
 
 
 async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
@@ -54,8 +58,7 @@ def ports(location: Path, cross_encoder: CrossEncoder = RANKS_ONLY, **functions:
     archive = small.open()
     return Ports(
         models=FunctionModels(archive, cross_encoder=cross_encoder, embed=unused, analyze=unused, **functions),
-        complete=unused,
-        admit=admit,
+        generator=Unused(),
         policy=paper_policy(selection__method="csi"),
         window=8000,
         count=count_tokens,

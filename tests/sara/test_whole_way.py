@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.estimate.here import ClientGenerator
 from okralong.actors.generator import as_served
 from okralong.actors.models import HandleTransport
 from okralong.actors.planner import ADDRESS
@@ -76,6 +77,9 @@ class Log:
     async def record(self, path: str, kind: str, body: str) -> None:
         self.kept[path, kind] = body
 
+    async def admit(self, plan: Plan) -> None:
+        pass
+
 
 @pytest.fixture(scope="module")
 def folder(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -116,16 +120,12 @@ def tools_over(archive: Archive, folder: Path, client: LlmClient, embed: Any, lo
     async def compress(vectors: Any) -> Any:
         return ArrayCompressor.load(folder).pooled(vectors)
 
-    async def admit(query_id: str, plan: Plan) -> None:
-        return None
-
     async def fan_out(branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
         raise AssertionError("nothing here has branches")
 
     shared = Ports(
         models=FunctionModels(archive, embed=embedded, compress=compress),
-        complete=client.complete,
-        admit=admit,
+        generator=ClientGenerator(client),
         policy=paper_policy(**({"sara__text": 2} | policy)),
         window=client.config.window,
         count=token_counter(client.config.tokenizer),

@@ -25,8 +25,8 @@ from okralong.lab.evidence.writers import WRITTEN, GoldWriter, Writer
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.citations import REPAIR
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.answering.models import FunctionModels, Vectors
-from okralong.pipelines.answering.offline import MemoryLog, OfflineCall, OfflineGenerator
+from okralong.pipelines.answering.models import FunctionModels, GeneratorCall, Vectors
+from okralong.pipelines.answering.offline import MemoryLog, OfflineGenerator
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import DEMONSTRATIONS, answer_prompt
@@ -286,8 +286,7 @@ class BenchTools(QuestionTools):
                 compress=compress if compressor else None,
                 read=None if found is None else found.port,
             ),
-            complete=offline.complete,
-            admit=offline.admit,
+            generator=offline,
             policy=policy,
             window=writer.window,
             count=writer.count,
@@ -315,7 +314,7 @@ class BenchTools(QuestionTools):
         tools = QuestionTools(self.ports, question, doc_ids, self.log, self.fan_out, path)
         return await branch.operator(tools, **branch.arguments), {}
 
-    async def _reply(self, call: OfflineCall) -> Reply:
+    async def _reply(self, call: GeneratorCall) -> Reply:
         """Return the writer's reply; only first replies are measured. Raises NobodyAsked for a second one."""
         if call.path.endswith(f"/{REPAIR}"):
             raise NobodyAsked("The bench asks for nothing twice.")

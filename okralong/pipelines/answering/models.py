@@ -1,4 +1,4 @@
-"""The archive and the local models of a run, as the tools of its questions use them."""
+"""The archive, the local models and the generator of a run, as the tools of its questions use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import ShardClient
-from okralong.pipelines.core.types import Analysis, Reading, WordKept
+from okralong.pipelines.core.types import Analysis, Message, Reading, Reply, WordKept
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -83,6 +83,27 @@ class Models(ABC):
     async def compress(self, vectors: Vectors) -> Vectors:
         """Return unit vectors of the compressor's space, shape (n, hidden). Part: compressor."""
         raise NotImplementedError("compressor")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorCall:
+    """A call of the generator at a step of a question; for the fields see ``Tools.complete``."""
+
+    query_id: str
+    path: str
+    role: str
+    messages: Sequence[Message]
+    logprobs: bool = False
+    answer_type: str = ""
+    longer: bool = False
+
+
+class Generator(ABC):
+    """The generator that tools call: that of a run, or one without an endpoint (``OfflineGenerator``)."""
+
+    @abstractmethod
+    async def complete(self, call: GeneratorCall) -> Reply:
+        """Return the reply to a call. Raises as ``Tools.complete`` does."""
 
 
 class FunctionModels(Models):

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable
 
+from okralong.pipelines.answering.models import Generator, GeneratorCall
 from okralong.pipelines.answering.prompts import UNANSWERABLE
-from okralong.pipelines.core.types import Message, NobodyAsked, Plan, Reply, Usage
+from okralong.pipelines.core.types import NobodyAsked, Plan, Reply, Usage
 from okralong.pipelines.llm.config import ANALYZE
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineCall:
-    """A call that a strategy makes."""
-
-    query_id: str
-    path: str
-    role: str
-    messages: Sequence[Message]
-
-
-async def shortest_reply(call: OfflineCall) -> Reply:
+async def shortest_reply(call: GeneratorCall) -> Reply:
     """Reply "unanswerable".
 
     Raises NobodyAsked for roles whose reply is parsed: keyword rules then analyze, and nothing further is looked up.
@@ -31,24 +20,20 @@ async def shortest_reply(call: OfflineCall) -> Reply:
     return Reply(f"Answer: {UNANSWERABLE}", "none", Usage(), "stop", 0.0)
 
 
-class OfflineGenerator:
+class OfflineGenerator(Generator):
     """Replies in this process, in place of ``LlmClient`` and the budget.
 
     ``calls`` holds the calls that were made, in order.
     """
 
-    def __init__(self, reply: Callable[[OfflineCall], Awaitable[Reply]] = shortest_reply) -> None:
-        self.calls: list[OfflineCall] = []
+    def __init__(self, reply: Callable[[GeneratorCall], Awaitable[Reply]] = shortest_reply) -> None:
+        self.calls: list[GeneratorCall] = []
         self._reply = reply
 
-    async def complete(self, query_id: str, path: str, role: str, messages: Sequence[Message], **_: Any) -> Reply:
-        """Return the reply to a call (see ``LlmClient.complete``)."""
-        call = OfflineCall(query_id, path, role, messages)
+    async def complete(self, call: GeneratorCall) -> Reply:
+        """See ``Generator``."""
         self.calls.append(call)
         return await self._reply(call)
-
-    async def admit(self, query_id: str, plan: Plan) -> None:
-        """Admit every plan, since no call costs anything."""
 
 
 class MemoryLog:
@@ -64,3 +49,6 @@ class MemoryLog:
     async def record(self, path: str, kind: str, body: str) -> None:
         """Keep a body."""
         self.kept[path, kind] = body
+
+    async def admit(self, plan: Plan) -> None:
+        """Admit every plan, since no call costs anything."""

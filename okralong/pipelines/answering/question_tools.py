@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -24,13 +24,13 @@ from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import analyze_by_generator
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
-from okralong.pipelines.answering.models import Models
+from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import demonstrations, with_demonstration
 from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
-from okralong.pipelines.core.tokens import CountTokens
+from okralong.pipelines.core.tokens import CountTokens, token_counter
 from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
@@ -49,7 +49,7 @@ from okralong.pipelines.core.types import (
     TokenVectors,
     WordKept,
 )
-from okralong.pipelines.llm.config import ANALYZE
+from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
 
 
 class StepLog(Protocol):
@@ -63,22 +63,8 @@ class StepLog(Protocol):
         """Record a body; it is durable before the question's next request is sent, and before its answer."""
         ...
 
-
-class Complete(Protocol):
-    """How tools ask the generator (see ``LlmClient.complete``)."""
-
-    async def __call__(
-        self,
-        query_id: str,
-        path: str,
-        role: str,
-        messages: Sequence[Message],
-        *,
-        logprobs: bool = False,
-        answer_type: str = "",
-        longer: bool = False,
-    ) -> Reply:
-        """Return the reply at a step of a question."""
+    async def admit(self, plan: Plan) -> None:
+        """Reserve a plan's dollars, with the next call at the latest. Raises OverBudget."""
         ...
 
 
@@ -88,20 +74,18 @@ class Ports:
 
     Attributes:
         models: The archive and the run's local models.
-        complete: Asks the generator.
-        admit: Reserves a plan's dollars, with the next call at the latest.
+        generator: The run's generator.
         policy: The constants of the run.
-        window: See ``Tools``, as for ``count``, ``completion_limit``, ``calculator``, ``short_contract`` and
-            ``generator``.
+        window: See ``Tools``, as for ``count``, ``completion_limit``, ``calculator`` and ``short_contract``.
         demonstrate: Whether a worked example is put before each prompt.
+        name: The generator's name, as the config has it.
         artifact: Returns a document's artifact; None if there is no run to keep one.
         reads_answers: Whether the cross-encoder, if it can, may answer by itself.
         stronger: The ports with the run's stronger generator, if it has one.
     """
 
     models: Models
-    complete: Complete
-    admit: Callable[[str, Plan], Awaitable[None]]
+    generator: Generator
     policy: Policy
     window: int
     count: CountTokens
@@ -109,10 +93,27 @@ class Ports:
     demonstrate: bool = False
     calculator: bool = False
     short_contract: bool = False
-    generator: str = ""
+    name: str = ""
     artifact: Callable[[str, str, Branch, int, tuple[str, ...]], Awaitable[Any]] | None = None
     reads_answers: bool = True
     stronger: Ports | None = None
+
+    def with_stronger(self, generator: Generator, llm: GeneratorConfig) -> Ports:
+        """Return the same ports with a stronger generator, which answers everything itself."""
+        return replace(self, stronger=replace(self, generator=generator, reads_answers=False, **asked_as(llm)))
+
+
+def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
+    """Return the fields of ``Ports`` that say how a generator is asked; ``llm`` is settled as it was started."""
+    return {
+        "window": llm.window,
+        "count": token_counter(llm.tokenizer),
+        "completion_limit": llm.completion_limit,
+        "demonstrate": bool(llm.demonstrations),
+        "calculator": bool(llm.calculator),
+        "short_contract": llm.short_contract,
+        "name": llm.model,
+    }
 
 
 _TIMED: Final = ContextVar("timed", default=False)
@@ -245,7 +246,7 @@ class QuestionTools:
             await self.log.record(path, "plan", encode(plan))
         else:
             plan = decode(Plan, recorded)
-        await self.ports.admit(self.question.query_id, plan)
+        await self.log.admit(plan)
         return plan
 
     @property
@@ -268,15 +269,8 @@ class QuestionTools:
         if self.ports.demonstrate:
             messages = with_demonstration(messages, role, self.short_contract, AnswerType.of(answer_type))
         with self._timed(role):
-            return await self.ports.complete(
-                self.question.query_id,
-                path,
-                role,
-                messages,
-                logprobs=logprobs,
-                answer_type=answer_type,
-                longer=longer,
-            )
+            call = GeneratorCall(self.question.query_id, path, role, messages, logprobs, answer_type, longer)
+            return await self.ports.generator.complete(call)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """See ``Tools``."""
@@ -292,7 +286,7 @@ class QuestionTools:
     @property
     def generator(self) -> str:
         """See ``Tools``."""
-        return self.ports.generator
+        return self.ports.name
 
     @property
     def stronger(self) -> QuestionTools:
@@ -443,7 +437,7 @@ class QuestionTools:
         return [result for result, _ in done]
 
     async def _ask(self, path: str, messages: Sequence[Message]) -> Reply:
-        return await self.ports.complete(self.question.query_id, path, ANALYZE, messages)
+        return await self.ports.generator.complete(GeneratorCall(self.question.query_id, path, ANALYZE, messages))
 
     def _recorded(self, path: str, kind: str, wanted: Any) -> Any:
         """Return the body recorded at a path if it is for the same ``wanted``, else None."""

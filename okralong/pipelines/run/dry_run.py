@@ -132,7 +132,7 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     """Return what a strategy sends to a generator with the shortest replies, and its answer."""
     offline = OfflineGenerator()
     policy = ports.policy.model_copy(update={"escalate": None})  # ``_again`` counts what follows a first answer
-    ports = replace(ports, complete=offline.complete, admit=offline.admit, policy=policy)
+    ports = replace(ports, generator=offline, policy=policy)
     tools = QuestionTools.in_process(ports, question, doc_ids, MemoryLog())
     answer = await load_strategy(name)(question, tools)
     prompts = [_prompt(call.role, call.messages, ports.count) for call in offline.calls]
