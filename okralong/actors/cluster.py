@@ -52,7 +52,7 @@ LOGICAL_CPUS = 4
 
 
 def named_actor(name: str) -> Any:
-    """Return the handle of an actor in okralong's namespace. Raises ValueError if there is none of that name."""
+    """Return the handle of an actor in okralong's namespace. Raises ValueError if it does not exist."""
     return ray.get_actor(name, NAMESPACE)
 
 

@@ -106,7 +106,7 @@ class ShownLimiter(LocalLimiter):
 
 @dataclass(frozen=True, slots=True)
 class LimiterPlace:
-    """Where an endpoint's limiter is: in the gateway with ``limits``, or in the cluster's actor named ``shared``.
+    """Place of an endpoint's limiter: the gateway, with ``limits``, or the cluster's actor named ``shared``.
 
     The metrics are labelled ``shown_as``, which is the model.
     """
@@ -156,7 +156,7 @@ def start_gateway(
     reserve: int = reserve_bytes(),
     **options: Any,
 ) -> Any:
-    """Start the gateway of a run; return the handle, for ``GatewayClient`` and ``LedgerClient``.
+    """Start the gateway of a run and return its handle, for ``GatewayClient`` and ``LedgerClient``.
 
     The actor ends with the job that started it. Its first call raises LockedError, ArchiveError or BrokenError if the
     run cannot be opened.
@@ -175,10 +175,9 @@ def start_gateway(
 
 
 class GatewayClient:
-    """The gateway behind the handle that ``start_gateway`` returns (see ``GatewayPort``), for one process.
+    """Calls a gateway's actor from one process (see ``GatewayPort``).
 
-    An actor with several concurrency groups has an event loop for each; callers share messages with those of their own
-    loop.
+    An actor with several concurrency groups has an event loop for each. Callers of the same loop share messages.
     """
 
     def __init__(self, actor: Any) -> None:
@@ -340,7 +339,7 @@ def start_batch_scheduler(
     price: Price | None = None,
     **options: Any,
 ) -> Any:
-    """Start the batch scheduler of a run; return the handle, for ``SchedulerClient``.
+    """Start the batch scheduler of a run and return its handle, for ``SchedulerClient``.
 
     Args:
         run: Path or URI of the run folder, as the actor's node sees it.

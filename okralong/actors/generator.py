@@ -96,7 +96,7 @@ def generator(
 
 @contextmanager
 def _starting(llm: LlmConfig, log_folder: Path | None, reader: Reader | None) -> Iterator[Future[str]]:
-    """Start an embedded server in a thread; yield its future address; stop it with the block."""
+    """Start an embedded server in a thread, yield its future address, and stop it with the block."""
     with ThreadPoolExecutor(1, "okralong-generator") as thread:
         start = partial(EmbeddedServer.start, model=llm.model, window=llm.window, log_folder=log_folder, reader=reader)
         held, early_end = ExitStack(), EarlyEnd()
@@ -194,7 +194,7 @@ def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, rea
 
 
 def _reading_vectors(llm: LlmConfig, compressor: Path) -> LlmConfig:
-    """Return ``llm`` as SARA's generator is asked: as it was trained, and without a grammar."""
+    """Return ``llm`` with the settings of SARA's generator: those of its training, and no grammar."""
     served = served_generator(compressor, llm.model)
     free = llm.price or Price(input=0.0, cached_input=0.0, output=0.0)
     plain = {"demonstrations": False, "calculator": False, "constrained": False, "json_schema": "never"}
@@ -219,7 +219,7 @@ def _contract(llm: GeneratorConfig) -> Literal["short", "full"]:
 
 
 def _asked(llm: LlmConfig, reader: Reader | None) -> dict[str, bool]:
-    """Return how a model served here is asked: as the config says, by default as its reader was trained.
+    """Return the prompt settings of a model served here: the config's, by default those of its reader's training.
 
     A small model without a reader needs a worked example, and does its own sums.
     """

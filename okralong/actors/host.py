@@ -1,11 +1,11 @@
-"""Where a run is carried out: in the command's own process (``LocalHost``) or on Ray (``RayHost``).
+"""Hosts carry out runs, in the command's own process (``LocalHost``) or on Ray (``RayHost``).
 
 A host opens a run: it starts the generator, models, gateway and planners that the run needs, and stops them at the end.
-What is durable when a call is made is the same on both, so a run that was begun on one may go on on the other.
+Both hosts make the same rows durable before and after each call, so a run may begin on one and continue on the other.
 
-Ray, a controller of Serve, and a process for each model, gateway, planner and shard take longer to start than a small
-run lasts. ``LocalHost`` has planner, gateway and shards as objects on the event loop of the command, and loads the
-models in this process.
+A small run ends before Ray, Serve's controller and a process for each model, gateway, planner and shard would have
+started. ``LocalHost`` keeps planner, gateway and shards as objects on the command's event loop and loads the models in
+this process.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DoesNotFit(OkraError):
 
 
 class Progress(Protocol):
-    """What a host reports to while it opens a run."""
+    """Receives a host's progress while it opens a run."""
 
     def phase(self, name: str, about: str = "") -> None:
         """Begin the next phase."""
@@ -81,8 +81,8 @@ class RunStart:
     Attributes:
         prepared: The run.
         run: Its folder, absolute or a URI.
-        questions: How many are left to answer.
-        reopened: query_ids of those that are asked again.
+        questions: Number of questions left to answer.
+        reopened: query_ids of the questions that are asked again.
         replies_from: Runs that share their replies.
         batches: What the batch scheduler is started with, if the run needs one.
     """
@@ -140,11 +140,11 @@ class Host(ABC):
 
 
 def host_for(prepared: Prepared, questions: int, address: str | None = None, *, batches: bool = False) -> Host:
-    """Return the host of a run with so many questions left: this process for a small one, otherwise Ray.
+    """Return the host of a run: this process for a small run, otherwise Ray.
 
     Args:
         prepared: The run.
-        questions: How many are left.
+        questions: Number of questions left.
         address: A Ray cluster that the user has named.
         batches: Whether the run has batches to fetch.
     """
@@ -154,10 +154,10 @@ def host_for(prepared: Prepared, questions: int, address: str | None = None, *, 
 
 
 def why_ray(prepared: Prepared, questions: int) -> str:
-    """Return why a run with so many questions needs Ray, as half a sentence, or "".
+    """Return why a run needs Ray, as half a sentence, or "".
 
-    One process carries few questions, in real time, over a small archive, with models that need no process of their
-    own, if the config does not say how many processes there are or where.
+    One process carries few questions, in real time, over a small archive, with models that need no separate process,
+    if the config does not set the number or the place of processes.
     """
     config, strategy = prepared.config, prepared.strategy
     if questions > config.own_process:

@@ -76,7 +76,7 @@ class LoadedModels:
                 self._loaded.append((part, identity, LoadedModel(self._thread.submit(load[part]))))
 
     def of(self, prepared: Prepared, asking: bool = True) -> dict[str, LoadedModel]:
-        """Return the models of a run, by part. Raises LookupError for one that ``bring`` was not told of."""
+        """Return the models of a run, by part. Raises LookupError if ``bring`` was not called for the run."""
         found: dict[str, LoadedModel] = {}
         for part, identity in needed_models(prepared, asking).items():
             model = self._find(part, identity)

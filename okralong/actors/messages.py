@@ -1,4 +1,4 @@
-"""Messages to a run's gateway, batched: those of one process within a few milliseconds travel together.
+"""Batched messages to a run's gateway: messages of one process within a few milliseconds travel together.
 
 An exchange (``MessageClient``) sends messages and returns replies. The first goes by Ray, which finds the gateway on
 any node, waits while it is restarted, and raises the error that ended it for good. Later exchanges from the same node

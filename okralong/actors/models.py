@@ -77,7 +77,7 @@ class _Batching:
     _batched: Any
 
     def __init__(self, max_batch: int, wait_s: float) -> None:
-        """A batch has at most ``max_batch`` calls and waits up to ``wait_s`` seconds to fill."""
+        """Set the batches' limits: at most ``max_batch`` calls, and up to ``wait_s`` seconds to fill."""
         keep_replica_private()
         self._sizes: Counter[int] = Counter()
         self._batched.set_max_batch_size(max_batch)

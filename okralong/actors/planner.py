@@ -60,7 +60,7 @@ BROKEN: Final = (RayActorError, OSError)
 """A part of the run is gone for good, or its folder cannot be written: no question can go on."""
 
 BranchResult = tuple[Any, dict[str, float], Steps]
-"""What a branch returned, its seconds by stage, and its steps that are not durable yet."""
+"""A branch's result, its seconds by stage, and its steps that are not durable yet."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Planner:
         return await self._clients.halt(why)
 
     async def drain(self, grace_s: float) -> int:
-        """After ``halt``, wait up to ``grace_s`` for the calls in flight; return how many were given up as unknown."""
+        """After ``halt``, wait up to ``grace_s`` for the calls in flight. Return the number given up as unknown."""
         return await self._clients.drain(grace_s)
 
     async def aclose(self) -> None:
@@ -168,15 +168,15 @@ class Planner:
     async def answer(
         self, question: Question, doc_ids: tuple[str, ...], new: bool = False
     ) -> Stop | Mapping[str, Any] | None:
-        """Carry one question to its answers row.
+        """Answer one question and write its answers row.
 
         Args:
             question: The question.
-            doc_ids: Its resolved scope; empty for the whole archive.
+            doc_ids: Its resolved scope, empty for the whole archive.
             new: Whether the run's folder knew nothing of it when the run was started.
 
         Returns:
-            The row; None if it was written before; a Stop, without a row, if the run cannot go on.
+            The row, None if it was written before, or a Stop without a row if the run cannot go on.
         """
         try:
             known: list[JournalRow] | None = []
@@ -245,7 +245,7 @@ class Planner:
     async def artifact(self, key: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
         """Return a document's artifact, and make it if there is none.
 
-        The same planner is always asked for the same key, so that further callers wait while it is being made.
+        Callers always use the same planner for the same key, so that further callers wait while it is being made.
         """
         if key not in self._making:
             self._making[key] = asyncio.ensure_future(self._make(key, doc_id, branch, version, roles))
@@ -412,7 +412,7 @@ class GeneratorClients:
         return sum(await self._each(halt))
 
     async def drain(self, grace_s: float) -> int:
-        """Wait up to ``grace_s`` for the calls in flight; return how many were given up as unknown."""
+        """Wait up to ``grace_s`` for the calls in flight. Return the number given up as unknown."""
         return sum(await self._each(lambda client: client.drain(grace_s)))
 
     async def aclose(self) -> None:
@@ -433,7 +433,7 @@ class GeneratorClients:
         return list(await asyncio.gather(*running))
 
     def _new(self, llm: GeneratorConfig) -> LlmClient:
-        """Return a client; the stronger generator is asked in real time and at its own address."""
+        """Return a client; calls to the stronger generator are in real time and go to its address."""
         setup, own = self._setup, llm is self._setup.llm
         transport = self._transport() if own else None
         return LlmClient(

@@ -11,10 +11,10 @@ from okralong.pipelines.llm.ports import GatewayPort, Steps
 
 
 class QuestionJournal:
-    """What was known of a question when it was taken up, and its steps since.
+    """The steps of a question: those known when it was taken up, and those since.
 
-    Nothing has been paid for before the first call, so a step is not made durable on its own: it travels with the
-    question's next message to the gateway, which returns when all of it is durable. So does the reserve for the plan.
+    No call rests on a step before the question's next message to the gateway. So steps are not made durable one by one:
+    they travel with that message, as does the reserve for the plan, and it returns when all of them are durable.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ BRANCHES_PER_QUESTION = 4
 
 @dataclass(frozen=True, slots=True)
 class BatchSetup:
-    """What a batch scheduler is started with.
+    """Settings of a run's batch scheduler.
 
     Attributes:
         run_id: Marks the run's batches at the endpoint.
@@ -207,14 +207,14 @@ def run_actors(
     batches: BatchSetup | None = None,
     retrieval: RetrievalNames | None = None,
 ) -> Iterator[RayActors]:
-    """Start shards, models, gateway, planners and, for ``batches``, a scheduler; stop them when the block ends.
+    """Start shards, models, gateway, planners and, for ``batches``, a scheduler, and stop them with the block.
 
     Args:
         prepared: The run.
         setup: The planners' values; ``setup.run`` is absolute or a URI, since actors have their own working
             directories.
         reopened: Questions that are asked again.
-        batches: What the batch scheduler is started with, if the run needs one.
+        batches: Settings of the batch scheduler, if the run needs one.
         retrieval: Shards and models that several runs share; they are left running.
 
     Raises:

@@ -38,7 +38,7 @@ APPS: Final = ("analyzer", "embedder", "reranker", "scorer", "token_classifier",
 
 @dataclass(frozen=True)
 class RetrievalNames:
-    """What a process needs to find a run's shards and models on Ray.
+    """Names by which processes find a run's shards and models on Ray.
 
     Attributes:
         archive: A place that every node can read.

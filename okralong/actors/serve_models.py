@@ -95,10 +95,9 @@ def _app_handles(apps: Mapping[str, str]) -> dict[str, Any]:
 
 
 class QueryVectors:
-    """Vectors of queries, of which the latest are cached. May be called from any event loop.
+    """A cache of query vectors, which may be called from any event loop.
 
-    One query is searched for at several granularities and in several ways, and a question that is asked of many
-    documents is one query.
+    A question searches for the same query at several granularities, and asks it of many documents.
     """
 
     def __init__(self, embed: Callable[[str], Coroutine[Any, Any, Vectors]]) -> None:

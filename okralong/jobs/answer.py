@@ -53,12 +53,12 @@ RETRIABLE: Final[tuple[str, ...]] = get_args(Retriable)
 
 @dataclass(frozen=True)
 class Starting:
-    """How a run is started.
+    """Settings of one start of a run.
 
     Attributes:
         address: A Ray cluster to use.
         retry: Statuses whose questions are asked again.
-        console: Where progress and messages are printed.
+        console: Receives progress and messages.
         whole: False for a part of a run, which leaves it without a manifest.
         finished: Called with each answers row when it is written.
         interrupt: Stops the run.
@@ -244,7 +244,7 @@ def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK
 
 
 def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
-    """Return what the batch scheduler is started with, or None if this start of the run needs none.
+    """Return the settings of the batch scheduler, or None if this start of the run needs none.
 
     A run needs one in batch mode, and in real time to fetch the batches that an earlier start left: real time is a
     deadline that has passed, so these are fetched or cancelled, and no call is made twice. ``run.json`` keeps the

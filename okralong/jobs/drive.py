@@ -46,13 +46,13 @@ MOST_PLANNERS: Final = 16
 
 @dataclass(frozen=True)
 class Work:
-    """What is left to do in a run.
+    """The work left in a run.
 
     Attributes:
         questions: Questions to answer.
         unscoped: Questions whose scope names no document, each with the reason.
         bad: Rows that are no questions.
-        in_flight: How many questions are carried at the same time.
+        in_flight: Number of questions carried at the same time.
         strategy: Name of the strategy.
     """
 

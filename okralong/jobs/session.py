@@ -83,7 +83,7 @@ def _socket_of(archive: str) -> Path:
 
 
 def _connected(path: Path) -> socket.socket | None:
-    """Return a connection to the session behind a socket, or None if there is none."""
+    """Connect to the session behind a socket; return None if no session listens."""
     if not path.exists():
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -214,7 +214,7 @@ class _Asked:
 
 
 class SessionServer:
-    """Carries out commands of one user, one run at a time, until it is told to end or is idle for too long."""
+    """Carries out commands of one user, one run at a time, until it is ended or idle for too long."""
 
     def __init__(self, listening: socket.socket, host: WarmHost, run: Run, idle_s: float) -> None:
         self._listening, self._host, self._run, self._idle_s = listening, host, run, idle_s

@@ -17,17 +17,17 @@ from okralong.pipelines.core.types import Analysis, Message, Reading, Reply, Wor
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
 Part = Literal["embedder", "analyzer", "reranker", "scorer", "token_classifier", "compressor"]
-"""What a run may have beside its generator: a part gives the methods of ``Models`` that name it."""
+"""Local models that a run may have; each provides the methods of ``Models`` that name it."""
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoder:
-    """What the run's cross-encoder can do beside ranking.
+    """Abilities of the run's cross-encoder beyond ranking.
 
     Attributes:
         name: Its name, if it reads spans, else "".
-        reads_spans: Whether it says where an answer stands.
+        reads_spans: Whether it returns the span of an answer.
         reads_answers: Whether it may answer by itself.
         checks: Whether it estimates how probably an answer is right.
     """
@@ -73,7 +73,7 @@ class Models(ABC):
         raise NotImplementedError("scorer")
 
     async def token_ends(self, texts: list[str]) -> list[list[int]]:
-        """Return where the tokens end that ``score`` measures. Part: scorer."""
+        """Return the ends of the tokens that ``score`` measures. Part: scorer."""
         raise NotImplementedError("scorer")
 
     async def keep(self, texts: list[str]) -> list[list[WordKept]]:

@@ -70,7 +70,7 @@ class StepLog(Protocol):
 
 @dataclass(frozen=True)
 class Ports:
-    """What the tools of every question of a run share.
+    """The parts that the tools of all questions of a run share.
 
     Attributes:
         models: The archive and the run's local models.
@@ -117,7 +117,7 @@ def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
 
 
 _TIMED: Final = ContextVar("timed", default=False)
-"""Whether the current code is timed as part of a stage already."""
+"""True while the current code is timed as part of a stage."""
 
 FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
 """Runs one branch, whose steps lie under a path; returns its result and its seconds by stage."""
@@ -128,7 +128,7 @@ class QuestionTools:
     """``Tools`` for one question or branch.
 
     Attributes:
-        ports: What the tools of all questions share.
+        ports: The parts that it shares with the tools of other questions.
         question: The question.
         doc_ids: Its resolved scope; empty for the whole archive.
         log: Its journal.

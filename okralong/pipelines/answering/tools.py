@@ -1,4 +1,4 @@
-"""What a strategy may do: the one interface between a method and the run that carries it out.
+"""The tools of a strategy: the only interface between a method and the run that carries it out.
 
 A strategy is an async function ``answer(question, tools) -> Answer``. It uses documents, retrievers, analyzer and
 generator only through ``Tools``. Every call names a ``step``; the journal stores its result under the step path
@@ -30,7 +30,7 @@ from okralong.pipelines.core.types import (
 )
 
 ESCALATED: Final = "escalated"
-"""The step path under which a question is asked again because of a low confidence."""
+"""The step path of a second answer, made because the first one has a low confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ LACKING: Final = "lacking"
 
 
 async def note_lacking(tools: Tools, steps: Sequence[str]) -> None:
-    """Record the steps of an artifact where a placeholder stands for an unusable reply.
+    """Record the steps of an artifact in which a placeholder replaces an unusable reply.
 
     The archive then does not keep the artifact, so that later runs ask again.
     """
@@ -132,12 +132,12 @@ class Tools(Retriever, Protocol):
 
     @property
     def calculator(self) -> bool:
-        """Whether the generator answers calculations with formulas, which the executor evaluates."""
+        """True if the generator answers calculations with formulas, which the executor evaluates."""
         ...
 
     @property
     def short_contract(self) -> bool:
-        """Whether answers are asked for by the short contract: the answer, then the number of a passage."""
+        """True if prompts use the short contract: the answer, then the number of a passage."""
         ...
 
     async def analyze(
@@ -201,12 +201,12 @@ class Tools(Retriever, Protocol):
 
     @property
     def reads(self) -> bool:
-        """Whether the run has a cross-encoder that returns the span of an answer."""
+        """True if the run has a cross-encoder that returns the span of an answer."""
         ...
 
     @property
     def reads_answers(self) -> bool:
-        """Whether the cross-encoder may answer by itself; the policy's ``read`` says which questions."""
+        """True if the cross-encoder may answer questions without the generator; the policy's ``read`` says which."""
         ...
 
     @property
@@ -240,7 +240,7 @@ class Tools(Retriever, Protocol):
         ...
 
     async def compressed(self, hits: Sequence[Hit]) -> list[TokenVectors]:
-        """Return what represents retrieved chunks in a prompt: rows of the archive's table of compressed chunks.
+        """Return the vectors that replace retrieved chunks in a prompt, from the archive's compressed chunks.
 
         Raises ArchiveError if the archive has no such table at their granularity.
         """

@@ -1,4 +1,4 @@
-"""What a run's parts ask of its gateway, ledger and batch scheduler, in this process or behind an actor.
+"""The interfaces of a run's gateway, ledger and batch scheduler, which live in this process or in an actor.
 
 ``Gateway``, ``RunLedger`` and ``BatchScheduler`` do the work. On Ray each is one object in an actor, and other
 processes use the clients of ``actors/gateway.py``, which have the same methods and raise the same errors.
@@ -163,7 +163,7 @@ class LedgerPort(Protocol):
 
 
 class SchedulerPort(Protocol):
-    """Where the calls of a run wait for batches (see ``BatchScheduler``)."""
+    """The batch scheduler of a run, as its calls use it (see ``BatchScheduler``)."""
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
         """Wait for a batch to answer a call. Raises OverBudget, EndpointError or BrokenError."""
