@@ -90,7 +90,7 @@ def run_nightly(config: str | Path, *, address: str | None = None, console: Cons
         now = datetime.now(UTC)
         for night in nights(folder):
             if night.phase != "done" and night.spends:
-                say_line(console, f"resuming the night {night.name} at: {night.phase}")
+                say_line(console, f"resuming the night {night.name} at the phase {night.phase}")
                 codes.append(NightJob(places, folder, night, console).carry())
                 if night.day == now.date():
                     return _worst(codes)
@@ -253,7 +253,7 @@ class NightJob:
         figures = found.strategies[tonight.config.strategy].total
         batch = figures.batch_usd if tonight.config.llm.mode == "batch" else None
         usd = batch or figures.usd
-        self._say(f"estimate: ${usd.expected:.4f} [{usd.low:.4f}, {usd.high:.4f}] of a budget of ${budget:g}")
+        self._say(f"estimate: ${usd.expected:.4f} [{usd.low:.4f}, {usd.high:.4f}]; budget: ${budget:g}")
         if usd.expected > budget:
             raise OverBudget(
                 f"The night {self.night.name} would ask {len(tonight.questions):,} questions for about "
