@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, resolve_duplicates
 from okralong.pipelines.indexing.documents import Source
-from okralong.pipelines.indexing.ingest import carried, failures_of, known_of, source_changes
+from okralong.pipelines.indexing.ingest import failures_of, known_source, source_changes, unchanged_entries
 
 _NIGHT = st.dictionaries(
     st.sampled_from(["a.txt", "b.txt", "m.jsonl", "z.jsonl"]),
@@ -30,8 +30,8 @@ def test_night_by_night_is_as_all_at_once(nights: list[dict[str, list[str]]]) ->
     for night in nights:
         changes = source_changes([source(name, ids) for name, ids in night.items()], known, False)
         fresh = [entry for each in changes.to_read for entry in entries_in(each.uri, night[each.uri])]
-        entries = resolve_duplicates([*carried(entries, changes), *fresh])
-        read = {each.uri: known_of(each, []) for each in changes.to_read}
+        entries = resolve_duplicates([*unchanged_entries(entries, changes), *fresh])
+        read = {each.uri: known_source(each, []) for each in changes.to_read}
         assert set(read) == {n for n, ids in night.items() if n not in known or known[n].sha256 != f"{n}{ids}"}
         known = changes.kept | read
         assert entries == resolve_duplicates(entry for name, ids in night.items() for entry in entries_in(name, ids))

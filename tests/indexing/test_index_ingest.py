@@ -17,10 +17,10 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import (
     entries_of,
+    finished_outcomes,
     finished_parts,
-    found_of,
     ingest_part,
-    known_of,
+    known_source,
     plan_parts,
     read_documents,
     write_outcomes,
@@ -94,12 +94,12 @@ def test_outcomes_say_which_sources_a_killed_job_had_read(tmp_path: Path, parser
     write_outcomes(archive, "p", ingest_part(archive.path, "p", sources, parser), "limits")
     (tmp_path / "b.txt").write_text("Another text of b.", encoding="utf-8")
     wanted = {source.uri: source for source in with_hashes(list_sources([str(tmp_path)]).sources)}
-    found = found_of(archive, finished_parts(archive), wanted)
+    found = finished_outcomes(archive, finished_parts(archive), wanted)
     assert sorted(Path(uri).name for uri in found) == ["a.txt", "empty.txt"]
     outcomes, limits = found[str(tmp_path / "empty.txt")]
     assert ("holds no text" in outcomes[0].message, limits) == (True, "limits")
-    assert known_of(wanted[str(tmp_path / "empty.txt")], outcomes).failed[0][0] == "empty"
-    assert found_of(archive, finished_parts(archive), {}) == {}
+    assert known_source(wanted[str(tmp_path / "empty.txt")], outcomes).failed[0][0] == "empty"
+    assert finished_outcomes(archive, finished_parts(archive), {}) == {}
 
 
 def test_a_file_of_the_known_size_and_time_is_not_opened(tmp_path: Path) -> None:

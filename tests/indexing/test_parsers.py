@@ -9,14 +9,14 @@ import docx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.indexing.documents import BadRow, RawDocument, Reading, Source
+from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing.tiny_pdf import tiny_pdf
 
 MAX_BYTES = 10**7
 
 
-def readings(path: Path) -> list[Reading]:
+def readings(path: Path) -> list[ParserOutput]:
     return list(read_source(Source(str(path), path.stem, path.stat().st_size), MAX_BYTES))
 
 

@@ -9,8 +9,8 @@ import pytest
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from okralong.pipelines.indexing.documents import RawDocument, Read, Source
-from okralong.pipelines.indexing.formats import office as docx_reader
+from okralong.pipelines.indexing.documents import Parser, RawDocument, Source
+from okralong.pipelines.indexing.formats import office as docx_parser
 from okralong.pipelines.indexing.formats import text as html
 from okralong.pipelines.indexing.formats import text as markdown
 from okralong.pipelines.indexing.formats.pdf import tidy
@@ -18,8 +18,8 @@ from okralong.pipelines.indexing.formats.text import pipe_table
 from tests.indexing.growth import LINEAR, growth
 
 
-def read_with(reader: Read, file: Path) -> RawDocument:
-    (reading,) = reader(Source(str(file), file.stem))
+def read_with(parser: Parser, file: Path) -> RawDocument:
+    (reading,) = parser(Source(str(file), file.stem))
     assert isinstance(reading, RawDocument)
     return reading
 
@@ -73,7 +73,7 @@ def word_table(rows: str, file: Path) -> RawDocument:
     document = docx.Document()
     document.element.body.insert(0, parse_xml(f"<w:tbl {nsdecls('w')}>{rows}</w:tbl>"))
     document.save(str(file))
-    return read_with(docx_reader.read_docx, file)
+    return read_with(docx_parser.read_docx, file)
 
 
 def test_a_cell_that_claims_a_billion_columns(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from okralong.pipelines.core.table_files import shown
 from okralong.pipelines.core.types import Section, section_at
-from okralong.pipelines.indexing.documents import BadRow, RawDocument, Reading, Source
+from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing import office_files
 from tests.indexing.tiny_pdf import tiny_pdf
@@ -21,7 +21,7 @@ LAUGHS = '<!ENTITY l0 "lol">' + "".join(f'<!ENTITY l{n + 1} "{f"&l{n};" * 10}">'
 LAUGHS += '<!ENTITY e "&l9;">'
 
 
-def readings(path: Path, data: bytes) -> list[Reading]:
+def readings(path: Path, data: bytes) -> list[ParserOutput]:
     path.write_bytes(data)
     return list(read_source(Source(str(path), path.stem, len(data)), MAX_BYTES))
 

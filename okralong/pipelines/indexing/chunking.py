@@ -1,7 +1,7 @@
-"""Cutting a document into chunks that tile it, in time and memory linear in its text whatever stands in it.
+"""Cut a document into chunks that tile it, in time and memory linear in its text.
 
-Units (sentences, lines, table rows) are packed greedily. A unit that is larger than a chunk is cut at words, and a
-word that is larger still at a few bytes, never inside a character that a reader sees as one.
+Units (sentences, lines, table rows) are packed greedily. A unit larger than a chunk is cut between words, and a word
+larger than a chunk after a few bytes, but never inside a visible character.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Chunk, Document, TableSpan
 
 MIN_GRANULARITY: Final = 16
-"""Smallest chunk size in tokens; ours: below it a single character might not fit."""
+"""Smallest chunk size in tokens; below it a single character might not fit. # project default"""
 
 START_SHARE: Final = 0.5
-"""A chunk that is at least so full ends before a table or section that would not fit whole; ours, not in the papers."""
+"""A chunk filled to this share ends before a table or section that does not fit completely. # project default"""
 
 _SINGLE_STEPS: Final = 4
-"""Units that an overfull chunk gives back one by one. Ours: prose gives back one or two; a text whose units all count
-for less than they take, such as "1 1 1 1", would give back half of them, and each step counts the whole chunk."""
+"""Units that an overfull chunk gives back one by one, each time counting the whole chunk. Prose gives back one or two;
+a text such as "1 1 1 1", whose units take more tokens together than apart, would give back half of them. # project
+default"""
 
 
 CHUNKER: Final = 2
-"""Version of the rules by which texts are cut at sentences, in the names of tables of chunks. Raise it when they
-change: archives are then cut anew. The first version, which parted headings from their text, has no number there.
-"""
+"""Version of the rules for cutting at sentences, part of the names of chunk tables; increment it when they change, so
+that archives are cut again. The first version, which separated headings from their text, has no number there."""
 
 
 def cut_name(at: Boundaries) -> str:
-    """The name of how chunks are cut that may end ``at`` sentences or words, in folders and manifests."""
+    """Return the name, in folders and manifests, of chunks cut ``at`` sentences or words."""
     return at if at == "words" else f"{at}-{CHUNKER}"
 
 
 def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences") -> list[Chunk]:
-    """Chunks of at most ``granularity`` o200k tokens that tile ``doc.text``; none for an empty text.
+    """Return chunks of at most ``granularity`` o200k tokens that tile ``doc.text``; none for an empty text.
 
-    Raises ValueError when ``granularity`` is below MIN_GRANULARITY.
+    Raises:
+        ValueError: ``granularity`` is below MIN_GRANULARITY.
     """
     if granularity < MIN_GRANULARITY:
         raise ValueError(f"A granularity of {granularity} tokens is too small; the least is {MIN_GRANULARITY}.")
@@ -74,14 +75,14 @@ def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences"
 
 
 class _Ahead:
-    """Units that have been looked at and not yet packed, at most some more than fill one chunk."""
+    """Units that were looked at but not packed yet, hardly more than one chunk's."""
 
     def __init__(self, units: Iterator[Unit]) -> None:
         self._units = units
         self._seen: list[Unit] = []
 
     def get(self, place: int) -> Unit | None:
-        """The unit ``place`` units ahead, or None when the text ends before it."""
+        """Return the unit ``place`` units ahead, or None beyond the end of the text."""
         while place >= len(self._seen):
             unit = next(self._units, None)
             if unit is None:
@@ -90,18 +91,18 @@ class _Ahead:
         return self._seen[place]
 
     def first(self, count: int) -> Sequence[Unit]:
-        """The first ``count`` of the units that ``get`` has given."""
+        """Return the first ``count`` units that ``get`` has returned."""
         return self._seen[:count]
 
     def take(self, count: int) -> Sequence[Unit]:
-        """``first``, and they are gone."""
+        """Return and remove the first ``count`` units."""
         taken = self._seen[:count]
         del self._seen[:count]
         return taken
 
 
 def _fill(text: str, units: _Ahead, granularity: int, tables: Mapping[int, int]) -> tuple[Sequence[Unit], int]:
-    """Take the units of the next chunk; with its number of tokens."""
+    """Take the units of the next chunk; return them with their number of tokens."""
 
     def tokens(count: int) -> int:
         seen = units.first(count)
@@ -110,7 +111,7 @@ def _fill(text: str, units: _Ahead, granularity: int, tables: Mapping[int, int])
     most = _reach(units, granularity, tables)
     n_tokens = tokens(most)
     steps = 0
-    while n_tokens > granularity and steps < _SINGLE_STEPS:  # the sum of costs is an estimate, this count is the truth
+    while n_tokens > granularity and steps < _SINGLE_STEPS:  # the sum of costs was an estimate
         most -= 1
         steps += 1
         n_tokens = tokens(most)
@@ -126,8 +127,11 @@ def _fill(text: str, units: _Ahead, granularity: int, tables: Mapping[int, int])
 
 
 def _reach(units: _Ahead, granularity: int, tables: Mapping[int, int]) -> int:
-    """How many units fit into the next chunk by the sum of their costs; at least one. ``tables``: start to end."""
-    total = told = 0  # tokens, and those up to the headings at the end
+    """Return how many units fit into the next chunk by the sum of their costs, at least one.
+
+    ``tables`` maps the start of each table to its end.
+    """
+    total = told = 0  # all tokens, and those before trailing headings
     place = 0
     heads = False
     while (unit := units.get(place)) is not None and total + unit.cost <= granularity:
@@ -144,8 +148,10 @@ def _reach(units: _Ahead, granularity: int, tables: Mapping[int, int]) -> int:
 
 
 def _without_last_headings(units: _Ahead, count: int, granularity: int) -> int:
-    """How many of the first ``count`` units stay when headings at the end go to the text that they head; 0 where there
-    are none, where so many are a list, and where they and the unit behind them would not fit into one chunk.
+    """Return how many of the first ``count`` units remain when trailing headings move to the text below them.
+
+    0 means no move: there are no headings, they are many enough to be a list, or they and the next unit do not fit into
+    a chunk.
     """
     taken, following = units.first(count), units.get(count)
     kept = count
@@ -158,7 +164,7 @@ def _without_last_headings(units: _Ahead, count: int, granularity: int) -> int:
 
 
 def _table_fits(units: _Ahead, place: int, end: int, tokens: int) -> bool:
-    """Whether the units from ``place`` on that begin before ``end`` have at most ``tokens`` tokens together."""
+    """Return whether the units from ``place`` on that begin before ``end`` have at most ``tokens`` tokens."""
     while (unit := units.get(place)) is not None and unit.start < end:
         tokens -= unit.cost
         if tokens < 0:
@@ -168,8 +174,9 @@ def _table_fits(units: _Ahead, place: int, end: int, tokens: int) -> bool:
 
 
 def _section_fits(units: _Ahead, place: int, tokens: int) -> bool:
-    """Whether the headings from ``place`` on and the text up to the next ones have at most ``tokens`` tokens together;
-    True for so many headings in a row that they are a list.
+    """Return whether the headings from ``place`` on and the text below have at most ``tokens`` tokens.
+
+    Also True for headings that are many enough to be a list.
     """
     first = place
     while (unit := units.get(place)) is not None and unit.heading:
@@ -184,7 +191,7 @@ def _section_fits(units: _Ahead, place: int, tokens: int) -> bool:
 
 
 def _cut_table(start: int, end: int, tables: Sequence[TableSpan], starts: Sequence[int]) -> str | None:
-    """The table that ``start`` or ``end`` cuts; where both cut one, that with more of its text in the chunk."""
+    """Return the table that ``start`` or ``end`` cuts; if both cut one, the table with more text in the chunk."""
     cut = []
     for edge in (start, end):
         before = bisect_left(starts, edge) - 1
@@ -195,27 +202,27 @@ def _cut_table(start: int, end: int, tables: Sequence[TableSpan], starts: Sequen
     return max(cut, key=lambda table: min(end, table.end_char) - max(start, table.start_char)).table_id
 
 
-# The units that are packed. They are made one by one as they are asked for: a text of many megabytes may have millions,
-# and a list of them would take fifty times its memory.
+# The units to pack, generated lazily: a text of many megabytes may have millions, and a list of them would take fifty
+# times its memory.
 
 Boundaries = Literal["sentences", "words"]
-"""Where a chunk may end: after a sentence, line or table row, or after any word."""
+"""Possible ends of a chunk: after a sentence, line or table row, or after any word."""
 
 _PIECE_BYTES: Final = 16
-"""Pieces of an overlong word; a token has at least one byte, so that a piece always fits."""
+"""Size of the pieces of an overlong word; they always fit, because a token has at least one byte."""
 
 _WORD: Final = re.compile(r"\S+\s*|\s+")
 _SPACED_WORD: Final = re.compile(r"\s*\S+|\s+")
-"""A word with the blanks before it, which o200k puts into one token with it: costs add up, and chunks are filled."""
+"""A word with the blanks before it: o200k makes one token of both, so the costs add up exactly and fill the chunks."""
 _JOINER: Final = "\u200d"
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A stretch of text that is not parted if it can be helped.
+    """A stretch of text that is kept together if possible.
 
-    ``cost`` is its number of tokens on its own, ``inner_cost`` about that with more text behind it: a lone last space
-    goes into the first token of the next word. ``heading`` says that it heads what follows.
+    ``cost`` is its number of tokens alone, ``inner_cost`` roughly that with more text after it, when a single trailing
+    space becomes part of the next word's token. ``heading`` marks a heading of the text below.
     """
 
     start: int
@@ -226,7 +233,7 @@ class Unit:
 
 
 def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[Unit]:
-    """The units of ``doc`` in order, each of at most ``granularity`` o200k tokens; together they tile its text."""
+    """Yield units of at most ``granularity`` o200k tokens that tile the text of ``doc``."""
     if at == "words":
         for unit in _units(doc.text, 0, (match.end() for match in _SPACED_WORD.finditer(doc.text))):
             yield from _parted(doc.text, unit, granularity)
@@ -242,7 +249,7 @@ def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[U
 
 
 def _around(ends: Iterable[int], headings: Iterator[Span]) -> Iterator[int]:
-    """``ends`` with the edges of headings among them, and without those inside one."""
+    """Yield ``ends`` plus the edges of headings, without those inside a heading."""
     last = 0
     start, stop = next(headings, _NONE)
     for end in ends:
@@ -284,7 +291,7 @@ def _piece_ends(text: str, word: Unit, granularity: int) -> Iterator[int]:
 
 
 def _clusters(text: str, word: Unit, granularity: int) -> Iterator[tuple[int, int]]:
-    """Characters with the marks, joiners and selectors that belong to them, unless they pass ``granularity`` bytes."""
+    """Yield characters with their combining marks, joiners and selectors, unless they exceed ``granularity`` bytes."""
     start = word.start
     size = len(text[start].encode())
     for at in range(word.start + 1, word.end):
@@ -298,12 +305,12 @@ def _clusters(text: str, word: Unit, granularity: int) -> Iterator[tuple[int, in
     yield start, word.end
 
 
-# Headings: they say what the text behind them is about, and tell nothing where they end a chunk.
+# Headings, which belong to the text below them and are useless at the end of a chunk.
 
 MOST_IN_A_ROW: Final = 3
-"""More headings in a row are a list. Ours."""
+"""More consecutive headings are a list. # project default"""
 MOST_REPEATS: Final = 5
-"""A line that comes more often is the head of a page or of a form, and heads no text. Ours."""
+"""A line repeated more often is the head of a page or form, not a heading. # project default"""
 _NO_END: Final = ".!,;\u3002\uff01\uff0c\uff1b\u2026"
 _LINE_END: Final = re.compile(r"\n(?:[^\S\n]*\n)*+")
 _SLOTS: Final = 1 << 16
@@ -312,9 +319,10 @@ _NONE: Final[Span] = (sys.maxsize, sys.maxsize)
 
 
 def _headings(doc: Document) -> Iterator[Span]:
-    """The lines outside of tables that are headings, from their first character to that of the next line that is not
-    blank: those that the document names, where it names more than its title; else short lines after a blank one that
-    begin with a capital or a number, end no sentence, and do not come again and again.
+    """Yield the headings outside tables, each up to the next line that is not blank.
+
+    These are the document's own headings if it has more than a title. Otherwise they are short lines after a blank line
+    that begin with a capital or digit, end no sentence, and are not repeated often.
     """
     text = doc.text
     named = sorted({section.start_char for section in doc.sections if section.kind == "heading"})
@@ -331,8 +339,9 @@ def _headings(doc: Document) -> Iterator[Span]:
 
 
 def _like_headings(text: str) -> Iterator[int]:
-    """Where lines begin that look like headings and are not repeated. Counts stand in a table of one size: a text may
-    have millions of lines.
+    """Yield the offsets of lines that look like headings and are not repeated often.
+
+    Repetitions are counted in a table of fixed size, because a text may have millions of lines.
     """
     repeats = bytearray(_SLOTS)
     for _, line in _short_lines(text):
@@ -344,7 +353,7 @@ def _like_headings(text: str) -> Iterator[int]:
 
 
 def _short_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Short lines after a blank one that look like a heading, and where they begin."""
+    """Yield offset and text of short lines after a blank line that look like a heading."""
     at = 0
     blank = True
     for line in lines_of(text):

@@ -1,4 +1,4 @@
-"""What ``configs/index.yaml`` may say, and what it means when it says nothing."""
+"""The settings of ``configs/index.yaml`` and their defaults."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from okralong.pipelines.sara.config import AUTO, NONE
 
 
 class EmbeddingConfig(Settings):
-    """How chunks become vectors.
+    """How chunks are embedded.
 
-    ``model`` is "embedded", a local sentence-transformers folder or a hub name; ``batch_size`` texts pass the encoder
-    together; ``max_seq_length`` is in tokens of the encoder; ``actors`` encoders run side by side; ``gpus_per_actor``
-    "auto" is one where the cluster has a GPU, else none; ``dtype`` is that of the stored vectors. ``precision`` int8
-    runs on processors alone. ``query_prefix`` and ``passage_prefix`` stand before a text when it is embedded, as E5 or
-    BGE were trained; null: what the model's own configuration says, which for most models is nothing.
+    ``model`` is "embedded", a local sentence-transformers folder or a hub name. ``batch_size`` is texts per pass,
+    ``max_seq_length`` tokens of the encoder, ``actors`` the number of parallel encoders. ``gpus_per_actor`` "auto" is
+    one if the cluster has a GPU, otherwise none. ``dtype`` is that of the stored vectors; ``precision`` int8 runs on
+    CPUs only. ``query_prefix`` and ``passage_prefix`` precede the text, as E5 or BGE expect; null means the model's own
+    configuration, usually nothing.
 
-    ``of`` says which chunks get a vector: those of the "smallest" size, by which larger ones are found; "each"; "none"
-    for an archive that is searched by BM25 alone. A version of an archive that does not say it has a vector for each.
+    ``of`` selects the chunks with vectors: those of the "smallest" size, which represent larger ones, those of "each"
+    size, or "none" for an archive with BM25 only. Versions of an archive without this setting have all vectors.
     """
 
     of: Literal["each", "smallest", "none"] = "smallest"
@@ -55,28 +55,28 @@ class EmbeddingConfig(Settings):
 
     @property
     def gpus(self) -> float | None:
-        """GPUs of an actor; None: one where there are any."""
+        """GPUs per actor; None means one if there are any."""
         if self.gpus_per_actor == "auto":
             return 0.0 if self.precision == "int8" else None
         return float(self.gpus_per_actor)
 
     @property
     def query_precision(self) -> str:
-        """In which questions are embedded: float32, unless the config names another than int8.
+        """The precision for questions: float32, unless the config sets another than int8.
 
-        In bfloat16 and int8 a vector depends on which questions share its pass, so the same run made twice would find
-        other chunks and send other prompts. Questions are short: float32 costs them nothing.
+        In bfloat16 and int8 a vector depends on the other questions in its pass, so a repeated run would find other
+        chunks and send other prompts. For short questions float32 is fast enough.
         """
         return self.precision if self.precision == "bfloat16" else "float32"
 
 
 class LimitsConfig(Settings):
-    """What one document may cost while it is read, in a process of its own, before it lands in ``failures``.
+    """Limits for reading one document, in its own process, before it becomes a failure.
 
-    ``document_s`` are seconds of processor time, and five times as many by the clock; ``document_gib`` GiB (2^30 bytes)
-    of memory beside the parsers themselves; ``document_megabytes`` 10^6 bytes of its text, and ``file_text_megabytes``
-    of the texts of all documents of one file. OCR adds ``ocr_page_s`` seconds of processor time for each page that it
-    reads, ``ocr_pages`` of one document at most.
+    ``document_s`` is in seconds of processor time, and five times as many by the clock; ``document_gib`` in GiB (2^30
+    bytes) of memory beyond the parsers. ``document_megabytes`` and ``file_text_megabytes`` are in 10^6 bytes of text,
+    of one document and of all documents of a file. OCR adds ``ocr_page_s`` seconds of processor time per page, for at
+    most ``ocr_pages`` of a document.
     """
 
     document_s: float = Field(default=120.0, gt=0, allow_inf_nan=False)
@@ -88,22 +88,21 @@ class LimitsConfig(Settings):
 
 
 class IndexConfig(Settings):
-    """The whole index job. ``granularities`` are chunk sizes in o200k tokens, ``max_file_megabytes`` 10^6 bytes.
+    """The whole index job. ``granularities`` are in o200k tokens, ``max_file_megabytes`` in 10^6 bytes.
 
-    Chunks end where ``boundaries`` says: at the ends of sentences, lines and table rows, or at any word, which fills
-    them better. ``shards`` "auto" grows with the archive by doubling, so that a shard holds about
-    ``chunks_per_shard`` chunks of the smallest size at most. ``placement`` says on which nodes of a cluster the parts
-    run; an archive does not depend on it.
+    ``boundaries`` determines where chunks end: at sentences, lines and table rows, or at any word, which fills them
+    better. ``shards`` "auto" doubles with the archive, so that a shard holds at most about ``chunks_per_shard`` chunks
+    of the smallest size. ``placement`` assigns the parts of the job to nodes of a cluster and does not affect the
+    archive.
 
-    ``exclude`` are patterns of files that are left out (see ``list_sources``), ``metadata`` a file with columns of the
-    documents (see ``read_sidecar``); null: the columns that the version before has. ``ocr`` auto reads pages without
-    text and images where the extra is installed, off reads none.
+    ``exclude`` are patterns of files to ignore (see ``list_sources``). ``metadata`` is a file with columns of the
+    documents (see ``read_sidecar``); null keeps the previous version's columns. ``ocr`` auto reads images and pages
+    without text if the extra is installed, off reads none.
 
-    ``compressor`` makes a table of compressed chunks for the strategy sara: "shipped", "icae", "xrag", or a
-    folder that ``okralong train-sara`` wrote; "auto" is the shipped one where it was trained for this
-    encoder and chunks of 256 tokens have vectors (``embedding.of`` each, or 256 as the smallest size), otherwise no
-    table; "none". Memory slots are made by ``generator``, the model that they were trained with: "embedded", a folder
-    or a hub name.
+    ``compressor`` makes the table of compressed chunks for the strategy sara: "shipped", "icae", "xrag", or a folder
+    that ``okralong train-sara`` wrote. "auto" is the shipped one if it was trained for this encoder and chunks of 256
+    tokens have vectors (``embedding.of`` each, or 256 as the smallest size), otherwise "none". ``generator`` makes
+    memory slots and is the model that they were trained with: "embedded", a folder or a hub name.
     """
 
     SHIPPED: ClassVar[str | None] = "index.yaml"
@@ -124,7 +123,7 @@ class IndexConfig(Settings):
     placement: IndexPlacement = IndexPlacement()
 
     _cut: str = PrivateAttr(default="")
-    """That of an earlier chunker, in the config of a version that it cut."""
+    """The ``cut`` of a version that an earlier chunker made."""
 
     @model_validator(mode="after")
     def _vectors_where_needed(self) -> Self:
@@ -142,17 +141,20 @@ class IndexConfig(Settings):
         return value
 
     def content(self) -> dict[str, Any]:
-        """What an archive depends on: all but where it was made, what says itself what it made (files left out,
-        metadata, OCR), and the compressor, for which a table stands beside the rest."""
+        """Return the settings that determine an archive's content.
+
+        Left out are places, settings that record their own result (excluded files, metadata, OCR), and the compressor,
+        whose table is separate.
+        """
         content = self.model_dump(exclude={"placement", "compressor", "generator", "exclude", "metadata", "ocr"})
         content["boundaries"] = self.cut
-        if self.embedding.of == "each":  # as it was before there was a choice
+        if self.embedding.of == "each":  # the default before this setting existed
             del content["embedding"]["of"]
         return content | {"limits": self.limits.model_dump(exclude={"ocr_page_s", "ocr_pages"})}
 
     @property
     def cut(self) -> str:
-        """How its chunks are cut: where they may end, and by which chunker."""
+        """How chunks are cut: where they may end, and by which chunker."""
         return self._cut or cut_name(self.boundaries)
 
     @property
@@ -161,8 +163,9 @@ class IndexConfig(Settings):
         return _with_vectors(self.embedding.of, self.granularities)
 
     def shard_count(self, tokens: int, before: int = 1) -> int:
-        """How many shards an archive of so many tokens has that had ``before``. With "auto" a power of two that only
-        grows, so that documents move seldom.
+        """Return the number of shards for an archive of ``tokens`` that had ``before``.
+
+        "auto" gives a power of two that never falls, so that documents seldom change their shard.
         """
         if self.shards != "auto":
             return self.shards
@@ -172,7 +175,7 @@ class IndexConfig(Settings):
         return count
 
     def reading_limits(self) -> Limits:
-        """What reading a document may cost, in seconds and bytes."""
+        """Return the limits of reading a document, in seconds and bytes."""
         return Limits(
             seconds=self.limits.document_s,
             memory_bytes=int(self.limits.document_gib * 2**30),
@@ -186,7 +189,7 @@ class IndexConfig(Settings):
 
 
 def config_of(manifest: Mapping[str, Any]) -> IndexConfig:
-    """The config that a version of an archive was made with. One that does not say ``of`` has a vector for each."""
+    """Return the config of an archive version; without ``of``, it has vectors of each size."""
     said = manifest["config"]
     plain = {"boundaries": said["boundaries"].split("-")[0], "embedding": {"of": "each"} | said["embedding"]}
     config = IndexConfig.model_validate(said | plain)
@@ -195,7 +198,7 @@ def config_of(manifest: Mapping[str, Any]) -> IndexConfig:
 
 
 def embedded_sizes(manifest: Mapping[str, Any]) -> list[int]:
-    """The granularities whose chunks have vectors in the version of an archive that ``manifest`` is of."""
+    """Return the granularities whose chunks have vectors in an archive version."""
     return _with_vectors(manifest["config"]["embedding"].get("of", "each"), manifest["granularities"])
 
 

@@ -1,7 +1,7 @@
-"""What a parser gets and gives: a source file in, raw documents and named failures out.
+"""The input and output of parsers: a source file in, raw documents and failures out.
 
-A parser is a function ``read(source) -> Iterator[RawDocument | BadRow]``. It raises DocumentError when the whole file
-is of no use, and yields a BadRow where only one row of it is.
+A parser is a function ``(source) -> Iterator[RawDocument | BadRow]``. It raises DocumentError if the whole file is
+unusable, and yields a BadRow if only one row of it is.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from okralong.pipelines.indexing.tables import find_tables
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read. ``uri`` is a local path or a filesystem URI; ``doc_id`` its name below the ``--from`` folder.
+    """A file to read.
 
-    ``size`` is in bytes, ``mtime_ns`` the time of its last change (0: not known). ``sha256`` is that of the bytes,
-    empty until it is asked for.
+    ``uri`` is a local path or filesystem URI, ``doc_id`` the file's name below the ``--from`` folder, ``size`` in
+    bytes, ``mtime_ns`` the time of the last change (0 if unknown), and ``sha256`` the hash of the bytes ("" until
+    computed).
     """
 
     uri: str
@@ -35,7 +36,7 @@ class Source:
     mtime_ns: int = 0
 
     def open(self) -> fs.NativeFile:
-        """The file, open for reading and seeking. Raises DocumentError when it is not there or may not be read."""
+        """Open the file for reading and seeking. Raises DocumentError if it is missing or unreadable."""
         try:
             return open_file(*(located(self.uri) if "://" in self.uri else (fs.LocalFileSystem(), self.uri)))
         except FileNotFoundError as error:
@@ -48,14 +49,14 @@ class Source:
             ) from error
 
     def read_bytes(self) -> bytes:
-        """The whole file. Raises DocumentError when it is not there or may not be read."""
+        """Return the content of the file. Raises DocumentError if it is missing or unreadable."""
         with self.open() as stream:
             return bytes(stream.read())
 
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as a parser found it. ``where`` names its place in ``source_uri``, e.g. "row 3"; empty for a file."""
+    """A parser's document. ``where`` is its place in ``source_uri``, e.g. "row 3", or "" for a whole file."""
 
     doc_id: str
     text: str
@@ -68,21 +69,21 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class HeldSource(Source):
-    """A file within another one, such as an attachment: ``data`` are its bytes."""
+    """A file within another one, such as an attachment, with its bytes as ``data``."""
 
     data: bytes = b""
 
     def open(self) -> fs.NativeFile:
-        """The bytes, open for reading and seeking."""
+        """Open the bytes for reading and seeking."""
         return pa.BufferReader(self.data)
 
     def read_bytes(self) -> bytes:
-        """The bytes."""
+        """Return the bytes."""
         return self.data
 
 
 class Blocks:
-    """The text of a document put together from blocks, with a blank line between, and where sections begin in it."""
+    """Joins blocks of text with blank lines between them, and records where sections begin."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -91,11 +92,11 @@ class Blocks:
         self._begun: tuple[SectionKind, str, bool] | None = None
 
     def begin(self, kind: SectionKind, name: str, ocr: bool = False) -> None:
-        """Let a section begin with the next block; one without any block is none."""
+        """Begin a section with the next block; a section without blocks is dropped."""
         self._begun = (kind, name, ocr)
 
     def add(self, text: str) -> int:
-        """A block, unless it is empty; where it begins."""
+        """Add a block unless it is empty, and return its offset."""
         text = newlines(text).strip("\n")
         start = self._chars
         if text.strip():
@@ -108,11 +109,11 @@ class Blocks:
         return start
 
     def add_sections(self, sections: Iterable[Section]) -> None:
-        """Sections within the block that was added last, by their place in the whole text."""
+        """Add sections within the last block, with offsets into the whole text."""
         self._sections.extend(sections)
 
     def document(self, source: Source, title: str = "", metadata: Mapping[str, str] | None = None) -> RawDocument:
-        """What was put together."""
+        """Return the joined document."""
         text = BETWEEN_BLOCKS.join(self._parts)
         return RawDocument(
             source.doc_id, text, source.uri, title, metadata=metadata or {}, sections=tuple(self._sections)
@@ -124,26 +125,28 @@ BETWEEN_BLOCKS: Final = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A document that could not be read: what to call it, and one paragraph with the place and the remedy."""
+    """A document that could not be read: its name, and a paragraph with the place and the remedy."""
 
     doc_id: str
     message: str
 
 
-Reading = RawDocument | BadRow
-Read = Callable[[Source], Iterator[Reading]]
+ParserOutput = RawDocument | BadRow
+Parser = Callable[[Source], Iterator[ParserOutput]]
 
 _NUL_SHARE: Final = 0.001
-"""Share of NUL bytes above which a file is no text. Ours: a paper extracted from PDF had 3 in 42,794 bytes, a UTF-16
-file has about one half."""
+"""Share of NUL bytes above which a file is not text: a paper extracted from PDF had 3 in 42,794 bytes, a UTF-16 file
+has about one half. # project default"""
 _NUL_REMEDY: Final = "It is not plain text: save it as UTF-8 text, or give it the suffix of its true format."
 
 
 def decode(data: bytes, uri: str) -> str:
-    """Text of ``data`` as UTF-8, or else as cp1252, with ``\\n`` as the only line end.
+    """Decode ``data`` as UTF-8 or cp1252, with line feeds as the only line ends.
 
-    A stray NUL byte, which PDF-to-text tools leave behind, becomes a space. Raises DocumentError when the data is
-    neither encoding, or full of NUL bytes (UTF-16 files and binaries are).
+    Stray NUL bytes, which PDF-to-text tools leave behind, become spaces.
+
+    Raises:
+        DocumentError: The data has neither encoding, or many NUL bytes like UTF-16 files and binaries.
     """
     if data.count(0) > len(data) * _NUL_SHARE:
         raise DocumentError(f"{uri} holds NUL bytes at offset {data.index(0)}. {_NUL_REMEDY}")
@@ -162,19 +165,19 @@ def decode(data: bytes, uri: str) -> str:
 
 
 def newlines(text: str) -> str:
-    """``text`` with every line end written as ``\\n``."""
+    """Return ``text`` with line feeds as the only line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def make_document(raw: RawDocument) -> Document:
-    """``raw`` with its tables found and its tokens counted."""
+    """Find the tables of ``raw`` and count its tokens."""
     return document_with_tables(raw, ((table.start_char, table.end_char) for table in find_tables(raw.text, "")))
 
 
 def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) -> Document:
-    """``raw`` with its tokens counted; ``tables`` are the ranges ``[start_char, end_char)`` of its tables, in order.
+    """Count the tokens of ``raw``; ``tables`` are the ordered ranges ``[start_char, end_char)`` of its tables.
 
-    ``sha256`` covers the id and the text, so that two copies of one text still have chunks of different ids.
+    ``sha256`` covers id and text, so that two copies of one text have chunks with different ids.
     """
     digest = hashlib.sha256(f"{raw.doc_id}\0{raw.text}".encode()).hexdigest()
     return Document(
@@ -191,18 +194,18 @@ def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) ->
 
 
 MOST_BAD_ROWS: Final = 1000
-"""Rows of one file that are reported one by one. Ours: a file may hold a hundred million lines that are no documents,
-and each report takes more memory than its line."""
+"""Rows of a file that are reported one by one: a file may hold a hundred million bad lines, and a report takes more
+memory than its line. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one document or file. The index config says their defaults and why; see ``LimitsConfig``.
+    """Limits of one document or file; ``LimitsConfig`` has their defaults and reasons.
 
-    ``seconds`` is processor time for one document; ``memory_bytes`` what reading it may add to the address space of its
-    process; ``document_bytes`` its text, title and metadata in UTF-8; ``text_bytes`` the same of all documents of one
-    file; ``file_bytes`` the file as it is stored. Where ``ocr`` is "on" (else "off", or "missing" where its packages
-    are), ``ocr_pages`` pages of a document without a text layer are read, each of which adds ``ocr_page_seconds``.
+    ``seconds`` is processor time per document, ``memory_bytes`` the address space that reading it may add.
+    ``document_bytes`` limits its text, title and metadata in UTF-8, ``text_bytes`` those of all documents of a file,
+    ``file_bytes`` the stored file. If ``ocr`` is "on" (otherwise "off", or "missing" without its packages), up to
+    ``ocr_pages`` pages without a text layer are read per document, and each adds ``ocr_page_seconds``.
     """
 
     seconds: float

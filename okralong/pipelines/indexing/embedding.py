@@ -1,7 +1,7 @@
-"""Turning texts into unit vectors with a sentence encoder, without Ray.
+"""Embed texts as unit vectors with a sentence encoder.
 
-The encoder is any sentence-transformers folder or hub name. Its own length limit is lifted to what its positions
-allow, since the usual default of 256 would drop the tail of a 400-token chunk without a word.
+The encoder is any sentence-transformers folder or hub name. Its length limit is raised to the number of its positions,
+because the usual default of 256 would silently drop the tail of a 400-token chunk.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from okralong.pipelines.models.weights import INT8, quantize, settle
 Vectors = npt.NDArray[np.float32]
 
 _PASSAGE_PROMPTS: Final = ("document", "passage", "corpus")
-"""Under which names sentence-transformers looks for what stands before a passage."""
+"""Names under which sentence-transformers stores the prompt for passages."""
 
 CPU_TOKENS: Final = 2048
-"""Tokens of one pass on a processor, padding included; ours: with all-MiniLM-L6-v2 in float32, 1,000 to 3,000 tokens a
-pass ran 10 to 15 % faster than 5,000 to 12,000, whose states no longer fit into a core's caches."""
+"""Tokens per pass on a CPU, including padding: with all-MiniLM-L6-v2 in float32, passes of 1,000 to 3,000 tokens were
+10 to 15 % faster than those of 5,000 to 12,000, whose states exceed a core's caches. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Embedded:
 
 
 class SentenceEmbedder:
-    """A sentence encoder that is ready to use. ``dimension`` is the length of its vectors.
+    """A loaded sentence encoder. ``dimension`` is the length of its vectors.
 
-    ``limit`` is the most tokens (of the encoder, special tokens included) of a text that it sees: ``max_seq_length``,
-    or the number of the encoder's positions where that is smaller.
+    ``limit`` is the number of tokens of a text, including special tokens, that the encoder sees: ``max_seq_length`` or
+    the number of its positions, whichever is smaller.
     """
 
     def __init__(
@@ -56,11 +56,19 @@ class SentenceEmbedder:
     ) -> None:
         """Load the model from a local folder or by hub name.
 
-        ``precision`` "auto" is bfloat16 on a GPU and on a CPU that multiplies it (AMX, AVX-512 BF16), else float32.
-        "int8" is float32 with its linear layers in int8; it runs on a CPU, also where a GPU is visible. Another name,
-        or int8 on a device that is named and no CPU, raises ValueError. ``threads`` are torch's CPU threads; None
-        leaves them as they are. What stands before a text is, where None, the model's own prompt for queries and for
-        documents, if its configuration has it.
+        Args:
+            path: Folder or hub name.
+            max_seq_length: Longest text in tokens.
+            precision: "auto" is bfloat16 on a GPU and on a CPU that multiplies it, otherwise float32; "int8" is float32
+                with int8 linear layers on a CPU, even if a GPU is visible.
+            batch_size: Texts per pass.
+            device: "auto", "cpu" or "cuda".
+            threads: torch's CPU threads; None keeps them.
+            query_prefix: Text before queries; None is the model's own prompt, if it has one.
+            passage_prefix: Text before passages; None as above.
+
+        Raises:
+            ValueError: The precision is unknown, or int8 on a device other than a CPU.
         """
         quantized = precision == INT8
         if quantized and device not in ("auto", "cpu"):
@@ -84,17 +92,17 @@ class SentenceEmbedder:
         self._beside_tokens = self._plain_features()
 
     def encode(self, texts: list[str]) -> Vectors:
-        """Unit vectors of passages, shape (n, dimension), float32, in the order given.
+        """Return unit vectors of passages, shape (n, dimension), float32, in the given order.
 
-        What lies behind ``limit`` of a text has no part in its vector; see ``over_limit``.
+        Text beyond ``limit`` does not affect its vector; see ``over_limit``.
         """
         return self.embed(texts).vectors
 
     def embed(self, texts: list[str], told: Callable[[int], None] = lambda _: None) -> Embedded:
-        """The same, with which texts are longer than ``limit``; each text is tokenized once. ``told`` hears of the
-        texts of each batch that is done.
+        """Return the vectors of passages, and which texts exceed ``limit``.
 
-        Texts run in batches of like length, so that little is spent on padding, and are tokenized beside them.
+        ``told`` gets the size of each finished batch. Texts run in batches of similar length, which wastes little on
+        padding, and are tokenized in parallel.
         """
         if self._beside_tokens is None:
             vectors = self._unit(self._model.encode_document, texts, self._passage_prefix)
@@ -114,11 +122,11 @@ class SentenceEmbedder:
         return Embedded(found.cpu().numpy(), over_limit)
 
     def encode_queries(self, texts: list[str]) -> Vectors:
-        """The same for queries, which some encoders read in another way than passages."""
+        """Return unit vectors of queries, which some encoders prompt differently."""
         return self._unit(self._model.encode_query, texts, self._query_prefix)
 
     def over_limit(self, texts: list[str]) -> list[bool]:
-        """Which of ``texts`` are longer than ``limit``, so that their tails are not in their vectors."""
+        """Return which texts exceed ``limit``, so that their vectors miss the tail."""
         if not texts:
             return []
         tokenizer: Any = self._model.tokenizer
@@ -138,7 +146,7 @@ class SentenceEmbedder:
         return vectors
 
     def _tokens(self, texts: list[str]) -> list[Tokens]:
-        """Texts as tokens of the encoder."""
+        """Tokenize texts."""
         read = [self._passage_prefix + text for text in texts]
         found = self._model.tokenizer(read, truncation=True, max_length=self.limit, verbose=False)
         return [
@@ -147,8 +155,10 @@ class SentenceEmbedder:
         ]
 
     def _plain_features(self) -> dict[str, Any] | None:
-        """What the encoder is given beside tokens and mask, for this prefix; None where tokens alone do not make its
-        input (several kinds of input, a tokenizer of its own kind): such a model embeds by its own ``encode``.
+        """Return the encoder's inputs beside tokens and mask for this prefix, or None.
+
+        None means that tokens do not determine the input (several input types, a special tokenizer); such a model
+        embeds through its own ``encode``.
         """
         probe = ["A first text.", "Another, which is a little longer."]
         given = self._model.preprocess(probe, prompt=self._passage_prefix or None, task="document")
@@ -168,20 +178,19 @@ class SentenceEmbedder:
         return next((prompt for prompt in prompts if prompt), "")
 
 
-# Batches of like length: an encoder is at its best when it never waits and pads little. Texts are tokenized block by
-# block in a thread, which the tokenizer lets run beside the encoder, and sorted by tokens (not by characters, which
-# says less of tables) within a block.
+# Batches of similar length, so that the encoder never waits and pads little. Texts are tokenized block by block in a
+# parallel thread and sorted by tokens within a block; characters are a poor measure for tables.
 
 FIRST_BLOCK: Final = 256
-"""Texts tokenized before the first batch can start; ours: some hundredths of a second."""
+"""Texts tokenized before the first batch: some hundredths of a second. # project default"""
 
 BLOCK: Final = 4096
-"""Texts of each further block; ours: longer ones would sort no better, and take memory for their tokens."""
+"""Texts per further block; larger blocks sort no better and take memory for tokens. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A text as token ids, at most as many as the encoder sees; ``over_limit`` says that there were more."""
+    """A text as token ids, cut to the encoder's limit; ``over_limit`` means that it was cut."""
 
     ids: list[int]
     over_limit: bool
@@ -189,7 +198,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Texts of one forward pass, the longest first. ``places`` are their positions among all texts."""
+    """Texts of one forward pass, longest first. ``places`` are their positions among all texts."""
 
     places: list[int]
     tokens: list[Tokens]
@@ -198,14 +207,14 @@ class Batch:
 def batches(
     texts: Sequence[str], tokenize: Callable[[list[str]], list[Tokens]], most_texts: int, most_tokens: int
 ) -> Iterator[Batch]:
-    """All texts in batches of at most ``most_texts`` and, padding counted, ``most_tokens``; one text may be longer."""
+    """Yield all texts in batches of at most ``most_texts`` texts and ``most_tokens`` padded tokens, or one text."""
     for start, block in _tokenized_ahead(texts, tokenize):
         for places in grouped([len(each.ids) for each in block], most_texts, most_tokens):
             yield Batch([start + place for place in places], [block[place] for place in places])
 
 
 def grouped(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterator[list[int]]:
-    """The places of ``lengths`` in groups that fit, longest first: what is too much for memory shows at once."""
+    """Yield the indices of ``lengths`` in groups that fit, longest first, so that lack of memory shows at once."""
     group: list[int] = []
     for place in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
         if group and (len(group) == most_texts or (len(group) + 1) * lengths[group[0]] > most_tokens):
@@ -219,7 +228,7 @@ def grouped(lengths: Sequence[int], most_texts: int, most_tokens: int) -> Iterat
 def _tokenized_ahead(
     texts: Sequence[str], tokenize: Callable[[list[str]], list[Tokens]]
 ) -> Iterator[tuple[int, list[Tokens]]]:
-    """Where each block starts, and its tokens; the next block is tokenized meanwhile."""
+    """Yield the start of each block and its tokens, while the next block is tokenized."""
     if not texts:
         return
     starts = [0, *range(FIRST_BLOCK, len(texts), BLOCK)]

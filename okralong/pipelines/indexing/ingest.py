@@ -1,8 +1,8 @@
-"""From source files to the tables ``documents`` and ``chunks``, part by part, and what became of each document.
+"""From source files to the tables ``documents`` and ``chunks``, part by part, with the outcome of each document.
 
-A part is a few files that are read together and written as one Parquet file, or several where they are large. Parts
-are cut by bytes, so that a small archive shows its progress and a large one has not too many small files. A part is
-named by the content of its files: a job that was killed finds what it had read. Nothing here knows Ray.
+A part is a few files that are read together and written as one or, if they are large, several Parquet files. Parts are
+cut by bytes, so that a small archive shows progress and a large one has few small files. A part is named after the
+content of its files, so that a job finds what a killed job has read.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from okralong.pipelines.indexing.listing import duplicate
 from okralong.pipelines.indexing.parser_process import SandboxedParser, shared_parser
 from okralong.pipelines.indexing.parsers import WITHOUT_OCR, is_parsed_as_today, parser_version
 
-# Ours: about one long report in the smallest part, forty in the largest.
+# About one long report in the smallest part, forty in the largest. # project default
 _PARTS_WANTED: Final = 64
 _LEAST_PART_BYTES: Final = 250_000
 _MOST_PART_BYTES: Final = 8_000_000
 _MOST_PART_FILES: Final = 64
 _MOST_PART_CHARS: Final = 50_000_000
-"""What a part may hold when its files have been unpacked; ours. The stage that chunks it holds some copies of it."""
+"""Largest part after unpacking; the chunking stage holds several copies of it. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What became of one document: the part that it is in and where it came from, or ``message`` with the reason why it
-    could not be read. A file without any document has one of these all the same, with an empty doc_id. ``reader`` is
-    the version of what read the file.
+class DocumentOutcome:
+    """The outcome of one document: its part and origin, or the reason why it could not be read as ``message``.
+
+    A file without documents has one outcome with an empty doc_id. ``reader`` is the version of the parser.
     """
 
     doc_id: str
@@ -60,19 +60,19 @@ class Read:
 
 
 def part_file(part: str) -> str:
-    """File name of a part, the same in every table."""
+    """Return the file name of a part, the same in every table."""
     return f"{part}.parquet"
 
 
 def name_of_part(sources: Sequence[Source], limits: str) -> str:
-    """The name of what is read from ``sources`` under limits of that hash."""
-    # The first parsers had no version: the parts that they read keep their names.
+    """Return the name of the part read from ``sources`` under limits of that hash."""
+    # The first parsers had no version, so the parts that they read keep their names.
     by = [(source.uri, source.doc_id, source.sha256, *filter(None, [parser_version(source.uri)])) for source in sources]
     return digest([*by, limits])
 
 
 def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
-    """``sources``, in their order, cut into parts. The same sources always give the same parts."""
+    """Split ``sources``, in their order, into parts; deterministic."""
     wanted = sum(source.size for source in sources) // _PARTS_WANTED
     limit = min(max(wanted, _LEAST_PART_BYTES), _MOST_PART_BYTES)
     parts: list[list[Source]] = []
@@ -89,10 +89,9 @@ def plan_parts(sources: Sequence[Source]) -> list[list[Source]]:
 def read_part(
     archive: str, name: str, sources: Sequence[Source], config: IndexConfig, limits: str, purged: Iterable[str]
 ) -> dict[str, Any]:
-    """Read, chunk and write a part, and say that it is complete; counts of files, documents, failures, chunks and
-    seconds.
+    """Read, chunk and write a part, mark it complete, and return counts of its work.
 
-    ``limits`` is the hash of what a document may cost.
+    The counts are of files, documents, failures, chunks and seconds; ``limits`` is the hash of the reading limits.
     """
     started = time.perf_counter()
     outcomes = ingest_part(archive, name, sources, shared_parser(config.reading_limits()), frozenset(purged))
@@ -112,14 +111,14 @@ def read_part(
 
 def ingest_part(
     archive: str, name: str, sources: Iterable[Source], parser: SandboxedParser, purged: frozenset[str] = frozenset()
-) -> list[Read]:
-    """Read ``sources``, write their documents as the part ``name``, and say what became of each.
+) -> list[DocumentOutcome]:
+    """Read ``sources``, write their documents as the part ``name``, and return the outcome of each.
 
-    The pieces that are written are called ``name-00``, ``name-01`` and so on, each in order of doc_id: documents that
-    are together larger than memory should hold become several, and so do two files with a document of one id. Within a
-    file the first document of an id is kept. Documents that were ``purged`` are failures, and are not written.
+    Its files are ``name-00``, ``name-01`` and so on, each sorted by doc_id. A part has several if its documents are too
+    large for memory together, or if two files have a document with the same id. Within a file the first document of an
+    id is kept. Documents in ``purged`` are failures and are not written.
     """
-    outcomes: list[Read] = []
+    outcomes: list[DocumentOutcome] = []
     pieces = _Pieces(Folder.of(archive).at("documents"), name)
     for source in sources:
         whose = (source.uri, source.doc_id, source.sha256)
@@ -128,28 +127,30 @@ def ingest_part(
         origins: dict[str, str] = {}
         for reading in parser.parse(source):
             if isinstance(reading, BadRow):
-                outcomes.append(Read(reading.doc_id, *whose, message=reading.message, reader=by))
+                outcomes.append(DocumentOutcome(reading.doc_id, *whose, message=reading.message, reader=by))
                 continue
             document = reading.document
             if document.doc_id in purged:
                 message = purged_message(document.doc_id, reading.origin)
-                outcomes.append(Read(document.doc_id, *whose, message=message, reader=by))
+                outcomes.append(DocumentOutcome(document.doc_id, *whose, message=message, reader=by))
                 continue
             if document.doc_id in origins:
                 repeated += 1
                 if repeated <= MOST_BAD_ROWS:
                     failure = duplicate(document.doc_id, origins[document.doc_id], reading.origin)
-                    outcomes.append(Read(document.doc_id, *whose, message=failure.message, reader=by))
+                    outcomes.append(DocumentOutcome(document.doc_id, *whose, message=failure.message, reader=by))
                 continue
             origins[document.doc_id] = reading.origin
             part = pieces.take(document)
-            about = Read(document.doc_id, *whose, part, document.sha256, document.n_tokens, reading.origin, reader=by)
+            about = DocumentOutcome(
+                document.doc_id, *whose, part, document.sha256, document.n_tokens, reading.origin, reader=by
+            )
             outcomes.append(about)
             lacking = lacking or PAGES_WITHOUT_TEXT in document.metadata
         if repeated > MOST_BAD_ROWS:
-            outcomes.append(Read(source.doc_id, *whose, message=_repeats(source, repeated), reader=by))
+            outcomes.append(DocumentOutcome(source.doc_id, *whose, message=_repeats(source, repeated), reader=by))
         if len(outcomes) == before:
-            outcomes.append(Read("", *whose, reader=by))
+            outcomes.append(DocumentOutcome("", *whose, reader=by))
         if lacking:
             outcomes[before:] = [replace(outcome, reader=by + WITHOUT_OCR) for outcome in outcomes[before:]]
     pieces.write()
@@ -157,7 +158,7 @@ def ingest_part(
 
 
 class _Pieces:
-    """Documents on their way into files: no file has an id twice, and no more is held than a piece may hold."""
+    """Distributes documents over files, so that no file has an id twice and no piece grows too large."""
 
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder, self._name = folder, name
@@ -165,7 +166,7 @@ class _Pieces:
         self._open: list[dict[str, Document]] = []
 
     def take(self, document: Document) -> str:
-        """Put a document into a piece; the piece's name."""
+        """Assign a document to a piece and return the piece's name."""
         if self._chars and self._chars + len(document.text) > _MOST_PART_CHARS:
             self.write()
         self._chars += len(document.text)
@@ -177,7 +178,7 @@ class _Pieces:
         return self._called(number)
 
     def write(self) -> None:
-        """Write what is held."""
+        """Write the current pieces."""
         for number, piece in enumerate(self._open):
             table = documents_table([piece[doc_id] for doc_id in sorted(piece)])
             self._folder.write_table(part_file(self._called(number)), table)
@@ -196,7 +197,7 @@ def _repeats(source: Source, repeated: int) -> str:
 
 
 def documents_table(documents: Sequence[Document]) -> pa.Table:
-    """Rows of the ``documents`` table."""
+    """Return documents as rows of the ``documents`` table."""
     rows: list[dict[str, Any]] = [
         {
             "doc_id": document.doc_id,
@@ -219,7 +220,7 @@ def documents_table(documents: Sequence[Document]) -> pa.Table:
 
 
 def read_documents(archive: str, part: str) -> list[Document]:
-    """The documents of one written piece of a part, in order of doc_id."""
+    """Return the documents of one piece of a part, sorted by doc_id."""
     data = Folder.of(archive).at("documents").read_bytes(part_file(part))
     table = completed(pq.read_table(pa.BufferReader(data)), DOCUMENTS)
     return [
@@ -238,31 +239,31 @@ def read_documents(archive: str, part: str) -> list[Document]:
     ]
 
 
-# The chunks of a part, with the keys of its texts beside them.
+# The chunks of a part, and the keys of its texts.
 
 CHUNKS_FOLDER: Final = "chunks"
 BATCH_ROWS: Final = 4096
-"""Chunks held at a time while a part is gone through: about 3 MB of text. Ours."""
+"""Chunks per batch when a part is scanned: about 3 MB of text. # project default"""
 
 
 def chunks_folder(archive: Folder, granularity: int, cut: str) -> Folder:
-    """Where the chunks of one size are; ``cut`` is what ``cut_name`` says of them."""
+    """Return the folder with the chunks of one size; ``cut`` is the result of ``cut_name``."""
     return archive.at(CHUNKS_FOLDER, f"granularity={granularity}{'' if cut == 'sentences' else f'-{cut}'}")
 
 
 def keys_file(part: str) -> str:
-    """The sorted keys of a part's texts; written after its chunks, so that its presence means that both are there."""
+    """Return the file of a part's sorted text keys; written after its chunks, so it marks both as complete."""
     return f"{part}.keys.npy"
 
 
 def chunk_part(archive: str, part: str, granularities: Sequence[int], at: Boundaries) -> int:
-    """Chunk the documents of one part at some sizes and write them; how many chunks there are of all sizes."""
+    """Chunk the documents of one part at some sizes and write the chunks; return their number."""
     documents = read_documents(archive, part)
     return sum(_chunk(Folder.of(archive), part, documents, granularity, at) for granularity in granularities)
 
 
 def chunk_again(archive: str, part: str, granularities: Sequence[int], at: Boundaries) -> dict[str, Any]:
-    """Chunk a part that was read before at sizes that it lacks; counts of chunks and seconds."""
+    """Chunk an existing part at missing sizes; return counts of chunks and seconds."""
     started = time.perf_counter()
     chunks = chunk_part(archive, part, granularities, at)
     return {"chunks": chunks, "chunk_seconds": time.perf_counter() - started}
@@ -280,58 +281,60 @@ def _chunk(archive: Folder, part: str, documents: Sequence[Document], granularit
 
 
 def write_keys(folder: Folder, part: str, texts: Iterable[str]) -> None:
-    """Write the sorted keys of a part's texts: the part is then complete at the size of ``folder``."""
+    """Write the sorted keys of a part's texts, which marks the part as complete at the size of ``folder``."""
     buffer = io.BytesIO()
     np.save(buffer, np.unique(text_keys(texts)), allow_pickle=False)
     folder.write_bytes(keys_file(part), buffer.getvalue())
 
 
 def read_keys(folder: Folder, part: str) -> Keys:
-    """The sorted keys of a part's texts at the size of ``folder``."""
+    """Return the sorted keys of a part's texts at the size of ``folder``."""
     if folder.is_local:
         return np.asarray(np.load(Path(folder.path) / keys_file(part), allow_pickle=False))
     return np.asarray(np.load(io.BytesIO(folder.read_bytes(keys_file(part))), allow_pickle=False))
 
 
 def chunk_batches(folder: Folder, part: str) -> Iterator[pa.RecordBatch]:
-    """The chunks of one part: by doc_id, then in order of the text."""
+    """Yield the chunks of one part, sorted by doc_id and position."""
     with folder.open(part_file(part)) as file:
         for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS):
             yield batch.replace_schema_metadata(None)
 
 
-# What became of the documents of each part, written when the part is complete: what a killed job had read.
+# The outcomes of each part, written when it is complete, so that the next job finds what a killed job has read.
 
 OUTCOMES_FOLDER: Final = "outcomes"
 
 
-def write_outcomes(archive: Folder, name: str, outcomes: Iterable[Read], limits: str) -> None:
-    """Say that the part ``name`` is complete, and what came of it under limits of that hash."""
+def write_outcomes(archive: Folder, name: str, outcomes: Iterable[DocumentOutcome], limits: str) -> None:
+    """Mark the part ``name`` as complete, with its outcomes under limits of that hash."""
     rows = [asdict(outcome) | {"limits": limits} for outcome in outcomes]
     archive.at(OUTCOMES_FOLDER).write_table(part_file(name), pa.Table.from_pylist(rows, schema=OUTCOMES))
 
 
 def finished_parts(archive: Folder) -> list[str]:
-    """The names of all parts that are complete."""
+    """Return the names of all complete parts."""
     return [name.removesuffix(".parquet") for name in archive.at(OUTCOMES_FOLDER).names(".parquet")]
 
 
-def read_outcomes(archive: Folder, name: str) -> tuple[list[Read], str]:
-    """What came of a part, and the hash of the limits that it was read under."""
+def read_outcomes(archive: Folder, name: str) -> tuple[list[DocumentOutcome], str]:
+    """Return the outcomes of a part, and the hash of the limits that it was read under."""
     rows = archive.at(OUTCOMES_FOLDER).read_table(part_file(name)).to_pylist()
     limits = {row.pop("limits") for row in rows}
-    return [Read(**row) for row in rows], next(iter(limits), "")
+    return [DocumentOutcome(**row) for row in rows], next(iter(limits), "")
 
 
-def found_of(
+def finished_outcomes(
     archive: Folder, names: Iterable[str], wanted: Mapping[str, Source], ocr: bool = False
-) -> dict[str, tuple[list[Read], str]]:
-    """What some parts say of ``wanted`` sources (by uri) of the same content, as the parsers of today read them, and
-    under which limits that was."""
-    found: dict[str, tuple[list[Read], str]] = {}
+) -> dict[str, tuple[list[DocumentOutcome], str]]:
+    """Return the outcomes of ``wanted`` sources in complete parts, with the hash of their limits, by uri.
+
+    Only outcomes of the same content and the current parsers count.
+    """
+    found: dict[str, tuple[list[DocumentOutcome], str]] = {}
     for name in names if wanted else ():
         outcomes, limits = read_outcomes(archive, name)
-        here: dict[str, tuple[list[Read], str]] = {}
+        here: dict[str, tuple[list[DocumentOutcome], str]] = {}
         for outcome in outcomes:
             source = wanted.get(outcome.source_uri)
             same = source and (source.doc_id, source.sha256) == (outcome.source_name, outcome.source_sha256)
@@ -341,8 +344,8 @@ def found_of(
     return found
 
 
-def entries_of(outcomes: Iterable[Read]) -> list[DocumentEntry]:
-    """The documents among some outcomes."""
+def entries_of(outcomes: Iterable[DocumentOutcome]) -> list[DocumentEntry]:
+    """Return the documents among some outcomes."""
     return [
         DocumentEntry(o.doc_id, o.sha256, o.n_tokens, o.part, o.origin, o.source_uri, o.source_name)
         for o in outcomes
@@ -350,20 +353,20 @@ def entries_of(outcomes: Iterable[Read]) -> list[DocumentEntry]:
     ]
 
 
-def known_of(source: Source, outcomes: Sequence[Read]) -> KnownSource:
-    """What the next version knows of a source that was read."""
+def known_source(source: Source, outcomes: Sequence[DocumentOutcome]) -> KnownSource:
+    """Return the record of a source that was read, for the next version."""
     failed = tuple((outcome.doc_id, outcome.message) for outcome in outcomes if outcome.message)
     about = (source.uri, source.doc_id, source.sha256, source.size, source.mtime_ns)
     by = next((outcome.reader for outcome in outcomes), parser_version(source.uri))
     return KnownSource(*about, failed, by)
 
 
-# What a job has to read, from what the version before it knows of its source files; no files are opened.
+# The files that a job has to read, found without opening them from the records of the previous version.
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChanges:
-    """``kept`` are files as they were, ``to_read`` new or changed ones, ``gone`` the uris of files that went."""
+    """``kept`` are unchanged files, ``to_read`` new or changed ones, ``gone`` the uris of removed files."""
 
     kept: dict[str, KnownSource]
     to_read: list[Source]
@@ -371,16 +374,17 @@ class SourceChanges:
 
     @property
     def none(self) -> bool:
-        """Whether every file is as it was."""
+        """True if no file changed."""
         return not self.to_read and not self.gone
 
 
 def source_changes(
     listed: Iterable[Source], known: Mapping[str, KnownSource], retry_failed: bool, ocr: bool = False
 ) -> SourceChanges:
-    """Compare by content. Read again is a file that could not be opened, one that an earlier parser read, which knew
-    less, one with pages that wait for ``ocr``, where there is OCR now, and, with ``retry_failed``, one that holds
-    documents that failed.
+    """Compare files by content with the previous version.
+
+    Also read again are files that could not be opened, files that an earlier parser read, files with pages that wait
+    for OCR if ``ocr`` is available, and, with ``retry_failed``, files with failed documents.
     """
     kept: dict[str, KnownSource] = {}
     to_read: list[Source] = []
@@ -397,19 +401,19 @@ def source_changes(
     return SourceChanges(kept, to_read, set(known) - seen)
 
 
-def carried(entries: Iterable[DocumentEntry], changes: SourceChanges) -> list[DocumentEntry]:
-    """The documents that need not be read again."""
+def unchanged_entries(entries: Iterable[DocumentEntry], changes: SourceChanges) -> list[DocumentEntry]:
+    """Return the documents that need not be read again."""
     return [entry for entry in entries if entry.source_uri in changes.kept]
 
 
 Failure = tuple[str, str]
-"""(doc_id, one paragraph)"""
+"""(doc_id, paragraph)"""
 
 
 def failures_of(
     resolved: Sequence[DocumentEntry], sources: Iterable[KnownSource], others: Iterable[Failure]
 ) -> list[Failure]:
-    """What failed in each file, what is shadowed, and ``others``, in order of doc_id."""
+    """Return the failures of each file, shadowed documents, and ``others``, sorted by doc_id."""
     seen = active(resolved)
     shadowed = [
         (entry.doc_id, duplicate(entry.doc_id, seen[entry.doc_id].origin, entry.origin).message)
@@ -420,7 +424,7 @@ def failures_of(
 
 
 def purged_message(doc_id: str, origin: str) -> str:
-    """The failure of a document that was purged and still stands in a source file: it stays out."""
+    """Return the failure of a purged document that is still in a source file."""
     return (
         f"{origin} holds the document {doc_id!r}, which was purged from this archive and stays out of it. Delete it "
         "there as well, or index into another folder."

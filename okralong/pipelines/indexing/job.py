@@ -1,10 +1,9 @@
 """The index job: documents in, a new version of the archive out.
 
-Only files that are new or changed are read, only texts that no vector is held of are embedded, and only shards whose
-documents changed are written. Everything that is written is found again by the next job, whether this one ends well or
-is killed; a version is published last, and readers see it from then on.
+Only new and changed files are read, only texts without a vector are embedded, and only shards with changed documents
+are written. The next job reuses everything that was written, even by a killed job; a version is published last.
 
-The work goes through streams: Ray Data's (``actors/index_streams.py``), or those of this process.
+The work runs through streams: Ray Data's (``actors/index_streams.py``) or those of this process.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, Source, make_document
 from okralong.pipelines.indexing.ingest import (
     SourceChanges,
-    carried,
     chunk_again,
     documents_table,
     entries_of,
     failures_of,
+    finished_outcomes,
     finished_parts,
-    found_of,
-    known_of,
+    known_source,
     name_of_part,
     part_file,
     plan_parts,
     read_part,
     source_changes,
+    unchanged_entries,
 )
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.indexing.sidecar import Matched, Sidecar, matched, read_sidecar
@@ -75,8 +74,10 @@ _NO_CHANGES: Final = {"added": 0, "changed": 0, "removed": 0, "unchanged": 0}
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far the job is. ``stage`` is read, embed, build, compress or done; ``read`` of ``to_read`` files are read;
-    ``expected_chunks`` are the texts that have to be embedded, 0 while unknown.
+    """The progress of a job.
+
+    ``stage`` is read, embed, build, compress or done, ``read`` the number of files read of ``to_read``, and
+    ``expected_chunks`` the number of texts to embed, 0 while unknown.
     """
 
     stage: str
@@ -92,12 +93,11 @@ class IndexProgress:
 
 @dataclass(frozen=True, slots=True)
 class IndexResult:
-    """What an archive holds after the job. ``up_to_date`` says that nothing had to be done, and no version was added.
+    """The archive after the job. ``up_to_date`` means that nothing changed and no version was added.
 
-    ``chunks`` and ``over_limit`` (chunks longer than the encoder sees) are by granularity; ``skipped`` are files of
-    unknown suffix; ``failures`` have their reasons in the table of that name. ``changes`` counts documents added,
-    changed, removed and unchanged since the version before, ``work`` what was done: files read, texts embedded, shards
-    written.
+    ``chunks`` and ``over_limit`` (chunks longer than the encoder's limit) are by granularity. ``skipped`` are files
+    with unknown suffixes. The table ``failures`` has the reasons of the failures. ``changes`` counts added, changed,
+    removed and unchanged documents, ``work`` files read, texts embedded and shards written.
     """
 
     archive: str
@@ -114,30 +114,30 @@ class IndexResult:
 
 
 class IndexStreams(Protocol):
-    """What carries the work of one archive's job, over many processes or in this one; rows come in any order.
+    """Runs the work of one archive's job, in many processes or in this one; rows come in any order.
 
-    ``RayStreams`` (``actors/index_streams.py``) is Ray Data's, ``LocalStreams`` this process's.
+    ``RayStreams`` (``actors/index_streams.py``) uses Ray Data, ``LocalStreams`` this process.
     """
 
     def read(
         self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """Read, chunk and write every part; a row of counts (documents, failures, chunks, seconds) for each.
+        """Read, chunk and write every part; yield a row of counts (documents, failures, chunks, seconds) for each.
 
-        ``limits`` is the hash of what a document may cost; ``purged`` are documents that are not written.
+        ``limits`` is the hash of the reading limits; ``purged`` documents are not written.
         """
         ...
 
     def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
-        """Chunk the documents of parts that were read before at the sizes that they lack; counts of each."""
+        """Chunk existing parts at their missing sizes; yield counts for each."""
         ...
 
     def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
-        """Embed the texts of every share; a row of counts for each vector file."""
+        """Embed the texts of every share; yield a row of counts for each vector file."""
         ...
 
     def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
-        """Write the tables of compressed chunks of some shards, by their names; the chunks of each."""
+        """Write the tables of compressed chunks of the named shards; yield the number of chunks for each."""
         ...
 
 
@@ -147,10 +147,9 @@ Encode = Callable[[list[str]], NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """What embeds in this process: ``encode`` gives unit vectors of shape (n, d), ``model`` says whose they are.
+    """An encoder for this process: ``encode`` returns unit vectors of shape (n, d), ``model`` identifies the weights.
 
-    ``precision`` is the number format that it runs in; ``over_limit`` says of which texts it does not see the end.
-    Both are asked only when an archive is built.
+    ``precision`` is the number format, and ``over_limit`` tells which texts are cut; both are used only by a build.
     """
 
     encode: Encode
@@ -168,12 +167,15 @@ def run_index(
     *,
     rehash: bool = False,
 ) -> IndexResult:
-    """Bring the archive (a local folder or URI) to what stands at or below ``sources`` now, over what ``streams`` makes
-    of the archive's location and config.
+    """Update the archive (a local folder or URI) to the present documents at or below ``sources``.
 
-    With ``rehash`` every file is opened and hashed, also one of the size and time of change that are known. Raises
-    InputError when a source is missing or no document can be read, ConfigError when the model cannot be had or a
-    version is named, LockedError when another process writes the archive.
+    ``streams`` makes the streams from the archive's location and config. With ``rehash`` every file is opened and
+    hashed, even one of known size and time of change.
+
+    Raises:
+        InputError: A source is missing, or no document can be read.
+        ConfigError: The model is not available, or ``archive`` names a version.
+        LockedError: Another process is writing to the archive.
     """
     if Location.of(archive).version is not None:
         raise ConfigError(
@@ -192,12 +194,14 @@ def run_index(
 def index_here(
     location: str, raw: Sequence[RawDocument], config: IndexConfig, encoder: Encoder | None = None
 ) -> Archive:
-    """The archive of ``raw`` at ``location``, as its next version, but for purged documents; the same documents and
-    config make none. In this process, without Ray: for documents that one encoder can take in while one waits. Only an
-    archive without vectors needs no ``encoder``.
+    """Index ``raw`` documents at ``location`` in this process, without Ray, and return the archive.
 
-    Raises ValueError when there is no document, two have one id, or there is no encoder for the vectors that the config
-    wants; LockedError while another process writes there.
+    This adds a version unless nothing changed; purged documents are left out. Suitable for as many documents as one
+    encoder can embed while the caller waits. ``encoder`` may be None for an archive without vectors.
+
+    Raises:
+        ValueError: There is no document, two share an id, or the config needs an encoder.
+        LockedError: Another process is writing to the archive.
     """
     if encoder is None and config.embedded_sizes:
         raise ValueError("The config wants vectors (embedding.of is not none), and no encoder was given.")
@@ -205,7 +209,7 @@ def index_here(
     ids = {document.doc_id for document in raw}
     if not raw or len(ids) < len(raw):
         raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
-    wanted_compressor(config, model)  # one that does not fit is refused before a folder is made
+    wanted_compressor(config, model)  # an unsuitable compressor is refused before a folder is created
     folder = Folder.of(location)
     with folder.locked(f"the archive {folder.path}"):
         job = IndexJob(location, config, model, LocalStreams(location, config, encoder))
@@ -216,9 +220,9 @@ def index_here(
 
 
 class IndexJob:
-    """The making of the next version of the archive at ``location``, whose lock the caller holds.
+    """Makes the next version of the archive at ``location``, whose lock the caller holds.
 
-    ``before`` are the documents of the version before, ``purged`` the ids that stay out.
+    ``before`` are the documents of the previous version, ``purged`` the ids that stay out.
     """
 
     def __init__(
@@ -246,8 +250,10 @@ class IndexJob:
     def index_sources(
         self, listing: Listing, asked: Sequence[str], rehash: bool, sidecar: Sidecar | None = None
     ) -> IndexResult:
-        """The version of what is listed; ``asked`` is where. ``sidecar`` gives columns of metadata; None: those of the
-        version before stay. Raises InputError when no document can be read, or a row of the sidecar is of no use.
+        """Make the version of the listed files, which come from ``asked``.
+
+        ``sidecar`` has columns of metadata; None keeps those of the previous version. Raises InputError if no document
+        can be read or a row of the sidecar is unusable.
         """
         listed_at_ns = time.time_ns()
         parent = self.parent
@@ -281,7 +287,7 @@ class IndexJob:
         return _result(self.location, manifest or {}, listing.skipped)
 
     def write_documents(self, documents: Sequence[Document]) -> list[DocumentEntry]:
-        """Write documents, in order of doc_id, as a part of their own."""
+        """Write documents, sorted by doc_id, as a separate part."""
         part = f"{digest([(each.doc_id, each.sha256, each.source_uri) for each in documents])}-00"
         self.folder.at("documents").write_table(part_file(part), documents_table(documents))
         return [
@@ -297,9 +303,10 @@ class IndexJob:
         about: Mapping[str, Any],
         given: Mapping[str, Mapping[str, str]] | None = None,
     ) -> dict[str, Any] | None:
-        """Chunk and embed what lacks chunks and vectors, build the shards and publish; the manifest, None where the
-        version would be as the one before. ``entries`` are the documents, duplicates resolved, ``given`` columns of
-        metadata by doc_id, if not those of the version before.
+        """Chunk and embed what is missing, build the shards and publish; return the manifest.
+
+        ``entries`` are the documents with duplicates resolved, ``given`` columns of metadata by doc_id, None for those
+        of the previous version. Returns None if the version would equal the previous one.
         """
         before = active(self.before)
         build = VersionBuilder(self.folder, self.config, self.model, entries, self.parent, before, given=given)
@@ -319,20 +326,20 @@ class IndexJob:
         return build.publish(shards, sources, failures, {**compressor_facts(self.compressor), **own, **about})
 
     def _as_before(self, parent: dict[str, Any]) -> bool:
-        """Whether config and models are those of the version before. A folder's model may be another by now."""
+        """Return whether config and models equal those of the previous version; a folder may hold another model now."""
         same = parent["config"] == self.config.content()
         held = parent.get("compressor", {}).get("fingerprint")
         same = same and held == (self.compressor.fingerprint if self.compressor else None)
-        # A table is no part of what names a version; one that was lost is computed again.
+        # Tables are not part of a version's fingerprint; a lost one is computed again.
         same = same and tables_are_there(self.folder, parent)
         return same and bool(parent["embedding"]["sha256"] == self.model.sha256)
 
     def _read(self, changes: SourceChanges) -> tuple[list[DocumentEntry], list[KnownSource]]:
-        """All documents and source files of the version to come; what no finished part has is read."""
-        entries, sources = carried(self.before, changes), list(changes.kept.values())
+        """Return all documents and source files of the new version, reading what no complete part has."""
+        entries, sources = unchanged_entries(self.before, changes), list(changes.kept.values())
         wanted = {source.uri: source for source in changes.to_read}
         held = {part.rsplit("-", 1)[0] for part in self.parent["files"]["parts"]} if self.parent else set()
-        found = found_of(
+        found = finished_outcomes(
             self.folder, [name for name in finished_parts(self.folder) if name not in held], wanted, self.ocr
         )
         for uri, (outcomes, limits) in found.items():
@@ -340,10 +347,12 @@ class IndexJob:
             if wanted[uri].sha256 and (limits == self.limits or not failed):
                 source = wanted.pop(uri)
                 entries += entries_of(outcomes)
-                sources.append(known_of(source, outcomes))
-        for outcomes, _ in found_of(self.folder, self._read_parts(list(wanted.values())), wanted, self.ocr).values():
+                sources.append(known_source(source, outcomes))
+        for outcomes, _ in finished_outcomes(
+            self.folder, self._read_parts(list(wanted.values())), wanted, self.ocr
+        ).values():
             entries += entries_of(outcomes)
-            sources.append(known_of(wanted[outcomes[0].source_uri], outcomes))
+            sources.append(known_source(wanted[outcomes[0].source_uri], outcomes))
         return entries, sources
 
     def _read_parts(self, sources: Sequence[Source]) -> list[str]:
@@ -383,7 +392,7 @@ class IndexJob:
         return index
 
     def _compress(self, shards: Built) -> None:
-        """Write the tables of compressed chunks that shards lack."""
+        """Write missing tables of compressed chunks."""
         if self.compressor is None or not (names := lacking(self.folder, self.compressor, shards)):
             return
         self._say(stage="compress")
@@ -397,14 +406,14 @@ class IndexJob:
 
 
 def _same_sidecar(sidecar: Sidecar | None, parent: Mapping[str, Any]) -> bool:
-    """Whether the version before has the columns that are given now."""
+    """Return whether the previous version has the given columns."""
     if "metadata" not in parent["files"]:
         return False
     return sidecar is None or sidecar.sha256 == (parent.get("metadata") or {}).get("sha256")
 
 
 def _sidecar_facts(sidecar: Sidecar | None, given: Matched | None) -> dict[str, Any] | None:
-    """What the manifest says of a file of metadata."""
+    """Return the manifest's record of a metadata file."""
     if sidecar is None or given is None:
         return None
     about = {"from": sidecar.uri, "sha256": sidecar.sha256, "rows": len(sidecar.rows), "documents": len(given.values)}
@@ -440,7 +449,7 @@ def _result(location: str, manifest: dict[str, Any], skipped: tuple[str, ...], u
 
 @dataclass(frozen=True, slots=True)
 class LocalStreams:
-    """The streams of the job in this process, one piece of work after the other. See ``IndexStreams``."""
+    """Streams that run in this process, one piece of work after the other; see ``IndexStreams``."""
 
     archive: str
     config: IndexConfig
@@ -449,15 +458,15 @@ class LocalStreams:
     def read(
         self, parts: Mapping[str, Sequence[Source]], limits: str, purged: Sequence[str]
     ) -> Iterator[dict[str, Any]]:
-        """Part by part."""
+        """See ``IndexStreams.read``."""
         return (read_part(self.archive, name, each, self.config, limits, purged) for name, each in parts.items())
 
     def chunk(self, parts: Mapping[str, Sequence[int]]) -> Iterator[dict[str, Any]]:
-        """Part by part."""
+        """See ``IndexStreams.chunk``."""
         return (chunk_again(self.archive, part, sizes, self.config.boundaries) for part, sizes in parts.items())
 
     def embed(self, shares: Sequence[Share], encoder: str, model: ResolvedModel) -> Iterator[dict[str, Any]]:
-        """File by file, by the encoder that was given."""
+        """See ``IndexStreams.embed``; uses the given encoder."""
         own = self.encoder
         if own is None:
             raise ValueError("Texts are to be embedded, and no encoder was given.")
@@ -470,5 +479,5 @@ class LocalStreams:
             yield {"number": order["number"], "texts": len(texts), "embed_seconds": spent}
 
     def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
-        """Shard by shard."""
+        """See ``IndexStreams.compress``."""
         return (compress_shard(self.archive, name, compressor) for name in shards)

@@ -1,8 +1,8 @@
-"""From the ``--from`` locations to an ordered list of sources, before anything is read.
+"""List the sources at the ``--from`` locations, in order, before anything is read.
 
-A folder that was unpacked from an archive or synchronised from elsewhere may hold links: one that leads out of it would
-put any file of this machine into prompts, and two that lead back into it make a tree of a billion folders. It may hold
-pipes and devices, which never end, and names that are no text.
+A folder that was unpacked or synchronised from elsewhere is untrusted. A link out of it could put any file of this
+machine into prompts, and two links back into it make a tree of a billion folders. It may hold pipes and devices, which
+never end, and names that are not text.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ from okralong.pipelines.indexing.parsers import SUFFIXES, is_supported
 
 _BLOCK: Final = 1 << 20
 _TICK_NS: Final = 2_000_000_000
-"""The coarsest clock of a filesystem in use (FAT) ticks every two seconds."""
+"""The coarsest clock of a common filesystem (FAT) ticks every two seconds."""
 _ROW_SUFFIXES: Final = (".jsonl", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``sources`` in order of doc_id; ``bad`` are the losers of a shared doc_id, what cannot be taken (see
-    ``walk_folder``), and files of a kind that is not read, which are ``skipped``; ``excluded`` counts those that were
-    left out by a pattern."""
+    """Listed files.
+
+    ``sources`` are sorted by doc_id. ``bad`` are files whose doc_id another file has, entries that cannot be read (see
+    ``walk_folder``), and files of unsupported kinds, which ``skipped`` names too. ``excluded`` counts files left out by
+    a pattern.
+    """
 
     sources: tuple[Source, ...]
     bad: tuple[BadRow, ...]
@@ -45,15 +48,18 @@ class Listing:
 
 
 def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[str] = (), apart: str = "") -> Listing:
-    """All files at or below ``locations`` (files or folders, local or URIs); names that start with a dot are left out,
-    and the owner files (``~$...``) that office programs leave beside an open file.
+    """List all files at or below ``locations`` (files or folders, local or URIs).
 
-    So is what lies below ``outside``, since an archive may stand in the folder that it indexes, the file ``apart``,
-    and what fits one of the patterns ``exclude``: one without a slash is for a file's name, one with a slash for its
-    path below the location, where ``*`` reaches over folders.
+    Left out are names that begin with a dot, owner files of office programs (``~$...``), files below ``outside`` (an
+    archive may be in the folder that it indexes), the file ``apart``, and files that match a pattern of ``exclude``. A
+    pattern without a slash applies to the file's name, one with a slash to its path below the location, where ``*``
+    also matches slashes.
 
-    The doc_id of a file is its path below the location, without suffix. Where two files share one, the first in order
-    of path wins. Raises InputError when a location is missing, or when no file has a known suffix.
+    The doc_id of a file is its path below the location without suffix. Of two files with the same doc_id, the first in
+    order of path wins.
+
+    Raises:
+        InputError: A location is missing, or no file has a supported suffix.
     """
     below = f"{outside.rstrip('/')}/" if outside else None
     walks = [_list(location, exclude) for location in locations]
@@ -72,7 +78,7 @@ def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[
     kept: dict[str, Source] = {}
     bad = sorted([*refused.values(), *_unread(skipped)], key=lambda row: row.message)
     for source in sorted(known.values(), key=lambda s: (s.doc_id, s.uri)):
-        # The name of a file of rows is no document's id, so it cannot clash with one.
+        # The name of a file of rows is not a doc_id, so it cannot clash.
         key = source.uri if source.uri.lower().endswith(_ROW_SUFFIXES) else source.doc_id
         first = kept.setdefault(key, source)
         if first is not source:
@@ -85,13 +91,13 @@ _OWNER_FILE: Final = "~$"
 
 
 def _fits(inside: PurePosixPath, patterns: Sequence[str]) -> bool:
-    """Whether a path below its location is left out by one of some patterns."""
+    """Return whether a path below its location matches one of the patterns."""
     plain = (pattern.removeprefix("./") for pattern in patterns)
     return any(fnmatchcase(str(inside) if "/" in pattern else inside.name, pattern) for pattern in plain)
 
 
 def _unread(skipped: Sequence[str]) -> list[BadRow]:
-    """A failure for each file of a kind that is not read; beyond so many, one for all that are left."""
+    """Return a failure for each file of an unsupported kind, and one for all beyond a limit."""
     remedy = "leave it out with --exclude (or the key exclude of the index config)."
     bad = [
         BadRow(uri, f"{uri} is of a kind that is not read. Convert it to one that is (docs/documents.md), or {remedy}")
@@ -104,7 +110,7 @@ def _unread(skipped: Sequence[str]) -> list[BadRow]:
 
 
 def duplicate(doc_id: str, kept: str, dropped: str) -> BadRow:
-    """The failure of a document whose id another one already has."""
+    """Return the failure of a document whose id is taken."""
     return BadRow(
         doc_id,
         f"Two documents are called {doc_id!r}: {kept} is kept, {dropped} is left out. "
@@ -115,11 +121,11 @@ def duplicate(doc_id: str, kept: str, dropped: str) -> BadRow:
 def with_hashes(
     sources: Sequence[Source], known: Mapping[str, KnownSource] | None = None, seen_at_ns: int = 0
 ) -> tuple[Source, ...]:
-    """``sources`` with the sha256 of their bytes; a file that cannot be read keeps an empty one.
+    """Return ``sources`` with the sha256 of their content; unreadable files keep an empty one.
 
-    A file of the size and the time of change that are ``known`` of its uri is not opened: its hash is taken over. Not
-    so where that time is less than two seconds before ``seen_at_ns``, when it was listed: it may have changed again
-    within the same tick of its filesystem's clock.
+    A file with the ``known`` size and time of change keeps its known hash and is not opened, unless that time is within
+    two seconds before ``seen_at_ns``, the time of listing: it may have changed again within a tick of the filesystem's
+    clock.
     """
 
     def hashed(source: Source) -> Source:
@@ -137,7 +143,7 @@ def _hashed(source: Source) -> Source:
     digest = hashlib.sha256()
     try:
         with source.open() as stream:
-            left = source.size  # what has grown since it was listed may never end
+            left = source.size  # a file that is still growing may never end
             while left > 0 and (block := stream.read(min(_BLOCK, left))):
                 digest.update(block)
                 left -= len(block)
@@ -157,8 +163,7 @@ def _list(location: str, exclude: Sequence[str]) -> Walk:
 
 
 def check_local(locations: Sequence[str]) -> None:
-    """Raises InputError for a path that leads to no file or folder, as ``list_sources`` does: before a cluster is
-    started for it. URIs are not looked at."""
+    """Raise InputError for a local path without a file or folder, before a cluster is started for it."""
     for location in locations:
         if "://" not in location:
             _local(location)
@@ -174,7 +179,7 @@ def _local(location: str) -> Path:
 
 
 def _list_remote(location: str, exclude: Sequence[str]) -> Walk:
-    filesystem, base = located(location)  # first, since it refuses a key and does not repeat it
+    filesystem, base = located(location)  # first, because it refuses credentials without repeating them
     if "?" in location:
         raise InputError(
             f"--from {location} has a query, which its files would not inherit. Set region and endpoint in the "
@@ -202,13 +207,12 @@ def _list_remote(location: str, exclude: Sequence[str]) -> Walk:
 
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-"""What no name of a document may hold: it stands in messages of one line. Undecodable bytes come as lone surrogates."""
+"""Characters that names in one-line messages must not contain; undecodable bytes appear as lone surrogates."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """``sources`` are files that may be read, ``bad`` what cannot be taken, in any order; ``excluded`` counts what was
-    left out by a pattern."""
+    """The unsorted result of a walk: readable files, bad entries, and the number of files left out by a pattern."""
 
     sources: list[Source] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
@@ -216,12 +220,12 @@ class Walk:
 
 
 def walk_folder(root: Path, wanted: Callable[[str], bool], exclude: Sequence[str] = ()) -> Walk:
-    """Every file below ``root``, an absolute path without links; names that start with a dot are left out, and what
-    fits one of the patterns ``exclude``.
+    """Find every file below ``root``, an absolute path without links.
 
-    A link to a file below ``root`` counts as a file. One to a folder below it is left out, since what is there is read
-    in its own place. One that leads elsewhere, a file that is none (a pipe, a device), an unreadable folder and a name
-    with control characters or bytes that are not UTF-8 are failures; files only where ``wanted`` says so of their name.
+    Hidden names and those that match ``exclude`` are ignored. A link to a file below ``root`` counts as a file; a link
+    to a folder below it is ignored, because the folder is read in its own place. Failures are links that lead
+    elsewhere, special files (pipes, devices), unreadable folders, and names with control characters or bytes that are
+    not UTF-8; for files only if ``wanted`` accepts the name.
     """
     found = Walk()
     folders = [str(root)]
@@ -257,7 +261,7 @@ def walk_folder(root: Path, wanted: Callable[[str], bool], exclude: Sequence[str
 
 
 def _look(entry: os.DirEntry[str], root: Path) -> tuple[str, os.stat_result | None, str]:
-    """What stands behind an entry that is no folder itself: its kind, what is known of it, why it cannot be taken."""
+    """Return kind and stat of an entry that is not a folder itself, and the reason why it cannot be read."""
     try:
         about = entry.stat()
         if entry.is_symlink():

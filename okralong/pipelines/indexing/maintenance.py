@@ -1,4 +1,4 @@
-"""Taking away what no version needs: old versions, what they alone held, and what killed jobs left behind."""
+"""Delete what no version needs: old versions, files that only they used, and remains of killed jobs."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ _FOLDERS: Final = (
     ARTIFACTS,
     WORK,
 )
-"""The folders of an archive in which a file goes that no kept version names. A part's word that it is complete always
-goes, and goes first: a version needs it not, and the part may lose a piece."""
+"""The folders in which files that no kept version names are deleted. A part's completion marker is always deleted, and
+first: versions do not need it, and the part may lose a piece."""
 _OURS: Final = re.compile(
     r"(.*/)?([0-9a-f]{16}(-\d{2,})?(\.keys\.npy|\.parquet)?|shard-\d{5}[^/]*/[^/]*|\.[^/]*\.partial)"
 )
-"""The forms of the names that okralong gives; a file of another stands in one of these folders by chance, and stays."""
+"""File names that okralong creates; files with other names in these folders are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vacuumed:
-    """What was, or with a dry run would be, taken away: versions, files, and their bytes."""
+    """The deleted versions, files and bytes; with a dry run, those that would be deleted."""
 
     kept: tuple[int, ...]
     versions: tuple[int, ...]
@@ -87,10 +87,10 @@ class Vacuumed:
 
 
 def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool = False) -> Vacuumed:
-    """Keep the newest ``keep`` versions and what they need. The caller holds the archive's lock.
+    """Keep the newest ``keep`` versions and the files that they need. The caller holds the archive's lock.
 
-    ``every_row``: vectors of texts that are in no kept version go as well where their file has others. Where no version
-    was published nothing is done. A run that reads a version that goes will find it gone.
+    With ``every_row``, vectors of texts in no kept version are deleted even from files that hold others. Without any
+    version this does nothing. A run that reads a deleted version will fail.
     """
     numbers = version_numbers(archive)
     kept, old = numbers[-keep:], numbers[:-keep]
@@ -98,7 +98,7 @@ def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool
         return Vacuumed((), (), 0, 0)
     manifests = [read_version(archive, number) for number in kept]
     removal = _Removal(archive, dry_run)
-    # First the manifests, so that nobody begins to read what is on its way out.
+    # Manifests first, so that no process begins to read a version that is being deleted.
     removal.take(archive.at(VERSIONS, f"{number:06d}.json").path for number in old)
     needed = {path for manifest in manifests for path in _named(archive, manifest)}
     parts = {part for manifest in manifests for part in manifest["files"]["parts"]}
@@ -117,7 +117,7 @@ def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool
 
 
 class _Removal:
-    """Deletes files, or with a dry run only counts them."""
+    """Deletes files, or only counts them in a dry run."""
 
     def __init__(self, archive: Folder, dry_run: bool) -> None:
         self._filesystem, self.dry_run = archive.filesystem, dry_run
@@ -132,7 +132,7 @@ class _Removal:
 
 
 def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """The files and folders that a version names, but for those of its parts and vectors."""
+    """Yield the files and folders that a version names, except parts and vectors."""
     files = manifest["files"]
     for name in files["catalogue"]:
         yield archive.at(CATALOGUES, name).path
@@ -151,7 +151,7 @@ def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _chunk_folders(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[Folder]:
-    """Where the chunks are from which a version was built."""
+    """Yield the folders of the chunks of a version."""
     for size in manifest["granularities"]:
         yield chunks_folder(archive, size, manifest["config"]["boundaries"])
 
@@ -200,15 +200,17 @@ def _used(archive: Folder, manifests: Sequence[Mapping[str, Any]]) -> Iterator[K
                     yield read_keys(folder, part)
 
 
-# Taking a document out of an archive for good: no file that stays holds its text, chunks, or vectors of its own. The
-# other documents stay, also in earlier versions, which keep their numbers.
+# Purge a document: no remaining file holds its text, chunks or vectors. Other documents stay, also in earlier versions,
+# which keep their numbers.
 
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """What a purge would take away. ``versions`` show the document or have a part that still holds what it was,
-    ``alone`` are those of them that show nothing else and go as a whole. ``origins`` are the places that it was read
-    from, ``tokens`` its length in the newest version that shows it (o200k_base).
+    """A description of a purge before it happens.
+
+    ``versions`` show the document, or use a part that still holds it. Those in ``alone`` show nothing else and are
+    deleted. ``origins`` are the places that it was read from, ``tokens`` its o200k length in the newest version that
+    shows it.
     """
 
     doc_id: str
@@ -220,9 +222,7 @@ class PurgePlan:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """``version`` is the newest, ``rewritten`` the earlier ones that are without the document now, ``dropped`` those
-    that showed nothing else.
-    """
+    """The result: the newest ``version``, earlier ones ``rewritten`` without the document, and those ``dropped``."""
 
     version: int
     rewritten: tuple[int, ...]
@@ -231,10 +231,11 @@ class Purged:
 
 
 def plan_purge(archive: Folder, doc_id: str) -> PurgePlan:
-    """What ``purge`` would take away; nothing is changed.
+    """Return what ``purge`` would delete, without changing anything.
 
-    Raises ArchiveError where no version was published, InputError when no version has the document or the latest has
-    no other.
+    Raises:
+        ArchiveError: The archive has no versions.
+        InputError: No version has the document, or it is the only one of the latest version.
     """
     return _plan(archive, doc_id, {})
 
@@ -267,17 +268,17 @@ def _plan(archive: Folder, doc_id: str, holds: dict[str, bool]) -> PurgePlan:
 
 
 def purge(archive: Folder, doc_id: str, *, by: str | None = None) -> Purged:
-    """Publish a version without the document, take it out of every earlier one, and leave no file that holds its text.
+    """Publish a version without the document, remove it from every earlier version, and delete all files with its text.
 
-    It stays out, whatever later jobs find. ``purges`` of the archive keeps who did so (``by``; None: this user and
-    machine), when, and the id. The caller holds the archive's lock. A purge that was killed is finished by the same
-    call. Raises ArchiveError and InputError as ``plan_purge`` does.
+    Later jobs do not add it again. ``purges`` records the id, the time, and ``by`` whom (default: this user and
+    machine). The caller holds the archive's lock. After a killed purge, the same call finishes it. Raises as
+    ``plan_purge``.
     """
     holds: dict[str, bool] = {}
     plan = _plan(archive, doc_id, holds)
     numbers = version_numbers(archive)
     latest = _Version.of(archive, numbers[-1], doc_id, holds)
-    # A new version first, so that nobody begins to read what is on its way out.
+    # A new version first, so that no process begins to read one that is being purged.
     if latest.is_touched or doc_id not in latest.manifest["purged"]:
         latest.publish_without()
     dropped, rewritten = [], []
@@ -297,7 +298,7 @@ def purge(archive: Folder, doc_id: str, *, by: str | None = None) -> Purged:
 
 
 PURGES: Final = "purges"
-"""The folder of an archive with a file for each purge: when, by whom, which id; nothing of what the document said."""
+"""The folder of an archive with a file per purge: when, by whom and which id, but no content of the document."""
 
 
 def _log_purge(archive: Folder, doc_id: str, purged: Purged, by: str | None) -> None:
@@ -323,15 +324,17 @@ def _whoever() -> str:
 
 
 def purges(archive: Folder) -> list[dict[str, Any]]:
-    """The log of purges, the oldest first: ``at``, ``by``, ``doc_id``, ``version``, ``rewritten``, ``dropped``."""
+    """Return the log of purges, oldest first: ``at``, ``by``, ``doc_id``, ``version``, ``rewritten``, ``dropped``."""
     folder = archive.at(PURGES)
     return [json.loads(folder.read_bytes(name)) for name in sorted(folder.names(".json"))]
 
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A version on its way to be without a document. ``mine`` are the document's entries, ``held`` the parts with a row
-    of it, also of one that no version shows any more: what it was before it changed.
+    """A version from which a document is removed.
+
+    ``mine`` are the document's entries, ``held`` the parts with one of its rows, including outdated rows that no
+    version shows.
     """
 
     archive: Folder
@@ -343,7 +346,7 @@ class _Version:
 
     @classmethod
     def of(cls, archive: Folder, number: int, doc_id: str, holds: dict[str, bool]) -> _Version:
-        """``holds`` says of each part that was looked at whether it has the document; versions share parts."""
+        """Read a version; ``holds`` caches for each part whether it has the document, because versions share parts."""
         manifest = read_version(archive, number)
         before = list(read_catalogue(archive, manifest["files"]["catalogue"]))
         parts = manifest["files"]["parts"]
@@ -366,7 +369,7 @@ class _Version:
         return len(self.mine) == len(self.before)
 
     def publish_without(self) -> None:
-        """Publish the version that follows this one, without the document."""
+        """Publish the next version, without the document."""
         build = self._build()
         shards = build.build_shards(TextIndex.open(build.store))
         written = sum(shard.built for built in shards.values() for shard in built)
@@ -374,7 +377,7 @@ class _Version:
         build.publish(shards, *self._tables(build), self._about(shards) | work, always=True)
 
     def replace_without(self) -> None:
-        """Put a version of this number without the document in its place."""
+        """Replace this version by one without the document."""
         build = self._build()
         shards = build.build_shards(TextIndex.open(build.store))
         fresh = build.manifest(shards, *self._tables(build), self._about(shards))
@@ -393,7 +396,7 @@ class _Version:
         return VersionBuilder(self.archive, config, model, self._others(), manifest, before, shards=shards)
 
     def _others(self) -> list[DocumentEntry]:
-        """The other documents; of the parts that hold this one, those that they need are written anew without it."""
+        """Return the other documents, after rewriting their parts without this one."""
         kept = [entry for entry in self.before if entry.doc_id != self.doc_id]
         needed = {entry.part for entry in kept}
         renamed = {part: f"{digest((part, self.doc_id))}-00" for part in self.held}
@@ -403,13 +406,13 @@ class _Version:
             _filter(self.archive.at("documents"), part, target, self.doc_id)
             for size in self.manifest["granularities"]:
                 folder = chunks_folder(self.archive, size, self.manifest["config"]["boundaries"])
-                if folder.exists(keys_file(part)):  # a part of shadowed documents may lack a size that came later
+                if folder.exists(keys_file(part)):  # else the part has shadowed documents only
                     texts = _filter(folder, part, target, self.doc_id)["text"]
                     write_keys(folder, target, texts.to_pylist())
         return resolve_duplicates(replace(entry, part=renamed.get(entry.part, entry.part)) for entry in kept)
 
     def _tables(self, build: VersionBuilder) -> tuple[list[KnownSource], list[tuple[str, str]]]:
-        """Sources and failures; a source that holds the document says that it was purged."""
+        """Return sources and failures; a source with the document gets the failure that it was purged."""
         origins = {entry.source_uri: entry.origin for entry in self.mine}
         sources = [
             replace(source, failed=(*source.failed, (self.doc_id, purged_message(self.doc_id, origins[source.uri]))))

@@ -38,7 +38,7 @@ _MOST_MESSAGE_CHARS: Final = 2000
 """A library's message may quote the whole file. # project default"""
 _MOST_TITLE_CHARS: Final = 1000
 _MOST_SECTIONS: Final = 50_000
-"""A document with more has lines for headings, which help nobody to find a place. # project default"""
+"""A document with more has lines for headings, which are useless as places. # project default"""
 _MOST_SECTION_CHARS: Final = 1_500_000
 """Of all section names together, so that they fit into one frame. # project default"""
 _LEAST_DOCUMENT_BYTES: Final = 200

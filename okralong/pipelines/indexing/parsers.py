@@ -1,6 +1,6 @@
-"""Which parser reads which file: by suffix, with its version. ``read_source`` is the way to use them.
+"""Choose the parser of a file by its suffix; ``read_source`` applies it.
 
-The parsers themselves are in ``formats``. Whatever goes wrong with a file stays with that file.
+The parsers are in ``formats``. An error in a file never affects other files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import BadRow, RawDocument, Read, Reading, Source
+from okralong.pipelines.indexing.documents import BadRow, Parser, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.formats.mail import read_mail
 from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
 from okralong.pipelines.indexing.formats.office import read_docx, read_pptx
@@ -19,7 +19,7 @@ from okralong.pipelines.indexing.formats.pdf import read_pdf
 from okralong.pipelines.indexing.formats.rows import read_jsonl, read_parquet
 from okralong.pipelines.indexing.formats.text import read_csv, read_html, read_markdown, read_plain, read_xlsx
 
-PARSERS: Final[Mapping[str, Read]] = {
+PARSERS: Final[Mapping[str, Parser]] = {
     ".txt": read_plain,
     ".text": read_plain,
     ".md": read_markdown,
@@ -34,7 +34,7 @@ PARSERS: Final[Mapping[str, Read]] = {
     ".jsonl": read_jsonl,
     ".parquet": read_parquet,
 }
-IMAGE_PARSERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[Reading]]]] = {
+IMAGE_PARSERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[ParserOutput]]]] = {
     ".pdf": read_pdf,
     ".png": read_image,
     ".jpg": read_image,
@@ -42,7 +42,7 @@ IMAGE_PARSERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[Reading]]]] =
     ".tif": read_image,
     ".tiff": read_image,
 }
-"""Reader by suffix in lower case; these may need OCR."""
+"""Parsers by suffix that may need OCR."""
 
 MAIL: Final = ".eml"
 SUFFIXES: Final = (*PARSERS, *IMAGE_PARSERS, MAIL)
@@ -57,30 +57,30 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".jsonl": "2",
     ".parquet": "2",
 }
-"""Of the parsers that have learned something since the first release: sections, and columns beside the texts."""
+"""Versions of parsers that changed since the first release: they find sections, and columns beside the texts."""
 
 WITHOUT_OCR: Final = "-"
-"""Stands behind the version of a parser that left pages unread since there was no OCR."""
+"""Suffix of the version of a parser that left pages unread for lack of OCR."""
 
 
 def parser_version(name: str) -> str:
-    """Of the parser of a file by its suffix; "" for the first."""
+    """Return the version of a file's parser by suffix; "" for the first."""
     return _VERSIONS.get(PurePosixPath(name).suffix.lower(), "")
 
 
 def is_parsed_as_today(version: str, name: str, ocr: bool) -> bool:
-    """Whether a file that a parser of ``version`` read need not be read again. ``ocr`` says that there is OCR now."""
+    """Return whether a file read by a parser of ``version`` is up to date; ``ocr`` means that OCR is available."""
     today = parser_version(name)
     return version == today or (version == today + WITHOUT_OCR and not ocr)
 
 
 def is_supported(name: str) -> bool:
-    """Whether a file of this suffix is read."""
+    """Return whether files with this suffix are read."""
     return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
-def parser_for(name: str, ocr: Ocr = NO_OCR) -> Read | None:
-    """The parser of a file by its suffix, or None when no parser knows it."""
+def parser_for(name: str, ocr: Ocr = NO_OCR) -> Parser | None:
+    """Return the parser of a file by its suffix, or None."""
     suffix = PurePosixPath(name).suffix.lower()
     if suffix == MAIL:
         return partial(read_mail, find=partial(parser_for, ocr=ocr))
@@ -89,8 +89,8 @@ def parser_for(name: str, ocr: Ocr = NO_OCR) -> Read | None:
     return PARSERS.get(suffix)
 
 
-def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[Reading]:
-    """Every document of ``source``, and a BadRow for each one that cannot be had. Raises MemoryError only."""
+def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[ParserOutput]:
+    """Yield every document of ``source``, and a BadRow for each that cannot be read. Raises MemoryError only."""
     try:
         parse = parser_for(source.uri, ocr)
         if parse is None:
@@ -107,10 +107,10 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[R
         if not found:
             raise DocumentError(f"{source.uri} holds no rows. Put documents into it, or leave it out of the folder.")
     except MemoryError:
-        raise  # the process is full, whatever the file is
+        raise  # this process must not go on
     except DocumentError as error:
         yield BadRow(source.doc_id, str(error))
-    except Exception as error:  # a parser may fail in any way on a damaged file, and must not take the others along
+    except Exception as error:  # a parser may fail in any way on a damaged file
         yield BadRow(
             source.doc_id,
             f"{source.uri} made its parser fail ({type(error).__name__}: {error}). "
@@ -118,7 +118,7 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[R
         )
 
 
-def _checked(reading: Reading) -> Reading:
+def _checked(reading: ParserOutput) -> ParserOutput:
     if isinstance(reading, RawDocument) and not reading.text.strip():
         place = f"{reading.source_uri}, {reading.where}," if reading.where else reading.source_uri
         return BadRow(reading.doc_id, f"{place} holds no text. Check the file, or leave it out of the folder.")

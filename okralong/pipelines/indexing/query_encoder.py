@@ -1,8 +1,8 @@
-"""The encoder of an archive's questions, loaded without sentence-transformers where its model is a plain one.
+"""The encoder of an archive's questions, loaded without sentence-transformers if its model is simple enough.
 
-Importing sentence-transformers brings scikit-learn, scipy and pandas, three seconds of a processor, which is more than
-all models of a question take to load. Most sentence encoders are a transformer, the mean of its tokens and their unit
-length: those three steps stand here. Vectors are those of ``SentenceEmbedder``; any other model is left to that.
+Importing sentence-transformers brings scikit-learn, scipy and pandas and takes three seconds, longer than all models of
+a question take to load. Most sentence encoders are a transformer, mean pooling and normalization, which is what this
+module runs. Its vectors equal those of ``SentenceEmbedder``, which handles all other models.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from okralong.pipelines.models.weights import available_cores, resolve_embedding
 Vectors = npt.NDArray[np.float32]
 
 MODULES: Final = ("Transformer", "Pooling", "Normalize")
-"""The steps of a plain encoder, as ``modules.json`` names their types."""
+"""The modules of a simple encoder, by their types in ``modules.json``."""
 PRECISION: Final = "float32"
-"""That of questions unless the config names another, in which sums would have to be made as the library makes them."""
+"""Default for questions; with any other, sums would have to be computed exactly as the library does."""
 
 
 class QueryEncoder(Protocol):
-    """What a run needs of an encoder."""
+    """The encoder interface that a run needs."""
 
     @property
     def dimension(self) -> int:
@@ -38,13 +38,15 @@ class QueryEncoder(Protocol):
         ...
 
     def encode_queries(self, texts: list[str]) -> Vectors:
-        """Unit vectors of queries, shape (n, dimension), float32, in the order given."""
+        """Return unit vectors of queries, shape (n, dimension), float32, in the given order."""
         ...
 
 
 def load_query_encoder(manifest: Mapping[str, Any], batch_size: int) -> QueryEncoder:
-    """The encoder of an archive's questions, ready to use in this process: ``manifest`` is the archive's, since queries
-    must be embedded just as its chunks were. Raises ConfigError when the model cannot be loaded or is another one.
+    """Load the encoder that embedded the chunks of the archive with this manifest.
+
+    Raises:
+        ConfigError: The model cannot be loaded, or its weights differ.
     """
     wanted = EmbeddingConfig(**manifest["config"]["embedding"])
     model = resolve_embedding_model(wanted.model)
@@ -59,7 +61,7 @@ def load_query_encoder(manifest: Mapping[str, Any], batch_size: int) -> QueryEnc
 
 
 def _any_encoder(path: str, wanted: EmbeddingConfig, batch_size: int) -> QueryEncoder:
-    # Imported here: see above.
+    # Imported here, see the module's docstring.
     from okralong.pipelines.indexing.embedding import SentenceEmbedder
 
     return SentenceEmbedder(
@@ -73,17 +75,17 @@ def _any_encoder(path: str, wanted: EmbeddingConfig, batch_size: int) -> QueryEn
 
 
 class PlainEncoder:
-    """A transformer whose sentence vector is the mean of its tokens' states, brought to unit length."""
+    """A transformer with mean pooling over its tokens and normalization."""
 
     def __init__(self, model: Any, tokenizer: Any, device: str, limit: int, prefix: str) -> None:
-        """``limit`` is the most tokens that it sees of a query, with ``prefix`` before it."""
+        """Wrap a loaded model; ``limit`` is its longest query in tokens, including ``prefix``."""
         self._model, self._tokenizer, self._device = model, tokenizer, device
         self._limit, self._prefix = limit, prefix
         self.dimension = int(model.config.hidden_size)
 
     @classmethod
     def load(cls, folder: Path, wanted: EmbeddingConfig) -> PlainEncoder | None:
-        """The encoder of a folder in sentence-transformers' layout; None where it is not a plain one."""
+        """Load a folder in sentence-transformers' layout, or return None if it is not such a model."""
         if wanted.query_precision != PRECISION or not _is_plain(folder):
             return None
         device, dtype = settle("auto", wanted.query_precision, available_cores())
@@ -112,7 +114,7 @@ class PlainEncoder:
 
 
 def _is_plain(folder: Path) -> bool:
-    """Whether a folder's model is a transformer, a mean over tokens and nothing else, read by a tokenizer as it is."""
+    """Return whether a folder's model is a transformer, mean pooling and normalization with ordinary tokenization."""
     if not (folder / "modules.json").is_file() or not (folder / "model.safetensors").is_file():
         return False
     modules: Any = json.loads((folder / "modules.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Files of metadata: a table with a row for each document, found by its id or its file, and columns for filters."""
+"""Metadata files: tables with a row per document, found by id or file, whose columns serve as filters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class SidecarRow:
-    """Row ``number`` of the file as its programs count: which document, by id or by file, and its columns."""
+    """Row ``number`` (from 1) of the file: its document, by id or by file, and its columns."""
 
     number: int
     doc_id: str
@@ -36,7 +36,7 @@ class SidecarRow:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """A file of metadata. ``sha256`` is that of its bytes."""
+    """A metadata file with the ``sha256`` of its content."""
 
     uri: str
     sha256: str
@@ -44,7 +44,7 @@ class Sidecar:
 
 
 def read_sidecar(location: str) -> Sidecar:
-    """The file at a path or URI. Raises InputError that names file, row and remedy; nothing was indexed then."""
+    """Read the metadata file at a path or URI. Raises InputError with file, row and remedy."""
     kind = PurePosixPath(location).suffix.lower()
     if kind not in _KINDS:
         raise InputError(f"The metadata {location} is none of {', '.join(_KINDS)} by its suffix. Nothing was indexed.")
@@ -97,7 +97,7 @@ def _check_head(head: Sequence[str], location: str) -> None:
 
 
 def _table(kind: str, data: bytes, uri: str) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Rows with their numbers from 1, the head first; empty ones are passed over."""
+    """Yield the rows with their numbers from 1, the header first; empty rows are skipped."""
     if kind == ".parquet":
         try:
             table = pq.read_table(pa.BufferReader(data))
@@ -144,13 +144,13 @@ def _json_rows(data: bytes, uri: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """Columns by doc_id, and the rows that are about no document of the archive."""
+    """Columns by doc_id, and the rows without a document in the archive."""
 
     values: Mapping[str, Mapping[str, str]]
     unmatched: tuple[SidecarRow, ...]
 
     def note(self, uri: str) -> str:
-        """What a person should know of the rows that are about none; "" where there are none."""
+        """Return a note for people about unmatched rows, "" if there are none."""
         if not self.unmatched:
             return ""
         first = ", ".join(f"row {row.number} ({row.doc_id or row.file})" for row in self.unmatched[:_SHOWN])
@@ -161,10 +161,12 @@ class Matched:
 
 
 def matched(sidecar: Sidecar, entries: Iterable[DocumentEntry]) -> Matched:
-    """Which document each row is about: its ``doc_id`` as it stands, or its ``file``, a name or the end of a path.
+    """Find each row's document by ``doc_id``, or by ``file``, a name or the end of a path.
 
-    A file of rows gives its columns to all its documents. Raises InputError where a file's name fits several files, or
-    two rows say different things of one document.
+    A file of rows passes its columns on to all its documents.
+
+    Raises:
+        InputError: A file's name fits several files, or two rows contradict each other.
     """
     known = {entry.doc_id: entry for entry in entries}
     by_name: dict[str, dict[str, list[str]]] = {}

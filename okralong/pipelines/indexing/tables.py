@@ -1,10 +1,10 @@
-"""Find the tables in running text, so that a chunk that cuts one is known and can be made whole.
+"""Find tables in running text, so that a chunk that cuts one is detected and can be completed.
 
-Appendix B.3 / C.3 of the paper only says: "a heuristic mechanism to detect and recover incomplete tables within the
-text, leveraging structural markers such as spacing and line breaks". The paper gives no rules and no numbers: those
-here are ours, chosen on hand-marked tables of real reports. A table body is a run of lines dense in figures with at
-most a few label lines between them; captions, introducing sentences and a new set of column heads separate one body
-from the next; titles, units and heads directly above belong to the table.
+The paper (appendix B.3 / C.3) only says: "a heuristic mechanism to detect and recover incomplete tables within the
+text, leveraging structural markers such as spacing and line breaks". The rules and numbers here are project defaults,
+tuned on hand-marked tables of real reports. The body of a table is a run of lines dense in figures, with at most a few
+label lines between them. Captions, introducing sentences and a new set of column heads separate bodies; titles, units
+and heads directly above belong to the table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from okralong.pipelines.core.types import TableSpan
 
 MIN_ROWS: Final = 2  # lines with figures
-MIN_STRONG_CELLS: Final = 4  # cells that can hardly be anything else than figures of a table
+MIN_STRONG_CELLS: Final = 4  # cells that are almost certainly figures of a table
 MIN_FIGURE_SHARE: Final = 0.3  # of the lines between the first and the last line with figures
 MAX_BLANK_LINES: Final = 8  # some converters leave an empty line for each empty cell
 MAX_GAP_COST: Final = 7  # between two lines with figures: a label costs 1, a full line of words 3
@@ -34,14 +34,14 @@ CAPTION_LOOKAHEAD: Final = 14  # lines in which a caption's table must begin
 
 
 def find_tables(text: str, doc_key: str) -> tuple[TableSpan, ...]:
-    """Find the tables of a document's text, sorted and disjoint, each a range of whole lines without the last break.
+    """Find the tables of a text, sorted and disjoint, each a range of whole lines without the last line break.
 
-    ``table_id`` is ``{doc_key}:t{n}``, n from 0. Linear in the length of the text; no error is raised for any string.
+    ``table_id`` is ``{doc_key}:t{n}``, n from 0. Takes linear time and raises no error for any string.
     """
     lines = read_lines(text)
     shown = [line for line in lines if line.kind is not Kind.BLANK]
     blanks = _blanks_before(lines)
-    captions_above = _captions_stand_above(shown)
+    captions_above = _captions_are_above(shown)
     spans: list[TableSpan] = []
     floor = 0
     for first, last in _bodies(shown, blanks):
@@ -55,7 +55,7 @@ def find_tables(text: str, doc_key: str) -> tuple[TableSpan, ...]:
 
 
 def _blanks_before(lines: Sequence[Line]) -> list[int]:
-    """For each line that is not blank, the number of blank lines directly above it."""
+    """Return, for each line that is not blank, the number of blank lines directly above it."""
     counts: list[int] = []
     run = 0
     for line in lines:
@@ -68,7 +68,7 @@ def _blanks_before(lines: Sequence[Line]) -> list[int]:
 
 
 def _bodies(shown: Sequence[Line], blanks: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of lines dense in figures, as inclusive index pairs; each begins and ends with a line of figures."""
+    """Return runs of lines dense in figures as inclusive index pairs; the first and last line have figures."""
     bodies: list[tuple[int, int]] = []
     first = last = -1
     cost = 0
@@ -95,7 +95,7 @@ def _bodies(shown: Sequence[Line], blanks: Sequence[int]) -> list[tuple[int, int
 
 
 def _restarts(shown: Sequence[Line], i: int) -> bool:
-    """Whether a new set of column heads begins here: a period followed by a year, or two years after a label."""
+    """Return whether new column heads begin here: a period followed by a year, or two years after a label."""
     line = shown[i]
     if line.is_year and not shown[i - 1].is_numeric:
         return i + 1 < len(shown) and shown[i + 1].is_year
@@ -116,7 +116,7 @@ def _is_table(body: Sequence[Line]) -> bool:
 
 
 def _header_start(shown: Sequence[Line], blanks: Sequence[int], first: int, floor: int, *, captions_above: bool) -> int:
-    """Walk up over column heads, units and titles; an introducing sentence or a caption above ends the walk."""
+    """Return the first line of column heads, units and titles above a body, up to a caption or introducing sentence."""
     top = first
     for i in range(first - 1, max(floor, first - MAX_HEADER_LINES) - 1, -1):
         line = shown[i]
@@ -137,7 +137,7 @@ def _header_start(shown: Sequence[Line], blanks: Sequence[int], first: int, floo
 
 
 def _introduction_above(shown: Sequence[Line], blanks: Sequence[int], i: int, floor: int, top: int) -> int:
-    """The sentence that introduces the table and ends in line i of prose or in the short line below it."""
+    """Return the first line of the sentence that introduces the table and ends in line i or the short line below."""
     if top == i + 1 and shown[top].text.endswith(":") and not shown[i].text.endswith("."):
         return _sentence_start(shown, blanks, top, floor)
     for j in range(i, max(floor, i - MAX_INTRODUCTION_LINES + 1) - 1, -1):
@@ -147,7 +147,7 @@ def _introduction_above(shown: Sequence[Line], blanks: Sequence[int], i: int, fl
 
 
 def _sentence_start(shown: Sequence[Line], blanks: Sequence[int], i: int, floor: int) -> int:
-    """The line in which the sentence that introduces a table begins."""
+    """Return the line in which the sentence that introduces a table begins."""
     lowest = max(floor, i - MAX_INTRODUCTION_LINES + 1)
     while i > lowest and not _begins_sentence(shown[i].text):
         above = shown[i - 1]
@@ -163,7 +163,7 @@ def _sentence_start(shown: Sequence[Line], blanks: Sequence[int], i: int, floor:
 
 
 def _begins_sentence(shown: str) -> bool:
-    """Whether a full stop inside the line ends a sentence: ". The", not "Inc. and"."""
+    """Return whether a full stop inside the line ends a sentence: ". The", not "Inc. and"."""
     at = shown.find(". ")
     while at >= 0:
         if shown[at + 2 : at + 3].isupper():
@@ -173,7 +173,7 @@ def _begins_sentence(shown: str) -> bool:
 
 
 def _caption_above(shown: Sequence[Line], i: int, floor: int, top: int) -> int:
-    """The caption of which line i is a later line, else the top found so far."""
+    """Return the first line of the caption that line i continues, otherwise ``top``."""
     for j in range(i, max(floor, i - MAX_CAPTION_LINES) - 1, -1):
         if shown[j].kind is Kind.CAPTION:
             return j
@@ -183,7 +183,7 @@ def _caption_above(shown: Sequence[Line], i: int, floor: int, top: int) -> int:
 
 
 def _caption_end(shown: Sequence[Line], last: int) -> int:
-    """The last line of the caption that follows a body, or the body's own last line."""
+    """Return the last line of the caption below a body, or of the body."""
     i = last + 1
     while i < len(shown) and shown[i].kind is Kind.LABEL and i - last <= MAX_GAP_COST:
         i += 1
@@ -200,8 +200,8 @@ def _caption_end(shown: Sequence[Line], last: int) -> int:
     return end
 
 
-def _captions_stand_above(shown: Sequence[Line]) -> bool:
-    """Whether this document sets captions above its tables. Only captions with figures on one side alone have a say."""
+def _captions_are_above(shown: Sequence[Line]) -> bool:
+    """Return whether tables have captions above them here, judged by captions with figures on one side only."""
     votes = 0
     for i, line in enumerate(shown):
         if line.kind is not Kind.CAPTION:
@@ -212,10 +212,9 @@ def _captions_stand_above(shown: Sequence[Line]) -> bool:
     return votes > 0
 
 
-# What one line looks like: a row of numbers, a label, a heading, prose. Text taken from reports and papers has lost
-# its ruled lines; often each cell stands on a line of its own. Every test looks at a bounded piece of a line, and none
-# uses a regular expression, so that the time is linear in the text also where a file of many megabytes is a single
-# line.
+# The kind of a line: a row of numbers, a label, a heading, prose. Text extracted from reports has lost its ruled lines,
+# and often each cell is on a separate line. Every test looks at a bounded piece of a line without regular expressions,
+# so that the time is linear even for a file of many megabytes on a single line.
 
 MAX_LINE_CHARS: Final = 400  # a longer line is a paragraph, unless it is drawn with pipes
 MAX_PIPED_LINE_CHARS: Final = 4000  # a pipe row with long cells; beyond that, a paragraph
@@ -247,7 +246,7 @@ _BULLETS: Final = frozenset("•●▪■◦·*®™✓")
 
 
 class Kind(Enum):
-    """What a line is. FIGURES is figures only, ROW a label with figures or aligned cells, PAGE a page number."""
+    """The kind of a line. FIGURES holds figures only, ROW a label with figures or aligned cells, PAGE a page number."""
 
     BLANK = "blank"
     FIGURES = "figures"
@@ -261,7 +260,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line ``[start, end)`` without its line break; ``figures`` counts its number cells, ``strong`` the sure ones."""
+    """A line ``[start, end)`` without its line break; ``figures`` counts number cells, ``strong`` the certain ones."""
 
     start: int
     end: int
@@ -272,18 +271,18 @@ class Line:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the line carries cells of a table."""
+        """True if the line holds cells of a table."""
         return self.kind in (Kind.FIGURES, Kind.ROW)
 
     @property
     def is_year(self) -> bool:
-        """Whether the line holds nothing but years, as column heads do."""
+        """True if the line consists of years, like column heads."""
         words = self.text.split()
         return bool(words) and all(is_year(word) for word in words)
 
     @property
     def is_period(self) -> bool:
-        """Whether the line heads columns with a period: "Three Months Ended", "June 25,", "As of"."""
+        """True if the line is a period as a column head: "Three Months Ended", "June 25,", "As of"."""
         words = self.text.lower().split()
         if not 0 < len(words) <= MAX_HEADING_WORDS or self.kind is not Kind.LABEL:
             return False
@@ -292,23 +291,23 @@ class Line:
 
     @property
     def is_paragraph(self) -> bool:
-        """Whether a whole paragraph or more stands on the line; it is no part of a table's title or caption."""
+        """True if the line holds a whole paragraph, and so cannot be part of a table's title or caption."""
         return self.end - self.start > MAX_LINE_CHARS
 
     @property
     def is_bullet(self) -> bool:
-        """Whether the line is a bullet of a list."""
+        """True if the line is a bullet of a list."""
         return self.text[:1] in _BULLETS
 
 
 def is_year(word: str) -> bool:
-    """Whether a word is a year such as 2019 or 2019*."""
+    """Return whether a word is a year such as 2019 or 2019*."""
     word = word.rstrip("*")
     return len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")
 
 
 def is_figure(word: str) -> bool:
-    """Whether a word is a number cell: 1,234 or $(5.2)% or a dash for nothing or a rank such as 3. (ASCII digits)."""
+    """Return whether a word is a number cell: 1,234, $(5.2)%, a dash for nothing, a rank such as 3. (ASCII digits)."""
     if word in _DASHES or word.lower() in _EMPTY_CELLS:
         return True
     if len(word) <= MAX_RANK_CHARS and word.endswith("."):
@@ -318,7 +317,7 @@ def is_figure(word: str) -> bool:
 
 
 def is_strong(word: str) -> bool:
-    """Whether a number cell can hardly be anything else than a figure of a table."""
+    """Return whether a number cell is almost certainly a figure of a table."""
     if not is_figure(word) or is_year(word) or word.endswith(".") or not any(c.isdigit() for c in word):
         return False
     return any(c in ",.%$€£¥(" for c in word) or sum(c.isdigit() for c in word) >= MIN_STRONG_DIGITS
@@ -338,7 +337,7 @@ def read_lines(text: str) -> list[Line]:
 
 
 def _prose_width(shown: Sequence[str]) -> int:
-    """The median length of the wordy lines: two columns set 50 characters, a filing 100 to 200."""
+    """Return the median length of wordy lines: 50 characters in two columns, 100 to 200 in a filing."""
     lengths = sorted(
         len(line) for line in shown if len(line) <= MAX_LINE_CHARS and line.count(" ") >= MIN_WIDTH_WORDS - 1
     )
@@ -377,7 +376,7 @@ def _classify(start: int, end: int, shown: str, width: int) -> Line:
 
 
 def _is_row(shown: str, cells: Sequence[str], *, full: bool) -> bool:
-    """A label and its figures on one line, or cells set apart by gaps."""
+    """Return whether a line is a label with figures, or cells separated by gaps."""
     gapped = [cell for cell in shown.replace("\t", "  ").split("  ") if cell.strip()]
     if len(gapped) > MIN_GAPS and sum(map(len, gapped)) <= MAX_MEAN_ALIGNED_CELL_CHARS * len(gapped):
         return True
@@ -395,7 +394,7 @@ def _is_row(shown: str, cells: Sequence[str], *, full: bool) -> bool:
 
 
 def _is_caption(words: Sequence[str]) -> bool:
-    """ "Table 3: ..." or "TABLE IV. ..." at the start of a line."""
+    """Return whether a line begins like "Table 3: ..." or "TABLE IV. ..."."""
     if len(words) < 2 or words[0].lower() not in ("table", "tab."):
         return False
     number = words[1].rstrip(":.").lower()
@@ -404,7 +403,7 @@ def _is_caption(words: Sequence[str]) -> bool:
 
 
 def _with_neighbours(lines: Sequence[Line], text: str) -> list[Line]:
-    """Corrects by the neighbours: page numbers and running heads at page breaks, footers with pipes, footnote marks."""
+    """Correct kinds by neighbours: page numbers, running heads at page breaks, footers with pipes, footnote marks."""
     corrected = list(lines)
     shown = [i for i, line in enumerate(lines) if line.kind is not Kind.BLANK]
     heads = _running_heads([lines[i] for i in shown], text)
@@ -427,7 +426,7 @@ def _with_neighbours(lines: Sequence[Line], text: str) -> list[Line]:
 
 
 def _running_heads(shown: Sequence[Line], text: str) -> frozenset[str]:
-    """The lines with which several pages begin; a form feed separates pages."""
+    """Return the lines with which several pages begin; a form feed separates pages."""
     counts: Counter[str] = Counter()
     for before, line in pairwise(shown):
         if line.text and _page_breaks(text, before, line):
@@ -436,7 +435,7 @@ def _running_heads(shown: Sequence[Line], text: str) -> frozenset[str]:
 
 
 def _page_breaks(text: str, before: Line | None, after: Line | None) -> bool:
-    """Whether a form feed stands between two neighbouring lines, or is the first character of the later one."""
+    """Return whether a form feed separates two neighbouring lines, or is the first character of the later one."""
     return before is not None and after is not None and text.find("\f", before.end, after.start + 1) >= 0
 
 

@@ -1,7 +1,4 @@
-"""A version in the making, once its documents are known: what is to embed, its shards, its tables, its manifest.
-
-Nothing here knows Ray: the job hands the shares of the embedding to its streams.
-"""
+"""Build a version from its documents: texts to embed, shards, tables, manifest."""
 
 from __future__ import annotations
 
@@ -68,17 +65,19 @@ Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""
 
 NO_MODEL: Final = ResolvedModel("", "none", None)
-"""Stands for the encoder of an archive without vectors."""
+"""The encoder of an archive without vectors."""
 
 _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
-"""Whose versions a manifest names."""
+"""Packages whose versions a manifest records."""
 
 
 @dataclass
 class VersionBuilder:
-    """What a version is made of: ``entries`` are its documents, duplicates resolved. ``parent`` is the manifest of the
-    version before, if there is one, and ``before`` that one's active documents. ``shards`` fixes the number of shards;
-    None: as the config says. ``given`` are columns of metadata by doc_id; None: those of the version before.
+    """The inputs of a version.
+
+    ``entries`` are its documents with duplicates resolved. ``parent`` is the manifest of the previous version, if any,
+    and ``before`` that version's active documents. ``shards`` fixes the number of shards; None leaves it to the config.
+    ``given`` are columns of metadata by doc_id; None keeps those of the previous version.
     """
 
     archive: Folder
@@ -97,7 +96,7 @@ class VersionBuilder:
 
     @property
     def encoder(self) -> str:
-        """The key of the encoder, see ``encoder_key``; that of an archive without vectors is "none"."""
+        """The key of the encoder (see ``encoder_key``), "none" for an archive without vectors."""
         one = self.config.embedding
         if one.of == "none":
             return NO_MODEL.name
@@ -111,7 +110,7 @@ class VersionBuilder:
 
     @property
     def changes(self) -> dict[str, int]:
-        """How many documents were added, changed and removed since the version before, and how many are unchanged."""
+        """Counts of documents added, changed, removed and unchanged since the previous version."""
         kept = [doc_id for doc_id in self.live if doc_id in self.before]
         changed = sum(self.before[doc_id].sha256 != self.live[doc_id].sha256 for doc_id in kept)
         added, removed = len(self.live) - len(kept), len(self.before) - len(kept)
@@ -121,7 +120,7 @@ class VersionBuilder:
         return sorted({entry.part for entry in self.live.values()})
 
     def unchunked(self) -> dict[str, list[int]]:
-        """The parts that lack chunks of some sizes, and which."""
+        """Return the parts that lack chunks, with their missing sizes."""
         lacking: dict[str, list[int]] = {}
         for granularity in self.config.granularities:
             there = set(chunks_folder(self.archive, granularity, self.config.cut).names(".npy"))
@@ -132,7 +131,7 @@ class VersionBuilder:
 
     @contextmanager
     def embedding_work(self, index: TextIndex) -> Iterator[tuple[list[Share], int]]:
-        """What is to embed, and how many texts that is; handed out in the folder ``work`` for the time of the block."""
+        """Yield the shares to embed and their number of texts; their keys are in the folder ``work`` meanwhile."""
         texts = owned_texts(self._keys(), index)
         try:
             yield plan_shares(self.archive, texts, index.reserve), sum(map(len, texts.values()))
@@ -140,7 +139,7 @@ class VersionBuilder:
             clear_work(self.archive)
 
     def _keys(self) -> dict[str, Keys]:
-        """The keys of each part that the parent has not embedded."""
+        """Return the keys of each part that the parent has not embedded."""
         known: set[str] = set()
         sizes = self.config.embedded_sizes
         if not sizes:
@@ -152,7 +151,7 @@ class VersionBuilder:
         return {part: np.unique(np.concatenate([read_keys(folder, part) for folder in folders])) for part in new}
 
     def _base_sizes(self) -> set[int]:
-        """The granularities at which the parent's shards are of the same chunks and vectors as this version's."""
+        """Return the granularities at which the parent's shards have the same chunking and encoder as this version."""
         if self.parent is None or self.parent["config"]["boundaries"] != self.config.cut:
             return set()
         before = embedded_sizes(self.parent)
@@ -161,7 +160,7 @@ class VersionBuilder:
         return plain | (set(before) & set(self.config.embedded_sizes) if same else set())
 
     def build_shards(self, index: TextIndex) -> dict[int, list[BuiltShard]]:
-        """The shards of each granularity; those that are there already are taken over."""
+        """Build the missing shards of each granularity and return all."""
         about, embedded = index.store.about(), self.config.embedded_sizes
         if about is None and embedded:
             raise ArchiveError(f"{self.archive.path} holds no vectors. Run okralong index again: it embeds all texts.")
@@ -173,7 +172,7 @@ class VersionBuilder:
             mine[shard_of(doc_id, shards)].append((doc_id, held.sha256))
         built = {}
         for size in self.config.granularities:
-            # What a shard's files depend on beside its documents.
+            # Everything beside its documents that a shard's files depend on.
             salt: tuple[Any, ...] = (self.config.cut, size)
             if size in embedded:
                 salt = (self.encoder, *salt, self.config.dense.model_dump())
@@ -225,8 +224,10 @@ class VersionBuilder:
         *,
         always: bool = False,
     ) -> dict[str, Any] | None:
-        """Write the tables that say what the version holds, and let readers see it; its manifest, which ``about`` adds
-        to. None where it would be as the version before, unless ``always``. ``shards`` are those of ``build_shards``.
+        """Write the version's tables, make it visible to readers, and return its manifest, extended by ``about``.
+
+        Returns None if it would equal the previous version, unless ``always``. ``shards`` are those of
+        ``build_shards``.
         """
         manifest = self.manifest(shards, sources, failures, about)
         if self.parent and self.parent["fingerprint"] == manifest["fingerprint"] and not always:
@@ -241,7 +242,7 @@ class VersionBuilder:
         failures: Sequence[tuple[str, str]],
         about: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write the tables, as for ``publish``, and give the manifest that names them; no reader sees it yet."""
+        """Write the tables as ``publish`` does and return the manifest without making it visible."""
         facts = self._facts(sources)
         files = {
             "catalogue": write_catalogue(self.archive, self.entries, len(next(iter(shards.values())))),
@@ -281,7 +282,7 @@ class VersionBuilder:
         }
 
     def _facts(self, sources: Sequence[KnownSource]) -> list[DocumentFacts]:
-        """What is known of each document; one that stays in its part is not looked at again."""
+        """Return the metadata of each document, reading only those whose part changed."""
         held = self.parent["files"].get("metadata") if self.parent else None
         known = read_facts(self.archive, held) if held else {}
         kept = {key: known[key] for key, entry in self.live.items() if key in known and known[key].part == entry.part}
@@ -292,7 +293,7 @@ class VersionBuilder:
         return [replace(facts, given=given.get(key, {})) for key, facts in all_of_them.items()]
 
     def _embedding_facts(self) -> dict[str, Any]:
-        """The encoder, for those who embed questions, and which chunks have vectors of it."""
+        """Return the encoder, needed to embed questions, and the sizes with vectors."""
         dimension, precision = self.store.about() or (0, "")
         return {
             "of": self.config.embedding.of,
@@ -309,18 +310,19 @@ class VersionBuilder:
 def fingerprint_of(
     config: IndexConfig, model: ResolvedModel, files: Mapping[str, Any], compressor: str | None = None
 ) -> str:
-    """The same for the same documents, failures, config and models. ``files`` are named by what they hold;
-    ``compressor`` is the fingerprint of the one whose table stands beside them.
+    """Return a fingerprint of documents, failures, config and models.
+
+    ``files`` are named after their content; ``compressor`` is the fingerprint of the compressor, if any.
     """
     content = [SCHEMA_VERSION, LAYOUT, config.content(), model.name, model.sha256]
     content += [files["catalogue"], files["failures"], files["index"]]
-    content += [files["metadata"]] if "metadata" in files else []  # neither had a version of an earlier okralong
-    content += [compressor] if compressor is not None else []  # without one, the hash is that of before there were any
+    content += [files["metadata"]] if "metadata" in files else []  # missing in versions of earlier releases
+    content += [compressor] if compressor is not None else []  # if any, as in earlier releases
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _ocr_facts(facts: Sequence[DocumentFacts]) -> dict[str, int]:
-    """How many pages of how many documents were read from images, and how many pages have neither text nor OCR."""
+    """Return the numbers of documents and pages read by OCR, and of pages with neither text nor OCR."""
     pages = [int(each.own.get("ocr_pages") or 0) for each in facts if each.own.get("ocr_pages", "").isdecimal()]
     unread = [each.own.get(PAGES_WITHOUT_TEXT, "") for each in facts]
     without = sum(int(count) for count in unread if count.isdecimal())
@@ -328,7 +330,7 @@ def _ocr_facts(facts: Sequence[DocumentFacts]) -> dict[str, int]:
 
 
 def _day(mtime_ns: int) -> str:
-    """The day of a time of change, in UTC; "" where the time is not known."""
+    """Return the UTC day of a time of change, "" if unknown."""
     return datetime.fromtimestamp(mtime_ns / 1e9, UTC).date().isoformat() if mtime_ns > 0 else ""
 
 
@@ -348,26 +350,27 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-# Shares of the work of embedding: of each part the texts that no part before it has and no vector file holds.
+# Shares of the embedding work: for each part, the texts that no earlier part has and no vector file holds.
 
 WORK: Final = "work"
-"""The folder of what a running job hands to its tasks; empty between jobs."""
+"""The folder for the inputs of a running job's tasks, empty between jobs."""
 
 _SLICES_WANTED: Final = 128
-"""Vector files of a job: what a kill loses is one in the making for each encoder, a hundredth of all. Ours."""
+"""Vector files per job: a kill loses one per encoder, a hundredth of all. # project default"""
 _LEAST_SLICE: Final = 32
 _MOST_SLICE: Final = 4096
-"""Texts of a vector file: a large archive has not too many small files, and a task holds some megabytes. Ours."""
+"""Texts per vector file: a large archive has few small files, and a task holds some megabytes. # project default"""
 
 
 _NAME: Final = re.compile(r"[0-9a-f]{16}-\d{2,}|\..*\.partial")
-"""Of a part, and of what a killed job was writing."""
+"""Names of parts, and of partial files of a killed job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What to embed of ``part``: its keys are in ``work/part``. The texts go into vector files from number ``first``
-    on, ``size`` texts each.
+    """Texts of ``part`` to embed, for vector files from number ``first`` on, ``size`` texts each.
+
+    The keys of the texts are in ``work/part``.
     """
 
     part: str
@@ -376,7 +379,7 @@ class Share:
 
 
 def plan_shares(archive: Folder, texts: Mapping[str, Keys], reserve: Callable[[int], int]) -> list[Share]:
-    """Number the vector files as ``reserve`` has it, and hand out the keys of the texts that each part is to embed."""
+    """Write the keys that each part is to embed, and number the vector files with ``reserve``."""
     size = min(max(sum(map(len, texts.values())) // _SLICES_WANTED, _LEAST_SLICE), _MOST_SLICE)
     first = reserve(sum(-(-len(keys) // size) for keys in texts.values()))
     shares = []
@@ -388,7 +391,7 @@ def plan_shares(archive: Folder, texts: Mapping[str, Keys], reserve: Callable[[i
 
 
 def clear_work(archive: Folder) -> None:
-    """Take away what was handed out, and nothing else that may stand there."""
+    """Delete the files of ``plan_shares``."""
     folder = archive.at(WORK)
     for name in filter(_NAME.fullmatch, folder.names()):
         folder.remove(name)
@@ -397,7 +400,7 @@ def clear_work(archive: Folder) -> None:
 
 
 def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dict[str, Any]]:
-    """The work orders of a share, one for each vector file: its number, keys and texts."""
+    """Yield the work of a share per vector file: number, keys and texts."""
     folder = Folder.of(archive)
     owned = np.frombuffer(folder.at(WORK).read_bytes(share.part), dtype=f"S{KEY_BYTES}")
     todo = np.ones(len(owned), dtype=np.bool_)
@@ -418,7 +421,7 @@ def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dic
 
 
 def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:
-    """(row, place in ``owned``) of the texts that are to do and were not met before; they are then no more to do."""
+    """Return (row, place in ``owned``) of texts still to do, and mark them as done."""
     places = np.minimum(np.searchsorted(owned, found), len(owned) - 1)
     rows = np.flatnonzero((owned[places] == found) & todo[places])
     _, first = np.unique(places[rows], return_index=True)
@@ -427,19 +430,19 @@ def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:
     return list(zip(rows.tolist(), places[rows].tolist(), strict=True))
 
 
-# The tables of compressed chunks beside the shards of a version. A compressor works on vectors that are held already,
-# so nothing is embedded, or on the chunks' texts; a shard taken over brings its table.
+# The tables of compressed chunks of a version's shards. A compressor works on existing vectors, so nothing is embedded,
+# or on the chunks' texts. A reused shard keeps its table.
 
 
 def wanted_compressor(config: IndexConfig, model: ResolvedModel) -> TableCompressor | None:
-    """The compressor whose table the archive is to have, None for none. Raises ConfigError for one that cannot be."""
+    """Return the compressor for the archive's table, or None. Raises ConfigError for an unsuitable one."""
     encoder = {"sha256": model.sha256, "model": config.embedding.model}
     folder = compressor_to_index(config.compressor, encoder, config.embedded_sizes)
     return None if folder is None else table_compressor(folder, config.generator)
 
 
 def compressor_facts(compressor: TableCompressor | None) -> dict[str, Any]:
-    """What the manifest says of it; nothing where there is none."""
+    """Return the manifest's record of the compressor, empty without one."""
     if compressor is None:
         return {}
     shape = compressor.shape
@@ -448,14 +451,14 @@ def compressor_facts(compressor: TableCompressor | None) -> dict[str, Any]:
 
 
 def lacking(archive: Folder, compressor: TableCompressor, shards: Built) -> list[str]:
-    """The names of the shards whose tables are not there yet."""
+    """Return the names of the shards without tables."""
     size = compressor.shape.chunk_tokens
     place = compressed_folder(archive, compressor.fingerprint, size)
     return [shard.name for shard in shards[size] if not place.at(shard.name).exists(FILE)]
 
 
 def compress_shard(archive: str, name: str, compressor: TableCompressor) -> int:
-    """Write the table of the shard ``name``; its chunks."""
+    """Write the table of the shard ``name`` and return its number of chunks."""
     folder, size = Folder.of(archive), compressor.shape.chunk_tokens
     place = granularity_folder(folder, size).at(name)
     shard = Shard.open(place)
@@ -466,9 +469,9 @@ def compress_shard(archive: str, name: str, compressor: TableCompressor) -> int:
 
 
 def carry_without(archive: Folder, parent: Mapping[str, Any], shards: Built, doc_id: str) -> dict[str, Any]:
-    """The tables of ``shards`` from those of the version ``parent``, which are the same but for a purged document.
+    """Make the tables of ``shards`` from those of ``parent``, which differ by a purged document only.
 
-    What the manifest says of the compressor; nothing where the parent has none.
+    Returns the manifest's record of the compressor, empty without one.
     """
     before = table_folders(archive, parent)
     if not before:

@@ -192,10 +192,9 @@ class CrossEncoder:
     def load(
         cls, folder: str | Path, precision: str = "auto", device: str = "auto", threads: int | None = None
     ) -> CrossEncoder:
-        """Load a cross-encoder of `okralong train` from its folder, or a sentence-transformers one from a folder or
-        hub.
+        """Load a cross-encoder of `okralong train` from its folder, or a sentence-transformers one.
 
-        ``precision`` is auto, bfloat16, float32 or int8.
+        ``folder`` may be a hub name for the latter. ``precision`` is auto, bfloat16, float32 or int8.
 
         Raises:
             ConfigError: It cannot be loaded, or was trained on other weights of its encoder.

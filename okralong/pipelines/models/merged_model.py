@@ -86,7 +86,7 @@ def find_reader(said: str, base_url: str, model: str) -> Reader | None:
 
 
 def asked_as(folder: Path) -> ReaderFile:
-    """Read ``reader.json``, with defaults if there is none. Raises ConfigError for unknown keys."""
+    """Read ``reader.json``, with defaults if it is missing. Raises ConfigError for unknown keys."""
     file = folder / ASKED
     if not file.is_file():
         return ReaderFile()

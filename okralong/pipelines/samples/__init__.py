@@ -1,4 +1,4 @@
-"""The sample archive: invented annual reports with questions whose answers and evidence are known to the character.
+"""The sample archive: made-up annual reports with questions whose answers and evidence are known to the character.
 
-The demo, the tests and the scale benchmarks draw on it at whatever size they need. It is kept as code, not as files.
+The demo, the tests and the scale benchmarks generate it in the size that they need.
 """

@@ -22,12 +22,12 @@ MARK: Final = re.compile(f"{_OPEN}([^{_MIDDLE}]*){_MIDDLE}([^{_CLOSE}]*){_CLOSE}
 
 
 def mark(key: str, text: str) -> str:
-    """``text`` as the statement of the fact ``key``. A key is marked once in a report."""
+    """Mark ``text`` as the statement of the fact ``key``, which may be marked once in a report."""
     return f"{_OPEN}{key}{_MIDDLE}{text}{_CLOSE}"
 
 
 def unmarked(text: str) -> str:
-    """The words alone."""
+    """Remove the marks from a text."""
     return MARK.sub(r"\2", text)
 
 
@@ -49,7 +49,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A table row of whole numbers. ``total_of`` names the rows above that it sums; empty for an ordinary row."""
+    """A table row of whole numbers. ``total_of`` names the rows above that it sums, if any."""
 
     label: str
     values: tuple[int, ...]
@@ -70,24 +70,24 @@ Block = Heading | Paragraph | Table
 
 
 def cell(table_id: str, label: str, column: int | str) -> str:
-    """The fact key of a table cell."""
+    """Return the fact key of a table cell."""
     return f"{table_id}/{label}/{column}"
 
 
 def grouped(value: int) -> str:
-    """A whole number as accounts print it: thousands separated, a negative one in parentheses."""
+    """Return a whole number as accounts print it: thousands separated, negative numbers in parentheses."""
     return f"({-value:,})" if value < 0 else f"{value:,}"
 
 
 def word_count(block: Block) -> int:
-    """Words of a block, split at white space, about as the text rendering has them."""
+    """Count the words of a block, about as many as in the text rendering."""
     if isinstance(block, Table):
         head = len(block.title.split()) + sum(len(column.split()) for column in block.columns)
         return head + sum(len(row.label.split()) + len(row.values) for row in block.rows)
     return len(unmarked(block.text).split())
 
 
-# Blocks to text: plain (aligned columns), Markdown (pipes) or HTML (real tables), with the place of every fact.
+# Rendering as plain text (aligned columns), Markdown (pipes) or HTML (real tables), with the place of every fact.
 
 Format = Literal["txt", "md", "html"]
 FORMATS: tuple[Format, ...] = ("txt", "md", "html")
@@ -95,7 +95,7 @@ FORMATS: tuple[Format, ...] = ("txt", "md", "html")
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A text with the character ranges of its facts and tables. For HTML both are empty: readers move the offsets."""
+    """A text with the character ranges of its facts and tables; empty for HTML, since its parsers move the offsets."""
 
     text: str
     spans: Mapping[str, tuple[int, int]]
@@ -103,7 +103,7 @@ class Rendered:
 
 
 def render(blocks: Sequence[Block], form: Format) -> Rendered:
-    """The blocks as one text of the given format."""
+    """Render the blocks in the given format."""
     if form == "html":
         body = "\n".join(_html(block) for block in blocks)
         return Rendered(
@@ -125,7 +125,7 @@ def render(blocks: Sequence[Block], form: Format) -> Rendered:
 
 
 class _TextBuilder:
-    """Text under way: takes marked text, keeps plain text, remembers where the facts are."""
+    """Builds a plain text from marked text and records the places of the facts."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -160,7 +160,7 @@ def _heading(heading: Heading, form: Format) -> str:
 
 
 def _table(builder: _TextBuilder, table: Table, form: Format) -> None:
-    """Title line, header, rows. Figures are flush right; the span of a cell is its figure without the padding."""
+    """Write title line, header and rows; the span of a cell is its right-aligned figure without the padding."""
     start = builder.length
     labels = max(len(row.label) for row in table.rows)
     widths = [

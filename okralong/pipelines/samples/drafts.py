@@ -16,9 +16,9 @@ from okralong.pipelines.samples.world import Company, rose
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A question in the making, whose evidence is named by (doc_id, fact key); spans come with the rendering.
+    """A question before rendering, with its evidence as (doc_id, fact key).
 
-    ``answers`` are equally good wordings, the first the plainest; empty if unanswerable, and then ``absent`` is the
+    ``answers`` are equivalent wordings, the plainest first; empty for an unanswerable question, where ``absent`` is the
     phrase that no document of the scope contains. ``calculation`` is the expression of an arithmetic answer in the
     report's own figures, with its unit ("(12.5 - 10) / 10 * 100 %").
     """
@@ -32,11 +32,11 @@ class Draft:
     calculation: str = ""
 
 
-# Questions on one report: the answer stands in a span, restates a paragraph, is computed, or is reached over two facts.
+# Questions on one report.
 
 
 class _Ask(Protocol):
-    """Makes a draft on one report from facts of it, by their keys."""
+    """Makes a draft on one report from the keys of its facts."""
 
     def __call__(self, question: str, answer: str | tuple[str, ...], *keys: str, calculation: str = "") -> Draft: ...
 
@@ -51,7 +51,7 @@ def _asking(report: Report, kind: QuestionType) -> _Ask:
 
 
 def extractive(report: Report) -> Iterator[Draft]:
-    """The answer stands literally in the span."""
+    """Yield questions whose answer is a literal span."""
     company, year, ask = report.company, report.year, _asking(report, "extractive")
     yield ask(f"Who founded {company.name}?", company.founder, "founder")
     yield ask(f"In which town is the head office of {company.name}?", company.town, "town")
@@ -74,7 +74,7 @@ def extractive(report: Report) -> Iterator[Draft]:
 
 
 def abstractive(report: Report) -> Iterator[Draft]:
-    """The answer restates a paragraph."""
+    """Yield questions whose answer restates a paragraph."""
     company, year, events = report.company, report.year, report.events
 
     def ask(question: str, answer: str, key: str) -> Draft:
@@ -108,7 +108,7 @@ def abstractive(report: Report) -> Iterator[Draft]:
 
 
 def arithmetic(report: Report) -> Iterator[Draft]:
-    """The answer is computed; the evidence is its operands, in the order of the formula."""
+    """Yield questions with a computed answer; the evidence is its operands, in the order of the formula."""
     company, year, ask = report.company, report.year, _asking(report, "arithmetic")
     now, then = company.accounts[year], company.accounts[year - 1]
 
@@ -163,8 +163,10 @@ def arithmetic(report: Report) -> Iterator[Draft]:
 
 
 def chains(report: Report) -> Iterator[Draft]:
-    """Multi-bridge, where the first fact names the second: head to revenue, product to manager, project to biography,
-    recall to headcount."""
+    """Yield multi-bridge questions, where the first fact names the second.
+
+    The chains are head to revenue, product to manager, project to biography, and recall to headcount.
+    """
     company, year, ask = report.company, report.year, _asking(report, "multi-bridge")
     for segment in company.segments:
         head = f"head/{segment.name}"
@@ -197,8 +199,10 @@ def chains(report: Report) -> Iterator[Draft]:
 
 
 def single_look_ups(report: Report) -> Iterator[Draft]:
-    """What multi-bridge questions and comparisons look up first and next, each asked by itself: the answer stands
-    literally in the span, with others like it beside it."""
+    """Yield the single look-ups that make up multi-bridge questions and comparisons.
+
+    Each answer is a literal span, with similar ones near it.
+    """
     company, year, ask = report.company, report.year, _asking(report, "extractive")
     for segment in company.segments:
         head = f"head/{segment.name}"
@@ -227,20 +231,20 @@ def single_look_ups(report: Report) -> Iterator[Draft]:
 
 
 def _rounded(value: Decimal, places: int) -> str:
-    """The value with so many decimals, halves up, as a person rounds; thousands separated."""
+    """Return the value rounded half up to ``places`` decimals, with thousands separated."""
     return f"{value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,}"
 
 
 def _thousands(value: int) -> tuple[str, ...]:
-    """Ways to write an amount that a table gives in thousands of dollars."""
+    """Return notations of an amount that a table gives in thousands of dollars."""
     return f"${value:,} thousand", f"{value:,}", f"${_rounded(Decimal(value) / 1000, 1)} million"
 
 
-# Multi-source questions compare two people or two works of a company, its two years, or two companies.
+# Multi-source questions compare two people, two works or two years of a company, or two companies.
 
 
 def between_people(report: Report) -> Iterator[Draft]:
-    """Two sources in one report: the biographies of two officers, or the histories of two works."""
+    """Yield questions with two sources in one report: biographies of two officers, or histories of two works."""
     company, ask = report.company, _asking(report, "multi-source")
     for one, other in pairwise(company.officers):
         first = min(one, other, key=lambda person: person.joined)
@@ -253,7 +257,7 @@ def between_people(report: Report) -> Iterator[Draft]:
 
 
 def between_reports(one: Report, other: Report) -> Iterator[Draft]:
-    """Two sources in two reports: other years of one company, or two companies; none for a report and itself."""
+    """Yield questions on two reports, of two years or two companies; none if both are the same."""
     if one is other:
         return
     scope = (one.doc_id, other.doc_id)
@@ -284,13 +288,15 @@ def between_reports(one: Report, other: Report) -> Iterator[Draft]:
         yield ask(f"Which company was founded earlier, {mine.name} or {theirs.name}?", older.name, "founded")
 
 
-# Questions that nothing in their scope answers, shaped like those of every type that something does answer: they ask
-# for figures that the company withholds, and for goods and people that belong to another company.
+# Unanswerable questions in the form of each type: about figures that the company withholds, and about goods and people
+# of another company.
 
 
 def unanswerable(report: Report, text: str, stranger: Company) -> Iterator[Draft]:
-    """Unanswerable drafts on one report; ``stranger`` lends people and goods. A draft whose ``absent`` phrase is in the
-    plain ``text`` after all (a name shared by chance) is dropped."""
+    """Yield unanswerable questions on one report, with people and goods of ``stranger``.
+
+    Drafts whose ``absent`` phrase happens to be in the plain ``text`` are dropped.
+    """
     lowered = text.lower()
     for kind, question, absent in _unanswerable(report.company, report.year, stranger):
         if absent.lower() not in lowered:

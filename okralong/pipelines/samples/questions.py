@@ -1,7 +1,7 @@
-"""The sample archive: fictional annual reports and questions with exact gold, any number of them, from one seed.
+"""Generate the sample archive: any number of made-up annual reports and questions with exact gold, from one seed.
 
-The kinds of question take turns: the five types, then an unanswerable one. An unanswerable question has a
-``query_id`` that ends in "-unanswerable", no answers and no evidence; its type says which type it is shaped like.
+Questions alternate between the five types and unanswerable ones. An unanswerable question has a ``query_id`` that ends
+in "-unanswerable", no answers and no evidence; its type is the type that it imitates.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from okralong.pipelines.samples.report import Report, write_report
 from okralong.pipelines.samples.world import Company, company_names, draw_company
 
 UNANSWERABLE: Final = "-unanswerable"
-"""The end of the ``query_id`` of a question that its scope does not answer."""
+"""Suffix of the ``query_id`` of a question that its scope does not answer."""
 MINIMUM_WORDS: Final = 1_500
-"""The core of a report alone has about 1,300 words; below this length ``words`` could not be kept."""
+"""The core of a report has about 1,300 words, so ``words`` could not be smaller."""
 _KINDS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample archive. Offsets in ``questions`` and ``documents`` are into the plain-text rendering.
+    """A sample archive. Offsets in ``questions`` and ``documents`` refer to the plain-text rendering.
 
-    ``reports`` and ``drafts`` are what both were made from, in the same order, for other renderings.
+    ``reports`` and ``drafts`` are their sources, in the same order, for other renderings.
     """
 
     documents: tuple[Document, ...]
@@ -52,11 +52,13 @@ class Sample:
 
 
 def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 18_000, look_ups: int = 0) -> Sample:
-    """A sample of ``reports`` annual reports of about ``words`` words each, with ``questions`` questions, and behind
-    them ``look_ups`` of the single questions that multi-bridge ones consist of.
+    """Generate ``reports`` annual reports of about ``words`` words each, with ``questions`` questions.
 
-    Companies report on two successive years each. The same arguments give the same sample, byte for byte.
-    Raises InputError for an impossible number, or when more questions are asked for than the reports can bear.
+    They are followed by ``look_ups`` of the single questions that make up multi-bridge questions. Companies report on
+    two successive years each. The same arguments give the same bytes.
+
+    Raises:
+        InputError: A number is out of range, or the reports have too few questions.
     """
     if reports < 1 or questions < 0 or look_ups < 0 or words < MINIMUM_WORDS:
         raise InputError(
@@ -64,7 +66,7 @@ def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 
             f"reports={reports}, questions={questions}, look_ups={look_ups} and words={words} were asked for. Change "
             "the number that is out of range."
         )
-    # One company more than reports need: it lends its people and goods to the unanswerable questions.
+    # One company without reports lends its people and goods to the unanswerable questions.
     names = company_names((reports + 1) // 2 + 1, seed)
     companies = [draw_company(index, names, seed) for index in range(len(names))]
     volumes = [write_report(company, year, seed, words) for company in companies[:-1] for year in company.years]
@@ -79,7 +81,7 @@ def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 
 
 
 def _place(draft: Draft, number: int, pages: dict[str, Rendered]) -> Question:
-    """The draft as question ``number``, its evidence as "doc_id:start:end" into the rendered pages."""
+    """Return the draft as question ``number``, with evidence as "doc_id:start:end" in the rendered pages."""
     spans = [(doc_id, *pages[doc_id].spans[key]) for doc_id, key in draft.evidence]
     suffix = UNANSWERABLE if draft.absent else ""
     return Question(
@@ -101,7 +103,7 @@ def _document(report: Report, page: Rendered) -> Document:
 def _in_turn(
     reports: Sequence[Report], pages: Sequence[Rendered], companies: Sequence[Company], wanted: int, seed: int
 ) -> list[Draft]:
-    """Drafts in turn over the kinds, and within a kind in turn over the reports, until there are enough."""
+    """Return drafts alternating over the kinds, and within a kind over the reports."""
     kinds = [_kind(kind, reports, pages, companies, seed) for kind in range(_KINDS)]
     taken: list[Draft] = []
     seen: set[tuple[str, tuple[str, ...]]] = set()
@@ -122,7 +124,7 @@ def _in_turn(
 
 
 def _single(reports: Sequence[Report], wanted: int, seed: int) -> list[Draft]:
-    """``wanted`` of the reports' look-ups, drawn."""
+    """Draw ``wanted`` of the reports' look-ups."""
     found = [draft for report in reports for draft in single_look_ups(report)] if wanted else []
     if len(found) < wanted:
         raise InputError(
@@ -135,10 +137,10 @@ def _single(reports: Sequence[Report], wanted: int, seed: int) -> list[Draft]:
 def _kind(
     kind: int, reports: Sequence[Report], pages: Sequence[Rendered], companies: Sequence[Company], seed: int
 ) -> Iterator[Draft]:
-    """All drafts of one kind, a round over the reports at a time, each report's own in a drawn order."""
+    """Yield all drafts of one kind, one per report in each round, in random order within a report."""
     by_report = [
         _of_report(kind, at, reports, pages[at].text, companies, seed)
-        # Every kind starts at another report, so that few questions still speak of many reports.
+        # Every kind starts at another report, so that even few questions cover many reports.
         for at in (*range(kind % len(reports), len(reports)), *range(kind % len(reports)))
     ]
     while by_report:
@@ -153,7 +155,7 @@ def _kind(
 def _of_report(
     kind: int, at: int, reports: Sequence[Report], text: str, companies: Sequence[Company], seed: int
 ) -> Iterator[Draft]:
-    """One report's drafts of one kind, shuffled, made when first asked for."""
+    """Yield one report's drafts of one kind, shuffled, generated on first use."""
     report, later = reports[at], reports[(at + 1) % len(reports)]
     makers = (
         extractive(report),
@@ -169,11 +171,13 @@ def _of_report(
 
 
 def write_sample(sample: Sample, folder: str | Path, formats: Sequence[Format] = ("txt",)) -> None:
-    """Write the reports as ``reports/DOC_ID.txt`` (or .md, .html: the formats take turns) and ``questions.jsonl``.
+    """Write ``questions.jsonl`` and the reports as ``reports/DOC_ID.txt`` (or .md, .html: the formats alternate).
 
-    A question row has query_id, question, doc_ids, answers, evidence and type. Evidence is "doc_id:start:end" into
-    the file as written for txt and md. For html, where each reader extracts a text of its own, it is the quoted text.
-    Raises InputError for an unknown or missing format.
+    A question row has query_id, question, doc_ids, answers, evidence and type. Evidence is "doc_id:start:end" in the
+    written file for txt and md, and the quoted text for html, where every parser extracts its own text.
+
+    Raises:
+        InputError: A format is unknown, or none is given.
     """
     if not formats or any(form not in FORMATS for form in formats):
         raise InputError(f"Cannot write a sample in the formats {list(formats)}; choose from {list(FORMATS)}.")
@@ -204,7 +208,7 @@ def write_sample(sample: Sample, folder: str | Path, formats: Sequence[Format] =
 
 
 def _evidence(page: Rendered, doc_id: str, key: str, quote: str) -> str:
-    """The fact's place in the page, or its words where the page has no offsets."""
+    """Return the fact's place in the page, or its words if the page has no offsets."""
     if key not in page.spans:
         return quote
     start, end = page.spans[key]
@@ -212,7 +216,7 @@ def _evidence(page: Rendered, doc_id: str, key: str, quote: str) -> str:
 
 
 def _quotes(sample: Sample) -> dict[str, str]:
-    """For each piece of evidence of the plain rendering, the words that it points at."""
+    """Return the quoted words of each piece of evidence in the plain rendering."""
     texts = {document.doc_id: document.text for document in sample.documents}
     quotes = {}
     for evidence in (each for question in sample.questions for each in question.evidence):

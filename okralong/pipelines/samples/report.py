@@ -12,8 +12,8 @@ from okralong.pipelines.samples.blocks import Block, Heading, Paragraph, Row, Ta
 from okralong.pipelines.samples.words import MONTHS, SECTIONS, TOWNS
 from okralong.pipelines.samples.world import Accounts, Company, Events, Segment, draw_events, rose
 
-_SENTENCES: Final = (3, 5)  # sentences of a paragraph of filler, ours
-_PARAGRAPHS_A_PART: Final = 8  # of filler under one sub-heading, ours
+_SENTENCES: Final = (3, 5)  # sentences per filler paragraph; project default
+_PARAGRAPHS_A_PART: Final = 8  # filler under one sub-heading; project default
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Report:
 
 
 def write_report(company: Company, year: int, seed: int, words: int) -> Report:
-    """The report on ``year``, of about ``words`` words (never less than its core, about 1,300 words)."""
+    """Write the report on ``year`` with about ``words`` words, at least its core of about 1,300 words."""
     rng = random.Random(f"{seed}/{company.slug}/{year}/prose")
     writer, events = Writer(rng), draw_events(company, year, seed)
     opening: list[Block] = [
@@ -59,13 +59,13 @@ def write_report(company: Company, year: int, seed: int, words: int) -> Report:
     ]
     missing = words - sum(word_count(block) for part in parts for block in part)
     filler = _filler(company, writer, missing)
-    # A filler section follows each core section, so that facts lie all over the report and not in one heap.
+    # A filler section follows each core section, so that facts are spread over the whole report.
     ordered = [block for part, more in zip(parts, filler, strict=True) for block in (*part, *more)]
     return Report(company, year, events, tuple(ordered))
 
 
 def _filler(company: Company, writer: Writer, missing: int) -> list[list[Block]]:
-    """For each filler section its blocks, a paragraph to each in turn until ``missing`` words are written."""
+    """Return the blocks of each filler section, a paragraph to each in turn until ``missing`` words are written."""
     sections: list[list[Block]] = [[] for _ in SECTIONS]
     written = 0
     while missing > 0:
@@ -84,7 +84,7 @@ def _filler(company: Company, writer: Writer, missing: int) -> list[list[Block]]
 
 
 def _context(company: Company, rng: random.Random) -> Context:
-    """The slots of a paragraph: a product with its own works and segment, so that filler never contradicts the core."""
+    """Return a paragraph's slots: a product with its works and segment, so that filler never contradicts the core."""
     product = rng.choice(company.products)
     segment = next(each for each in company.segments if each.name == product.segment)
     return {
@@ -104,13 +104,12 @@ def _context(company: Company, rng: random.Random) -> Context:
     }
 
 
-# The part of a report that every length has: each fact that a question may ask for, stated once and marked.
-#
-# One function a section; each returns its blocks. Fact keys are spelled here and read by the question makers.
+# The core of every report, one function per section: each fact that a question may ask for, stated once and marked. The
+# question makers use the fact keys that are spelled here.
 
 
 def letter(company: Company, year: int, events: Events, writer: Writer) -> list[Block]:
-    """The chief executive's opening: who and where we are."""
+    """Write the chief executive's letter: who and where the company is."""
     accounts = company.accounts
     direction = "more" if accounts[year].revenue > accounts[year - 1].revenue else "less"
     opening = writer.sentence(
@@ -131,7 +130,7 @@ def letter(company: Company, year: int, events: Events, writer: Writer) -> list[
 
 
 def segment_part(company: Company, year: int, events: Events, segment: Segment, writer: Writer) -> list[Block]:
-    """One segment: its head, its goods and where they are made, and why it rose or fell."""
+    """Write about one segment: its head, its goods, where they are made, and why sales rose or fell."""
     first, second = segment.products
     intro = writer.sentence(
         (
@@ -153,7 +152,7 @@ def segment_part(company: Company, year: int, events: Events, segment: Segment, 
 
 
 def sites(company: Company) -> list[Block]:
-    """The works: manager, opening year and place of each."""
+    """Write about the works: manager, opening year and place of each."""
     parts = [
         f"{site.town}: opened in {mark(f'opened/{site.town}', str(site.opened))} {site.landmark}; "
         f"works manager {mark(f'manager/{site.town}', site.manager)}."
@@ -163,7 +162,7 @@ def sites(company: Company) -> list[Block]:
 
 
 def people(company: Company, writer: Writer) -> list[Block]:
-    """Biographies of the officers. What they lead stands elsewhere, so that a question must go two ways."""
+    """Write the biographies of the officers, without what they lead, so that a question must combine two sources."""
     blocks: list[Block] = [Heading("People")]
     for person in company.officers:
         key = person.name
@@ -191,7 +190,7 @@ def people(company: Company, writer: Writer) -> list[Block]:
 
 
 def year_of_work(events: Events) -> list[Block]:
-    """Projects, the recall and the storm."""
+    """Write about projects, the recall and the storm."""
     blocks: list[Block] = [Heading("Projects and mishaps")]
     blocks += [
         Paragraph(
@@ -222,7 +221,7 @@ def year_of_work(events: Events) -> list[Block]:
 
 
 def numbers(company: Company, year: int, writer: Writer) -> list[Block]:
-    """The disclosed figures in running text, this year's beside last year's, a few to a paragraph."""
+    """Write the disclosed figures of this year and the last as running text, a few per paragraph."""
     sentences = []
     for metric in company.disclosed:
         now, then = (metric.show(company.figures[metric.key, at]) for at in (year, year - 1))
@@ -234,7 +233,7 @@ def numbers(company: Company, year: int, writer: Writer) -> list[Block]:
 
 
 def risks(events: Events) -> list[Block]:
-    """The risks with the measures against each."""
+    """Write the risks and the measures against each."""
     parts = [
         Paragraph(
             f"A risk that the board watches is {risk.name}. Against it the company {risk.measures[0]}; "
@@ -253,13 +252,13 @@ _THOUSANDS = "in thousands of dollars"
 QUARTERS: Final = ("First quarter", "Second quarter", "Third quarter", "Fourth quarter")
 
 Plan = Mapping[str, tuple[str, ...]]
-"""The rows of a table in order: a label without parts is an item, one with parts is their sum."""
+"""The rows of a table in order: a label without parts is an item, a label with parts is their sum."""
 
 
 def _statement(
     company: Company, year: int, table_id: str, title: str, items: Callable[[Accounts], Mapping[str, int]], plan: Plan
 ) -> Table:
-    """The table of two years, this one first; ``items`` are a year's figures by label."""
+    """Return a table of two years, this one first; ``items`` returns a year's figures by label."""
     years = [year - back for back in range(_SHOWN_YEARS)]
     figures = [items(company.accounts[each]) for each in years]
     known: dict[str, tuple[int, ...]] = {}
@@ -271,12 +270,12 @@ def _statement(
 
 
 def _summed(total: str, labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Items and their sum."""
+    """Return the plan of items and their sum."""
     return {**dict.fromkeys(labels, ()), total: tuple(labels)}
 
 
 def segment_table(company: Company, year: int) -> Table:
-    """Revenue by segment, with the operating subtotal and the eliminations."""
+    """Return the revenue by segment, with the operating subtotal and the eliminations."""
     plan = _summed("Operating segments", [segment.name for segment in company.segments])
     plan |= {"Eliminations": (), "Total revenue": ("Operating segments", "Eliminations")}
     title = f"Revenue by segment ({_THOUSANDS})"
@@ -284,14 +283,17 @@ def segment_table(company: Company, year: int) -> Table:
 
 
 def employee_table(company: Company, year: int) -> Table:
-    """Employees by works at year-end."""
+    """Return the employees by works at year-end."""
     plan = _summed("All works", [site.town for site in company.sites])
     return _statement(company, year, "employees", "Employees by works at year-end (heads)", lambda a: a.employees, plan)
 
 
 def finances(company: Company, year: int) -> list[Block]:
-    """The financial statements. Expenses stand in parentheses, total assets equal total liabilities and equity, and the
-    cash flow leads from opening to closing cash."""
+    """Return the financial statements.
+
+    Expenses are in parentheses, total assets equal total liabilities and equity, and the cash flow leads from opening
+    to closing cash.
+    """
 
     def statement(table_id: str, title: str, items: Callable[[Accounts], Mapping[str, int]], plan: Plan) -> Table:
         return _statement(company, year, table_id, f"{title} ({_THOUSANDS})", items, plan)
@@ -340,19 +342,17 @@ _CASH: Final[Plan] = {
 }
 
 
-# Templates that become sentences: ``[a|b]`` is a choice, ``{slot}`` is filled from a context, choices may nest.
-#
-# A ``Writer`` remembers what a report has already said and draws again rather than repeat itself.
+# Sentences from templates: ``[a|b]`` is a choice, which may be nested, and ``{slot}`` is filled from a context.
 
 _CHOICE: Final = re.compile(r"\[([^\[\]]*)\]")
 _ARTICLE: Final = re.compile(r"\b([Aa]) (?=[\ue000-\ue002]?(?!one|uni|use|eu|ewe)[aeiou])", re.IGNORECASE)
-_ATTEMPTS: Final = 12  # ours: enough that a repeat is rare and an exhausted template list still ends
+_ATTEMPTS: Final = 12  # enough that repetitions are rare; project default
 
 Context = Mapping[str, str | Sequence[str]]
 
 
 def expand(template: str, rng: random.Random, context: Context) -> str:
-    """The template with its choices made and its slots filled, "a" turned into "an" where speech asks for it."""
+    """Make the choices of a template, fill its slots, and turn "a" into "an" where necessary."""
     text = template
     while match := _CHOICE.search(text):
         text = text[: match.start()] + rng.choice(match.group(1).split("|")) + text[match.end() :]
@@ -364,7 +364,7 @@ def expand(template: str, rng: random.Random, context: Context) -> str:
 
 
 class Writer:
-    """Writes sentences for one report. Not shared between reports: each remembers only its own words."""
+    """Writes sentences for one report and avoids repetitions within it."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -372,7 +372,7 @@ class Writer:
         self._unused: dict[tuple[str, ...], list[str]] = {}
 
     def sentence(self, templates: Sequence[str], context: Context) -> str:
-        """A sentence from one of the templates, new to this report wherever the templates allow it."""
+        """Return a sentence from one of the templates, new to this report if possible."""
         for _ in range(_ATTEMPTS):
             text = expand(self.rng.choice(templates), self.rng, context)
             if text not in self._said:
@@ -381,7 +381,7 @@ class Writer:
         return text
 
     def paragraph(self, templates: tuple[str, ...], context: Context, sentences: int) -> str:
-        """Several sentences from different templates, in a shuffled order in which each comes equally often."""
+        """Return several sentences from different templates, shuffled so that all templates are used equally often."""
         chosen: list[str] = []
         while len(chosen) < min(sentences, len(templates)):
             unused = self._unused.setdefault(templates, [])

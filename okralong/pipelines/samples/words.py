@@ -1,7 +1,7 @@
-"""The words of the invented world, from ``words.yaml``: goods, names, events, and templates of sentences.
+"""The words of the made-up world, from ``words.yaml``: goods, names, events, and templates of sentences.
 
-Lists are long enough for hundreds of companies to differ. In templates ``[a|b]`` is a choice and ``{slot}`` is filled
-by ``expand`` in ``report.py``.
+The lists are long enough for hundreds of different companies. In templates ``[a|b]`` is a choice and ``{slot}`` is
+filled by ``expand`` in ``report.py``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The invented companies behind the reports: who works there, what is made where, every yearly figure, and what befell.
+"""The made-up companies behind the reports: people, sites, goods, yearly figures and events.
 
-A company is drawn from a seed of its own, ``"{seed}/{index}"``, so that its people, goods and figures are the same in a
-small sample and in a large one (only the other firms that it knows depend on who else is there), and its 2022 figures
-in the 2023 report are those of the 2022 report.
+Each company has its own seed, ``"{seed}/{index}"``, so its people, goods and figures are the same in small and large
+samples (only its peers depend on the other companies). The 2022 figures in its 2023 report are those of the 2022
+report.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from decimal import Decimal
 from okralong.pipelines.samples import words
 from okralong.pipelines.samples.words import Metric, Trade
 
-_SEGMENTS, _SITES, _DISCLOSED = 4, 5, 13  # ours: enough for distractors, few enough for a report of 1,500 words
+_SEGMENTS, _SITES, _DISCLOSED = 4, 5, 13  # enough distractors for 1,500 words; project default
 _FIRST_YEAR_RANGE = (2019, 2023)
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Someone with a name and a past. ``former_firm`` may be another company of the archive."""
+    """A person with a past. ``former_firm`` may be another company of the archive."""
 
     name: str
     pronoun: str
@@ -64,7 +64,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """A firm with everything that its reports draw on. ``years`` are the years it reports on."""
+    """A company with everything that its reports need. ``years`` are the years that it reports on."""
 
     name: str
     slug: str
@@ -94,12 +94,12 @@ class Company:
         return (self.chief, self.treasurer, *(segment.head for segment in self.segments))
 
     def doc_id(self, year: int) -> str:
-        """The id of the report on that year, e.g. "tidewater-instruments-2023"."""
+        """Return the id of the report on that year, e.g. "tidewater-instruments-2023"."""
         return f"{self.slug}-{year}"
 
 
 def company_names(count: int, seed: int) -> tuple[tuple[str, Trade], ...]:
-    """Distinct names with their trades; two houses join ("Merrow & Larkhill Clocks") once the single ones run out."""
+    """Draw distinct names with trades; two houses are joined ("Merrow & Larkhill Clocks") when single ones run out."""
     rng = random.Random(f"{seed}/names")
     chosen: dict[str, Trade] = {}
     single = len(words.HOUSES) * len(words.TRADES) // 2
@@ -111,7 +111,7 @@ def company_names(count: int, seed: int) -> tuple[tuple[str, Trade], ...]:
 
 
 def draw_company(index: int, names: tuple[tuple[str, Trade], ...], seed: int) -> Company:
-    """The company at ``index`` of ``names``, with two years to report on."""
+    """Draw the company at ``index`` of ``names``, with two years to report on."""
     rng = random.Random(f"{seed}/{index}")
     name, trade = names[index]
     slug = name.lower().replace(" & ", "-").replace(" ", "-")
@@ -164,7 +164,7 @@ def draw_company(index: int, names: tuple[tuple[str, Trade], ...], seed: int) ->
 
 
 def _draw_figures(rng: random.Random, first_year: int) -> dict[tuple[str, int], Decimal]:
-    """Each metric for three years; every year differs from the one before by 3 to 24 %."""
+    """Draw each metric for three years, with changes of 3 to 24 % per year."""
     figures = {}
     for metric in words.METRICS:
         value = Decimal(str(round(rng.uniform(metric.low, metric.high), metric.places + 2)))
@@ -175,18 +175,15 @@ def _draw_figures(rng: random.Random, first_year: int) -> dict[tuple[str, int], 
     return figures
 
 
-# --------
-# A company's accounts, year by year, in whole thousands of dollars, with every identity kept.
-#
-# Revenue is the same number whether read by segment, quarter or region; the balance sheet balances; the cash flow ends
-# at the cash of the balance sheet.
+# A company's accounts by year, in whole thousands of dollars and consistent: revenue is the same by segment, quarter
+# and region, the balance sheet balances, and the cash flow ends at the cash of the balance sheet.
 
 _YEARS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """One year. Expenses and outflows are negative; ``employees`` are heads by site town."""
+    """The accounts of a year. Expenses and outflows are negative; ``employees`` are numbers by site town."""
 
     segments: Mapping[str, int]
     other: int
@@ -206,7 +203,7 @@ class Accounts:
 def draw_accounts(
     rng: random.Random, first_year: int, segments: Sequence[str], towns: Sequence[str]
 ) -> dict[int, Accounts]:
-    """Four years of accounts from ``first_year`` on (the first of them only ever appears as a comparison)."""
+    """Draw four years of accounts from ``first_year`` on; the first year only appears as a comparison."""
     sales = {name: rng.randint(18_000, 190_000) for name in segments}
     heads = {town: rng.randint(90, 900) for town in towns}
     cash = rng.randint(9_000, 60_000)
@@ -232,14 +229,14 @@ def draw_accounts(
 
 
 def _split(rng: random.Random, total: int, parts: int) -> list[int]:
-    """``total`` in uneven whole parts that sum to it."""
+    """Split ``total`` into uneven whole parts."""
     weights = [rng.uniform(0.7, 1.3) for _ in range(parts)]
     amounts = [int(total * weight / sum(weights)) for weight in weights[1:]]
     return [total - sum(amounts), *amounts]
 
 
 def _step(rng: random.Random, low: float, high: float) -> float:
-    """A factor of change: up twice as often as down, by ``low`` to ``high``."""
+    """Draw a factor of change: up twice as often as down, by ``low`` to ``high``."""
     return 1 + rng.choice((1, 1, -1)) * rng.uniform(low, high)
 
 
@@ -267,7 +264,7 @@ def _cash_flow(rng: random.Random, earned: int, opening: int, closing: int, reve
 
 
 def _balance(rng: random.Random, cash: int, revenue: int) -> dict[str, int]:
-    """A balance sheet whose two sides agree: equity is what is left."""
+    """Draw a balance sheet whose sides agree, with equity as the remainder."""
 
     def share(low: float, high: float) -> int:
         return int(revenue * rng.uniform(low, high))
@@ -289,13 +286,12 @@ def _balance(rng: random.Random, cash: int, revenue: int) -> dict[str, int]:
     return sheet | owed | {"Equity": sum(sheet.values()) - sum(owed.values())}
 
 
-# --------
-# What befell a company in one year: why its segments grew or shrank, three projects, a recall, a storm, its risks.
+# The events of a company's year: reasons for the growth of segments, three projects, a recall, a storm, and risks.
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """An improvement with its leader, its works and what it saves each year (millions of dollars)."""
+    """An improvement with its leader, its works and its yearly saving in millions of dollars."""
 
     name: str
     purpose: str
@@ -306,7 +302,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """A product called back: when, for what fault, and what was done."""
+    """A recalled product: when, for what fault, and with what remedy."""
 
     product: Product
     month: str
@@ -317,7 +313,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """A mishap at a works in three beats: what happened, the first help, the recovery."""
+    """A mishap at a works: what happened, the first help, the recovery."""
 
     kind: str
     site: Site
@@ -347,12 +343,12 @@ class Events:
 
 
 def rose(company: Company, segment: str, year: int) -> bool:
-    """Whether the segment sold more than the year before."""
+    """Return whether the segment sold more than in the previous year."""
     return company.accounts[year].segments[segment] > company.accounts[year - 1].segments[segment]
 
 
 def draw_events(company: Company, year: int, seed: int) -> Events:
-    """The year's events, the same whenever the same company and year are asked for."""
+    """Draw the year's events, always the same for a company and year."""
     rng = random.Random(f"{seed}/{company.slug}/{year}")
     used: set[str] = set()
 
@@ -373,7 +369,7 @@ def draw_events(company: Company, year: int, seed: int) -> Events:
         used |= {first, second}
         causes[segment.name] = (fill(first, segment.products[0]), fill(second, segment.products[1]))
     leaders = rng.sample([segment.head for segment in company.segments] + [company.treasurer], k=3)
-    # Even and odd years share no project name, so the two reports of a company never tell of the same project.
+    # Even and odd years share no project names, so the two reports of a company never mention the same project.
     projects = tuple(
         Project(name, purpose, leader, rng.choice(company.sites), Decimal(rng.randint(3, 48)).scaleb(-1))
         for (name, purpose), leader in zip(rng.sample(words.PROJECTS[year % 2 :: 2], k=3), leaders, strict=True)

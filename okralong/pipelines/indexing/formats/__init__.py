@@ -1,1 +1,1 @@
-"""The parsers of files, one file for each kind of format."""
+"""The parsers of files, one module per kind of format."""

@@ -1,4 +1,4 @@
-"""The parser of mails: headers, body, and the attachments by the parsers of their own formats."""
+"""Parse mails: headers, body, and attachments through the parsers of their formats."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from okralong.pipelines.core.types import DocumentError, Section
-from okralong.pipelines.indexing.documents import BadRow, Blocks, HeldSource, RawDocument, Read, Reading, Source
+from okralong.pipelines.indexing.documents import BadRow, Blocks, HeldSource, Parser, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.formats.text import page_of_html
 
 _HEADERS: Final = ("From", "To", "Cc", "Date", "Subject")
 _MOST_DEPTH: Final = 5
-"""Mails within mails that are read; ours. A deeper one is named and not read."""
+"""Nesting depth of mails; deeper ones are named but not read. # project default"""
 _MOST_ATTACHMENTS: Final = 200
 _MOST_NAME_CHARS: Final = 200
 
 
-def read_mail(source: Source, find: Callable[[str], Read | None]) -> Iterator[Reading]:
-    """The one document of an .eml file; ``find`` gives the parser of an attachment by its name.
+def read_mail(source: Source, find: Callable[[str], Parser | None]) -> Iterator[ParserOutput]:
+    """Yield the document of an .eml file; ``find`` returns the parser of an attachment by its name.
 
-    An attachment of a kind that is not read, and a picture that stands in the body, is named among the attachments and
-    no more; one that cannot be read is a BadRow of its own. Raises DocumentError when the file is no mail.
+    Attachments of unsupported kinds and pictures in the body are only named; attachments that cannot be read become
+    BadRows.
+
+    Raises:
+        DocumentError: The file is not a mail.
     """
     message = email.message_from_bytes(source.read_bytes(), policy=policy.default)
     if not any(_header(message, name) for name in _HEADERS):
@@ -50,16 +53,16 @@ def read_mail(source: Source, find: Callable[[str], Read | None]) -> Iterator[Re
 
 
 class _Mail:
-    """A mail on its way into text, with the mails that it carries."""
+    """Collects the text of a mail and the mails attached to it."""
 
-    def __init__(self, source: Source, find: Callable[[str], Read | None]) -> None:
+    def __init__(self, source: Source, find: Callable[[str], Parser | None]) -> None:
         self._source, self._find = source, find
         self.blocks = Blocks()
         self.bad: list[BadRow] = []
         self.attachments = self.unread = 0
 
     def write(self, message: EmailMessage, called: str, depth: int) -> None:
-        """Headers, body and attachments; ``called`` is the way to a mail within another one."""
+        """Add headers, body and attachments; ``called`` is the path of an attached mail."""
         parts = list(message.iter_attachments()) if message.is_multipart() else []
         names = [_name(part, number) for number, part in enumerate(parts, start=1)]
         head = [f"{name}: {value}" for name in _HEADERS if (value := _header(message, name))]
@@ -108,7 +111,7 @@ class _Mail:
             self.unread += 1
             self.bad.append(BadRow(f"{self._source.doc_id}, {name}", str(error)))
 
-    def _take(self, reading: Reading, name: str) -> None:
+    def _take(self, reading: ParserOutput, name: str) -> None:
         if isinstance(reading, BadRow):
             self.bad.append(BadRow(f"{self._source.doc_id}, {name}", reading.message))
             return
@@ -126,10 +129,10 @@ def _begins_with_ocr(document: RawDocument) -> bool:
 
 
 def _header(message: EmailMessage, name: str) -> str:
-    """A header's text on one line; "" where there is none, or none that can be read."""
+    """Return a header's text on one line, "" if it is missing or unreadable."""
     try:
         return " ".join(str(message[name] or "").split())
-    except (ValueError, TypeError, IndexError, AttributeError):  # the parser of headers fails on some odd ones
+    except (ValueError, TypeError, IndexError, AttributeError):  # the standard parser fails on some odd headers
         return ""
 
 
@@ -150,7 +153,7 @@ def _is_inline(part: Any) -> bool:
 
 
 def _text_of(part: Any) -> str:
-    """The text of a part, also where its encoding is not what it says."""
+    """Return the text of a part, even if its declared encoding is wrong."""
     try:
         return str(part.get_content())
     except (LookupError, ValueError):

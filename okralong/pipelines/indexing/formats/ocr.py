@@ -1,7 +1,7 @@
-"""Text of images: pages of PDFs without a text layer, and files of images, by RapidOCR (the extra ``ocr``).
+"""Read text from images, PDF pages without a text layer and image files, with RapidOCR (the extra ``ocr``).
 
-Its models come with its wheel and nothing is fetched. One thread reads, so that the same image always gives the same
-text. What it found is put together line by line; words far apart on a line are kept apart, as the cells of a table are.
+The wheel contains its models, so nothing is downloaded. It runs in one thread, so that an image always gives the same
+text. Words are joined line by line; words far apart on a line stay apart, like the cells of a table.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import Blocks, Reading, Source
+from okralong.pipelines.indexing.documents import Blocks, ParserOutput, Source
 
 PACKAGES: Final = ("rapidocr", "onnxruntime")
 INSTALL: Final = "pip install 'okralong[ocr]'"
 
 LONGEST_SIDE: Final = 2000
-"""Pixels of a page's longer side: 170 dots an inch of A4. Ours: at 1600 small print has more errors, for an eighth less
-time."""
+"""Pixels of a page's longer side, 170 dpi for A4; with 1600, small print has more errors for an eighth less time. #
+project default"""
 _MOST_PIXELS: Final = 100_000_000
-"""Of a file of an image; ours. A page scanned at 600 dots an inch has 35 million."""
+"""Largest image file; a page scanned at 600 dpi has 35 million pixels. # project default"""
 _LEAST_CONTRAST: Final = 16
-"""Of 255: a page whose lightest and darkest pixel are nearer is blank."""
+"""A page is blank if its lightest and darkest pixels differ by less (of 255)."""
 
 
 def ocr_is_installed() -> bool:
-    """Whether the packages of the extra are there."""
+    """Return whether the packages of the extra are installed."""
     return all(importlib.util.find_spec(name) is not None for name in PACKAGES)
 
 
 @dataclass(frozen=True)
 class Ocr:
-    """What reads images in this process. ``why_not`` says what to do about it where none is read, "" where they are.
+    """The OCR of this process.
 
-    ``most_pages`` are read of one document; ``before_page`` is called before each.
+    ``why_not`` is the remedy if images are not read, "" if they are. At most ``most_pages`` of a document are read;
+    ``before_page`` is called before each.
     """
 
     why_not: str = f"Install OCR ({INSTALL}) and index again, or leave it out with --exclude."
@@ -49,11 +50,11 @@ class Ocr:
 
     @property
     def is_on(self) -> bool:
-        """Whether images are read."""
+        """True if images are read."""
         return not self.why_not
 
     def check(self, pages: int, uri: str) -> None:
-        """Raises DocumentError when ``pages`` are more than may be read of one document."""
+        """Raise DocumentError if ``pages`` exceed the limit per document."""
         if pages > self.most_pages:
             raise DocumentError(
                 f"{uri} has more than limits.ocr_pages = {self.most_pages} pages without a text layer. Raise the "
@@ -61,7 +62,7 @@ class Ocr:
             )
 
     def text(self, image: Any) -> str:
-        """The text of an image, an array of height, width and blue, green, red."""
+        """Return the text of an image, an array of shape (height, width, 3) in BGR."""
         self.before_page()
         found = self._engine(image)
         if not found.txts:
@@ -77,7 +78,7 @@ class Ocr:
 
     @cached_property
     def _engine(self) -> Any:
-        import rapidocr  # here, since it takes a second and 200 MB, and most parsers' processes never need it
+        import rapidocr  # imported here: it takes 1 s and 200 MB, and most parser processes never need it
 
         models = Path(rapidocr.__file__).parent / "models"
         single = {f"EngineConfig.onnxruntime.{which}_op_num_threads": 1 for which in ("intra", "inter")}
@@ -90,29 +91,30 @@ NO_OCR: Final = Ocr()
 
 
 def is_blank(image: Any) -> bool:
-    """Whether there is nothing on a page."""
+    """Return whether a page is empty."""
     return int(image.max()) - int(image.min()) < _LEAST_CONTRAST
 
 
 def _model(folder: Path, part: str) -> Path:
-    """A model of the wheel. It is named, so that nothing is fetched in its stead."""
+    """Return a model file of the wheel, whose explicit name prevents a download."""
     found = sorted(folder.glob(f"*_{part.lower()}_*.onnx"))
     if not found:
         raise DocumentError(f"The package rapidocr has no model {part} in its folder. Install it anew: {INSTALL}.")
     return found[0]
 
 
-def read_image(source: Source, ocr: Ocr) -> Iterator[Reading]:
-    """The one document of a .png, .jpg or .tiff file, whose images are its pages.
+def read_image(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
+    """Yield the document of a .png, .jpg or .tiff file, whose images are its pages.
 
-    Raises DocumentError when it is no image, is too large, or OCR is not to be had.
+    Raises:
+        DocumentError: The file is not an image or too large, or OCR is not available.
     """
     if not ocr.is_on:
         raise DocumentError(f"{source.uri} is an image. {ocr.why_not}")
     import numpy as np
     from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
 
-    Image.MAX_IMAGE_PIXELS = None  # ours stands below, and is an error at once
+    Image.MAX_IMAGE_PIXELS = None  # replaced by the stricter check below
     blocks, pages = Blocks(), 0
     try:
         with Image.open(io.BytesIO(source.read_bytes()), formats=("PNG", "JPEG", "TIFF")) as file:
@@ -135,12 +137,12 @@ def read_image(source: Source, ocr: Ocr) -> Iterator[Reading]:
     yield blocks.document(source, "", {"pages": str(pages), "ocr_pages": str(pages)})
 
 
-# From words with places to the text of a page.
+# Join words with positions to the text of a page.
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Some words that stand together, and their box in pixels from the top left."""
+    """Adjacent words and their box in pixels from the top left."""
 
     left: float
     top: float
@@ -150,26 +152,26 @@ class Word:
 
     @property
     def height(self) -> float:
-        """Of the box."""
+        """Height of the box."""
         return self.bottom - self.top
 
 
 _GAP_HEIGHTS: Final = 1.5
-"""Words of one line that are so many times their height apart are cells of a table."""
+"""Words on a line further apart than this multiple of their height are cells of a table."""
 _PARAGRAPH_HEIGHTS: Final = 0.9
-"""Lines with so many times their height of white between them are paragraphs."""
+"""Lines with more space between them than this multiple of their height are paragraphs."""
 _COLUMN_SHARE: Final = 0.3
-"""Of the page's width: words of running text in two columns are at least so wide."""
+"""Minimal width of running text in two columns, as a share of the page."""
 _LEAST_COLUMN_LINES: Final = 8
 
 
 def page_of_words(words: Sequence[Word]) -> str:
-    """The text of a page: column by column where running text stands in two, and within it line by line."""
+    """Return the text of a page, line by line, and column by column if running text has two."""
     return "\n\n".join(filter(None, map(_lines, _columns(words))))
 
 
 def _columns(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
-    """The page as it is, or, between what reaches over both columns, the left one and then the right one."""
+    """Yield the page as a whole, or its left and right columns between elements that span both."""
     left, right = min(word.left for word in words), max(word.right for word in words)
     middle = (left + right) / 2
     wide = [word for word in words if word.right - word.left >= _COLUMN_SHARE * (right - left)]

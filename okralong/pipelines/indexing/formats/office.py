@@ -1,4 +1,4 @@
-"""Readers of Word and PowerPoint."""
+"""Parse Word and PowerPoint files."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from docx.table import Table, _Cell
 
 from okralong.pipelines.core.table_files import shown
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import Blocks, Reading, Source
+from okralong.pipelines.indexing.documents import Blocks, ParserOutput, Source
 from okralong.pipelines.indexing.formats.text import heading_name, pipe_table
 
 _HEADING: Final = re.compile(r"(heading \d|title|überschrift \d|titel)", re.IGNORECASE)
-"""Of Word's own styles. Word keeps their English names in the file whatever its language; other programs may not."""
+"""Word's built-in styles: Word keeps their English names in the file in every language, other programs may not."""
 
 _NO_WORD: Final = "unknown error"
-"""What the XML parser says of memory that it was refused; of an error in the file it names the error."""
+"""The XML parser's message after a failed allocation; for an error in the file it names the error."""
 
 
-def read_docx(source: Source) -> Iterator[Reading]:
-    """The one document of a .docx file. Raises DocumentError when it is not a Word file of the zip kind."""
+def read_docx(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of a .docx file. Raises DocumentError if it is not a zip-based Word file."""
     data = source.read_bytes()
     if not zipfile.is_zipfile(io.BytesIO(data)):
         raise DocumentError(
@@ -55,7 +55,7 @@ def read_docx(source: Source) -> Iterator[Reading]:
 
 
 def _day(properties: Any) -> dict[str, str]:
-    """The day on which a document was last changed, as its program wrote it down."""
+    """Return the day of the last change from the document's properties."""
     try:
         changed = properties.modified or properties.created
     except ValueError:
@@ -68,10 +68,10 @@ def _text(block: object) -> str:
 
 
 def _rows(table: Table) -> list[list[str]]:
-    """The text of each cell; one that is merged with that above it repeats its text, one merged sideways stands once.
+    """Return the text of each cell; cells merged vertically repeat their text, those merged sideways appear once.
 
-    Not by ``row.cells`` of python-docx, which lists a cell for each grid column that it claims to cover (a file may
-    claim a billion) and climbs anew from every merged cell to the top of its column.
+    ``row.cells`` of python-docx is not used: it lists a cell for each grid column that it claims to span (a file may
+    claim a billion), and searches from every merged cell to the top of its column.
     """
     rows: list[list[str]] = []
     above: dict[int, str] = {}
@@ -86,12 +86,13 @@ def _rows(table: Table) -> list[list[str]]:
     return rows
 
 
-def read_pptx(source: Source) -> Iterator[Reading]:
-    """The one document of a .pptx file: of each slide that is not hidden its texts, tables, charts' figures and notes.
+def read_pptx(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of a .pptx file: texts, tables, chart data and notes of each visible slide.
 
-    Raises DocumentError when it is not a PowerPoint file of the zip kind.
+    Raises:
+        DocumentError: The file is not a zip-based PowerPoint file.
     """
-    import pptx  # here, since most parsers' processes never need it
+    import pptx  # imported here, because most parser processes never need it
     from pptx.exc import PackageNotFoundError as NoPackage
 
     data = source.read_bytes()
@@ -126,8 +127,8 @@ def read_pptx(source: Source) -> Iterator[Reading]:
 
 
 def _of_shapes(shapes: Any) -> Iterator[str]:
-    """The texts of shapes in the order in which they lie, which is that in which a screen reader says them."""
-    stack = [iter(shapes)]  # groups stand in groups, deeper than Python recurses
+    """Yield the texts of shapes in their order in the file, which is also that of screen readers."""
+    stack = [iter(shapes)]  # groups may be nested deeper than Python recurses
     while stack:
         shape = next(stack[-1], None)
         if shape is None:
@@ -144,7 +145,7 @@ def _of_shapes(shapes: Any) -> Iterator[str]:
 
 
 def _chart(shape: Any) -> str:
-    """A chart as the table of its figures; "" where it has none that can be read."""
+    """Return a chart as a table of its data, "" if it has none that can be read."""
     try:
         chart = shape.chart
         title = chart.chart_title.text_frame.text if chart.has_title and chart.chart_title.has_text_frame else ""

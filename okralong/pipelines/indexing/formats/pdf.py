@@ -1,4 +1,4 @@
-"""The parser of PDF."""
+"""Parse PDF files."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Final
 import pypdfium2
 
 from okralong.pipelines.core.types import DocumentError, Section
-from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, RawDocument, Reading, Source, newlines
+from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, ParserOutput, RawDocument, Source, newlines
 from okralong.pipelines.indexing.formats.ocr import LONGEST_SIDE, Ocr, is_blank
 
-# PDF by PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber by how many gold answers survive extraction
-# and by speed; see ``benchmarks/pdf_readers.py``.
+# With PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber for its speed and because more gold answers
+# survive its extraction (``benchmarks/pdf_readers.py``).
 
 _PASSWORD_ERROR: Final = 4
 """FPDF_ERR_PASSWORD of PDFium."""
 
 _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
-"""What PDFium writes in place of a hyphen at the end of a line."""
+"""PDFium's replacements for a hyphen at the end of a line."""
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def read_pdf(source: Source, ocr: Ocr) -> Iterator[Reading]:
-    """The one document of a .pdf file; pages without a text layer are read by ``ocr`` where it is on.
+def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
+    """Yield the document of a .pdf file; ``ocr`` reads pages without a text layer, if it is on.
 
-    Raises DocumentError when the file is damaged, asks for a password, or has no text at all.
+    Raises:
+        DocumentError: The file is damaged, needs a password, or has no text.
     """
     data = source.read_bytes()
     try:
@@ -59,11 +60,11 @@ def read_pdf(source: Source, ocr: Ocr) -> Iterator[Reading]:
 
 
 PAGES_WITHOUT_TEXT: Final = "pages_without_text"
-"""The key of metadata that counts the pages that OCR would have been asked for."""
+"""Metadata key for the number of pages that need OCR."""
 
 
 def _scanned(pdf: pypdfium2.PdfDocument, bare: Sequence[int], uri: str, ocr: Ocr) -> dict[int, str]:
-    """What stands on pages without a text layer, by their numbers from 0."""
+    """Return the text of pages without a text layer, by page index from 0."""
     found: dict[int, str] = {}
     looked_at = 0
     for number in bare:
@@ -83,14 +84,16 @@ _DATE: Final = re.compile(r"D:(\d{4})(\d{2})(\d{2})")
 
 
 def _day(said: str) -> dict[str, str]:
-    """The day of a date as PDF writes it, "D:20240131120000+01'00'"."""
+    """Return the day of a PDF date, "D:20240131120000+01'00'"."""
     found = _DATE.match(said)
     return {"date": "-".join(found.groups())} if found and found[1] > "1970" else {}
 
 
 def joined_pages(pages: Sequence[str], by_ocr: frozenset[int] = frozenset()) -> tuple[str, tuple[Section, ...]]:
-    """The text of a document from the texts of its pages, and where each page with text begins in it. ``by_ocr`` are
-    the numbers, from 0, of those that were read from an image."""
+    """Join the texts of pages and return where each page with text begins.
+
+    ``by_ocr`` are the indices, from 0, of pages read from an image.
+    """
     parts: list[str] = []
     sections: list[Section] = []
     start = 0
@@ -117,7 +120,7 @@ def _page_text(pdf: pypdfium2.PdfDocument, number: int, uri: str) -> str:
 
 
 def tidy(raw: str) -> str:
-    """The text of a page without PDFium's marks for line ends and hyphens, control characters and trailing blanks."""
+    """Return a page's text without PDFium's marks for line ends and hyphens, control characters and trailing blanks."""
     text = _CONTROL.sub("", _HYPHEN.sub("-", newlines(raw))).encode("utf-8", "replace").decode()
-    # Line by line: an expression for the blanks at a line's end takes quadratic time where they are in its middle.
+    # Line by line: a regular expression for trailing blanks takes quadratic time on blanks within a line.
     return "\n".join(line.rstrip(" \t") for line in text.split("\n")).strip()

@@ -1,4 +1,4 @@
-"""Readers of files of rows, each row a document: JSON lines and Parquet."""
+"""Parse files in which each row is a document: JSON lines and Parquet."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.core.table_files import plain
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import BadRow, RawDocument, Reading, Source, decode, newlines
+from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source, decode, newlines
 
 _MOST_ID_CHARS: Final = 1000
-"""Ours: the id stands again in every chunk of the document."""
+"""Every chunk of the document repeats its id. # project default"""
 
 _MOST_METADATA_CHARS: Final = 1_000_000
-"""Ours: metadata says of a document what a library card does."""
+"""Metadata describes a document like a library card. # project default"""
 
 
-def document_of_row(row: Any, uri: str, number: int) -> Reading:
-    """The document in ``row``, or a BadRow that says what is wrong with row ``number`` (from 1) of ``uri``."""
+def document_of_row(row: Any, uri: str, number: int) -> ParserOutput:
+    """Return the document of ``row``, or a BadRow with the error in row ``number`` (from 1) of ``uri``."""
     where = f"row {number}"
     try:
         return _parse(row, uri, where)
@@ -57,11 +57,11 @@ def _parse(row: Any, uri: str, where: str) -> RawDocument:
 
 
 _MOST_COLUMN_CHARS: Final = 1000
-"""Ours: a longer value of a column beside the text is a text of its own, and nothing that one filters by."""
+"""Longest value of a metadata column; longer ones are texts and not used in filters. # project default"""
 
 
 def _columns(row: Mapping[Any, Any]) -> dict[str, str]:
-    """The other columns of a row that hold one short value each: metadata as well."""
+    """Return the other columns of a row with one short value each, which become metadata."""
     found = {}
     for name, value in row.items():
         if name in _COLUMNS or value is None or isinstance(value, Mapping | list | tuple | bytes):
@@ -99,8 +99,8 @@ def _is_text(value: str) -> bool:
     return "\x00" not in value
 
 
-def read_jsonl(source: Source) -> Iterator[Reading]:
-    """Each row's document, or a BadRow for a line that is not one; blank lines are passed over."""
+def read_jsonl(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of each line, or a BadRow for an invalid line; blank lines are skipped."""
     with source.open() as stream:
         for number, line in enumerate(io.BufferedReader(stream), start=1):
             if not line.strip():
@@ -108,7 +108,7 @@ def read_jsonl(source: Source) -> Iterator[Reading]:
             yield _reading(line, source.uri, number)
 
 
-def _reading(line: bytes, uri: str, number: int) -> Reading:
+def _reading(line: bytes, uri: str, number: int) -> ParserOutput:
     place = f"{uri} row {number}"
     try:
         return document_of_row(json.loads(decode(line, uri)), uri, number)
@@ -116,7 +116,7 @@ def _reading(line: bytes, uri: str, number: int) -> Reading:
         return BadRow(place, f"{uri}, row {number}, is not JSON ({error}). Correct the line and index again.")
     except DocumentError as error:
         return BadRow(place, f"Row {number} of {error}")
-    except MemoryError:  # of this line alone, and given back by now: the rows after it can be read
+    except MemoryError:  # this line's memory is free again, so later rows can be read
         return BadRow(
             place,
             f"{uri}, row {number}, has {len(line) / 1e6:.1f} MB, which needed more memory than limits.document_gib. "
@@ -126,16 +126,16 @@ def _reading(line: bytes, uri: str, number: int) -> Reading:
 
 _COLUMNS: Final = ("doc_id", "text", "title", "metadata")
 _ROWS_AT_ONCE: Final = 16
-"""Ours: documents are long, and a batch of them stands in memory."""
+"""Rows per batch, because documents are long. # project default"""
 
 
-def read_parquet(source: Source) -> Iterator[Reading]:
-    """Each row's document. Raises DocumentError when the file is not Parquet or has no doc_id or text column."""
+def read_parquet(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of each row. Raises DocumentError if the file is not Parquet or lacks doc_id or text."""
     with source.open() as stream:
         try:
             file = pq.ParquetFile(stream)
             names = file.schema_arrow.names
-        except MemoryError:  # Arrow's is one of its own exceptions as well
+        except MemoryError:  # Arrow's MemoryError is also an ArrowException
             raise
         except (pa.ArrowException, OSError) as error:
             raise DocumentError(

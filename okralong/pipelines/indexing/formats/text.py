@@ -1,4 +1,4 @@
-"""Readers of running text (plain, Markdown, HTML) and of tables (Excel, CSV), and tables as lines of text."""
+"""Parse running text (plain, Markdown, HTML) and tables (Excel, CSV), and write tables as lines of text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from okralong.pipelines.core.table_files import NO_MEMORY, csv_rows, decoded_table, read_workbook
 from okralong.pipelines.core.types import DocumentError, Section
-from okralong.pipelines.indexing.documents import Blocks, RawDocument, Reading, Source, decode
+from okralong.pipelines.indexing.documents import Blocks, ParserOutput, RawDocument, Source, decode
 
 _HEADING: Final = re.compile(r"^#{1,6}[ \t]++([^ \t\n].*+)|^ {0,3}(```|~~~)", re.MULTILINE)
-"""Possessive, and the marks behind the words are stripped later: a heading of a million blanks stays linear."""
+"""Possessive, and trailing marks are stripped later, so that a heading of a million blanks takes linear time."""
 
 
-def read_markdown(source: Source) -> Iterator[Reading]:
-    """The one document of a .md file. Raises DocumentError when the bytes are not text."""
+def read_markdown(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of a .md file. Raises DocumentError if the bytes are not text."""
     text = decode(source.read_bytes(), source.uri)
     first = next((match for match in _HEADING.finditer(text) if match[1]), None)
     title = first[1].rstrip(" \t#") if first else ""
@@ -27,7 +27,7 @@ def read_markdown(source: Source) -> Iterator[Reading]:
 
 
 def _headings(text: str) -> Iterator[Section]:
-    """The headings of a Markdown text, but for what looks like one within a block of code."""
+    """Yield the headings of a Markdown text, ignoring code blocks."""
     fence = ""
     for match in _HEADING.finditer(text):
         if match[2]:
@@ -40,7 +40,7 @@ _MOST_HEADING_CHARS: Final = 200
 
 
 def heading_name(words: str) -> str:
-    """What a section is called that begins with these words."""
+    """Return the name of a section with this heading."""
     name = " ".join(words.split())
     return name if len(name) <= _MOST_HEADING_CHARS else f"{name[:_MOST_HEADING_CHARS]} …"
 
@@ -48,7 +48,7 @@ def heading_name(words: str) -> str:
 _DROPPED: Final = ["script", "style", "noscript", "template", "svg", "head"]
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _MARK: Final = "\ue0c6"
-"""Stands before a heading while the text is made: a private-use character, taken out of the page first."""
+"""Marks headings while the text is built: a private-use character, removed from the page beforehand."""
 _MARKED: Final = re.compile(rf"{_MARK}[\s{_MARK}]*")
 _PARAGRAPHS: Final = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "blockquote", "pre"})
 _LINE_TAGS: Final = """
@@ -59,14 +59,14 @@ _SPACE: Final = re.compile(r"[ \t\n\f\r\u00a0]+")
 _MANY_NEWLINES: Final = re.compile(r"\n{3,}")
 
 
-def read_html(source: Source) -> Iterator[Reading]:
-    """The one document of an .html file. Raises DocumentError when the bytes are not text or hold no element."""
+def read_html(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of an .html file. Raises DocumentError if the bytes are not text or hold no element."""
     name, text, sections = page_of_html(decode(source.read_bytes(), source.uri), source.uri)
     yield RawDocument(source.doc_id, text, source.uri, title=name, sections=sections)
 
 
 def page_of_html(markup: str, uri: str) -> tuple[str, str, tuple[Section, ...]]:
-    """Title, text and headings of a page. Raises DocumentError when it holds no element."""
+    """Return title, text and headings of a page. Raises DocumentError if it holds no element."""
     tree = LexborHTMLParser(markup.replace(_MARK, ""))
     if tree.body is None:
         raise DocumentError(f"{uri} holds no HTML element. Check that the page was saved whole, then index again.")
@@ -75,7 +75,7 @@ def page_of_html(markup: str, uri: str) -> tuple[str, str, tuple[Section, ...]]:
     tree.strip_tags(_DROPPED)
     parts: list[str] = []
     _walk(tree.body, parts)
-    # Line by line: an expression for blanks around a newline takes quadratic time where they stand without one.
+    # Line by line: a regular expression for blanks around a newline takes quadratic time on other blanks.
     whole = _MARKED.sub(lambda match: f"{match[0].replace(_MARK, '')}{_MARK}", "".join(parts))
     lines = "\n".join(line.strip(" \t") for line in whole.split("\n"))
     text, sections = _unmarked(_MANY_NEWLINES.sub("\n\n", lines).strip())
@@ -83,7 +83,7 @@ def page_of_html(markup: str, uri: str) -> tuple[str, str, tuple[Section, ...]]:
 
 
 def _unmarked(marked: str) -> tuple[str, tuple[Section, ...]]:
-    """The text without the marks that stand before headings, and the headings."""
+    """Return the text without the marks of headings, and the headings."""
     first, *parts = marked.split(_MARK)
     sections, start = [], len(first)
     for part in parts:
@@ -94,7 +94,7 @@ def _unmarked(marked: str) -> tuple[str, tuple[Section, ...]]:
 
 
 def _walk(top: LexborNode, parts: list[str]) -> None:
-    # An own stack, because saved pages nest deeper than Python recurses. A string on it is text to write.
+    # An explicit stack, because saved pages nest deeper than Python recurses. A string on it is text to write.
     stack: list[LexborNode | str] = [top]
     while stack:
         node = stack.pop()
@@ -121,20 +121,20 @@ def _rows_html(table: LexborNode) -> list[list[str]]:
     return rows
 
 
-def read_plain(source: Source) -> Iterator[Reading]:
-    """The one document of a .txt file. Raises DocumentError when the bytes are not text."""
+def read_plain(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of a .txt file. Raises DocumentError if the bytes are not text."""
     yield RawDocument(source.doc_id, decode(source.read_bytes(), source.uri), source.uri)
 
 
-# Tables as lines that a person, a language model and the table finder all read as a table.
+# Tables as lines that people, language models and the table finder recognise as tables.
 
 _PLACES_A_CELL: Final = 16
-"""Short rows are filled up with empty places, unless the table then has so many times its cells. Ours: a table with one
-long row and many short ones would grow with the product of the two."""
+"""Short rows are padded with empty cells unless the table then has more than this multiple of its cells; a table with
+one long row and many short ones would grow with their product. # project default"""
 
 
 def pipe_table(rows: Sequence[Sequence[str]]) -> str:
-    """One ``| cell | cell |`` line a row; rows and columns without any text are left out. Linear in the cells."""
+    """Write rows as ``| cell | cell |`` lines without empty rows and columns, in time linear in the cells."""
     kept = [[" ".join(cell.replace("|", "/").split()) for cell in row] for row in rows]
     kept = [row for row in kept if any(row)]
     columns = sorted({column for row in kept for column, cell in enumerate(row) if cell})
@@ -149,9 +149,10 @@ def _line(row: Sequence[str], columns: Sequence[int], filled: bool) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def read_xlsx(source: Source) -> Iterator[Reading]:
-    """The one document of an .xlsx file: each sheet that is not hidden as a table under its name, with what a person
-    sees in the cells. Raises DocumentError when it is not an Excel workbook.
+def read_xlsx(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of an .xlsx file: each visible sheet as a table under its name.
+
+    Cells are shown as a person sees them. Raises DocumentError if the file is not an Excel workbook.
     """
     book = read_workbook(source.read_bytes(), source.uri)
     blocks = Blocks()
@@ -173,8 +174,8 @@ def read_xlsx(source: Source) -> Iterator[Reading]:
     yield blocks.document(source, book.title, metadata)
 
 
-def read_csv(source: Source) -> Iterator[Reading]:
-    """The one document of a .csv or .tsv file, a table. Raises DocumentError when the bytes are not text."""
+def read_csv(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of a .csv or .tsv file, a table. Raises DocumentError if the bytes are not text."""
     text = decoded_table(source.read_bytes(), source.uri)
     try:
         rows = list(csv_rows(text, "\t" if source.uri.lower().endswith(".tsv") else None))
