@@ -137,7 +137,7 @@ def test_a_sweep_of_few_questions_runs_in_its_own_process_side_by_side(
     def refused(address: str | None) -> None:
         raise AssertionError("the sweep asked for Ray")
 
-    monkeypatch.setattr("okralong.lab.commands.sweep.connected", refused)
+    monkeypatch.setattr("okralong.lab.sweeps.cells.connected", refused)
     methods = {"std_rag": {"variants": ["default"]}, "okralong": {"variants": ["default", "words"]}}
     methods["longllmlingua"] = {"variants": ["few"]}
     variants = {

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from okralong.jobs.run_folder import table
-from okralong.lab.commands.sweep import Judged, each_seed, judge_cells, judge_config, mark_cells
+from okralong.lab.sweeps.budget import SharedBudget
 from okralong.lab.sweeps.config import JudgeConfig
+from okralong.lab.sweeps.gold_questions import read_gold_questions
 from okralong.lab.sweeps.judge import (
     MARKS,
     MOST_CONTEXT,
@@ -21,7 +22,7 @@ from okralong.lab.sweeps.judge import (
     parse_marks,
     parse_verdict,
 )
-from okralong.lab.sweeps.run import SharedBudget, read_gold_questions
+from okralong.lab.sweeps.judging import Judged, each_seed, judge_cells, judge_config, mark_cells
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError

@@ -15,9 +15,9 @@ from rich.table import Table
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK
 
 if TYPE_CHECKING:
-    from okralong.lab.commands.sweep import SweepResult
     from okralong.lab.sweeps.comparison import Compared
     from okralong.lab.sweeps.config import Tune
+    from okralong.lab.sweeps.engine import SweepResult
     from okralong.lab.sweeps.tuning import Point
 
 
@@ -79,8 +79,9 @@ def evaluate(
     """Run every method on every set, under one budget, and write scores, summaries, differences and a page of all."""
     from okralong.jobs.report import write_report
     from okralong.jobs.terminal import say_line
-    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show
+    from okralong.lab.commands.sweep_table import show
     from okralong.lab.sweeps.config import Sweep
+    from okralong.lab.sweeps.engine import expand_sweep, run_sweep
     from okralong.pipelines.core.config import load_config
 
     console = Console()
@@ -128,8 +129,9 @@ def tune(
 ) -> None:
     """Search a grid of policy values on the tune side, and report the chosen ones on the test side."""
     from okralong.jobs.terminal import say_line
-    from okralong.lab.commands.sweep import expand_sweep, run_sweep, show, spent_so_far
+    from okralong.lab.commands.sweep_table import show
     from okralong.lab.sweeps.config import CHOSEN, Tune, policy_of
+    from okralong.lab.sweeps.engine import expand_sweep, run_sweep, spent_so_far
     from okralong.lab.sweeps.results import read_scores
     from okralong.lab.sweeps.statistics import cells_of, summary_rows
     from okralong.lab.sweeps.tuning import choose, points_of

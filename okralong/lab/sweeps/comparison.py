@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.lab.sweeps.config import CellName
+from okralong.lab.sweeps.gold_questions import GoldQuestion, read_gold_questions
+from okralong.lab.sweeps.material import CELL_FILE
 from okralong.lab.sweeps.metrics import METRICS
-from okralong.lab.sweeps.run import CELL_FILE, GoldQuestion, read_gold_questions, score_rows
+from okralong.lab.sweeps.scores import score_rows
 from okralong.lab.sweeps.statistics import System, cells_of, paired_rows, summary_rows
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder

@@ -6,28 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 
 from okralong.actors.generator import Generator, generator
 from okralong.jobs.terminal import say_line
+from okralong.lab.sweeps.paid_calls import paid_client
 from okralong.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
 from okralong.lab.training.rows.tables import ReadingRow, TrainingRow
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.client import LlmClient
-from okralong.pipelines.llm.gateway import Gateway
-from okralong.pipelines.llm.ledger import RunLedger
-from okralong.pipelines.llm.prices import PriceTable
-from okralong.pipelines.llm.rate_limit_client import LocalLimiter
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.llm.snapshots import drift
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig
-
-if TYPE_CHECKING:
-    pass
 
 LABELS = "labels"
 RATIONALES = "rationales"
@@ -93,12 +87,5 @@ class Labeller:
 async def _ask(
     ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: Generator, folder: Folder
 ) -> tuple[R, Totals]:
-    ledger = RunLedger(folder, config.budget_usd)
-    llm = served.llm
-    gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])
-    client = LlmClient(llm, gateway, PriceTable.load(config.prices), address=served.address, tags=config.tags)
-    try:
+    async with paid_client(config, served, folder, config.budget_usd) as (client, ledger):
         return await ask(client, config.concurrency), await ledger.totals()
-    finally:
-        await client.aclose()
-        await ledger.close()

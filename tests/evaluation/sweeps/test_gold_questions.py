@@ -9,7 +9,7 @@ import pytest
 
 from okralong.lab.datasets.pooling import Span, pool
 from okralong.lab.datasets.wiki import read_hotpotqa
-from okralong.lab.sweeps.run import read_gold_questions, write_gold_questions
+from okralong.lab.sweeps.gold_questions import read_gold_questions, write_gold_questions
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from tests.evaluation.evidence.town import rows

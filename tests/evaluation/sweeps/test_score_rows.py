@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from okralong.lab.sweeps.gold_questions import read_gold_questions
 from okralong.lab.sweeps.judge import MARKS
 from okralong.lab.sweeps.metrics import METRICS
-from okralong.lab.sweeps.run import indexing_row, read_gold_questions, score_rows
 from okralong.lab.sweeps.schemas import SCORES
+from okralong.lab.sweeps.scores import indexing_row, score_rows
 from okralong.pipelines.core.types import InputError, MetricError
 from tests.evaluation.sweeps.invented_run import (
     NAMED,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.lab.sweeps.run import SharedBudget, spent_before, spent_usd
+from okralong.lab.sweeps.budget import SharedBudget, spent_before, spent_usd
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Usage
 from okralong.pipelines.llm.journal import read_run_table

@@ -1,0 +1,101 @@
+"""Questions files with gold: what ``okralong answer`` asks and scoring reads.
+
+Beside the columns of a questions file a row has ``dataset``, ``parts`` (what answer recall looks for) and
+``documents`` (the sources that the question is about, which the bootstrap draws together). In a plain questions file
+the partsare the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other
+evidence gives no recall.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from okralong.lab.datasets.answers import one_part
+from okralong.lab.datasets.gold import Gold, Parts
+from okralong.lab.datasets.pooling import PooledQuestion, Span
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.reporting.sources import evidence_span
+from okralong.pipelines.reporting.statistics import joined_by_documents
+from okralong.pipelines.run.questions import question_row, read_questions
+
+
+@dataclass(frozen=True, slots=True)
+class GoldQuestion:
+    """A question with its gold. ``cluster`` is one name for all questions of the file that a chain of shared documents
+    joins."""
+
+    gold: Gold
+    evidence: tuple[Span, ...]
+    cluster: str
+
+
+def write_gold_questions(folder: Folder, name: str, questions: Iterable[PooledQuestion]) -> None:
+    """Write the file ``name`` in ``folder``, asked of the documents that the questions were pooled into."""
+    rows = []
+    for each in questions:
+        spans = tuple(f"{span.doc_id}:{span.start_char}:{span.end_char}" for span in each.evidence)
+        gold = each.item.gold
+        asked = replace(gold.question, doc_ids=each.doc_ids, evidence=spans)
+        known = {"dataset": gold.dataset, "parts": gold.parts, "documents": each.item.documents or each.doc_ids}
+        rows.append(json.dumps({**question_row(asked), **known}, ensure_ascii=False) + "\n")
+    folder.write_bytes(name, "".join(rows).encode())
+
+
+def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
+    """The questions of such a file, or of a plain questions file, in its order.
+
+    Raises InputError for a file that cannot be read, for a row that cannot be asked, and for one whose gold is none.
+    """
+    questions, bad = read_questions(path, strict=False)
+    if bad:
+        raise InputError(f"{bad[0].message} Scores need every question of the file.")
+    extra = _extra_columns(path)
+    golds, documents, places = [], [], []
+    for question in questions:
+        more = extra.get(question.query_id, {})
+        try:
+            parts: Parts = (
+                tuple(tuple(map(str, _listed(part))) for part in _listed(more["parts"]))
+                if "parts" in more
+                else one_part(question.answers)
+            )
+            named = _listed(more.get("documents") or question.doc_ids)
+            about = tuple(map(str, named)) or (f"{path}#{question.query_id}",)
+        except TypeError as error:
+            raise InputError(
+                f"{path}: the question {question.query_id!r} has no gold that can be read: {error}. `parts` is a list "
+                "of lists of wordings, `documents` a list of names. Correct the row, or leave both columns out."
+            ) from error
+        golds.append(Gold(question, str(more.get("dataset", "")), parts=parts))
+        documents.append(about)
+        places.append(_places(question.evidence))
+    clusters = joined_by_documents(documents)
+    return [GoldQuestion(*row) for row in zip(golds, places, clusters, strict=True)]
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """The value, a list. Raises TypeError for any other: of a text the letters would be taken one by one."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{value!r} is no list")
+    return value
+
+
+def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
+    """What a jsonl file says beside the columns of a questions file; other kinds of file have no such columns."""
+    if Path(path).suffix.lower() not in (".jsonl", ".ndjson"):
+        return {}
+    where = Folder.of(Path(path).parent)
+    lines = where.read_bytes(Path(path).name).decode("utf-8-sig").split("\n")
+    rows = (json.loads(line) for line in lines if line.strip())
+    return {str(row["query_id"]): row for row in rows if row.get("query_id") not in (None, "")}
+
+
+def _places(evidence: Sequence[str]) -> tuple[Span, ...]:
+    """The ranges; none at all when one of them is no range, so that no recall is of half of the evidence."""
+    found = [span for each in evidence if (span := evidence_span(each)) is not None]
+    return tuple(Span(*span) for span in found) if len(found) == len(evidence) else ()

@@ -1,0 +1,123 @@
+"""The sets of a sweep as questions, archives and files: what its cells are run over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+
+from okralong.lab.datasets.catalog import load_catalog
+from okralong.lab.datasets.encoder import cached_encoder
+from okralong.lab.datasets.pooling import Pooled, PooledQuestion
+from okralong.lab.datasets.split import Split
+from okralong.lab.evidence.bench import Bench, BenchTools, gold_labels
+from okralong.lab.evidence.sets import DataSetStore, Say, check_types
+from okralong.lab.evidence.writers import GoldWriter
+from okralong.lab.sweeps.config import (
+    CellPlan,
+    CompressedBy,
+    Sweep,
+    SweepFolder,
+    SweepSet,
+)
+from okralong.lab.sweeps.gold_questions import write_gold_questions
+from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.retrieve import primary_retrieval
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Analysis, NobodyAsked
+from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
+from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.sara.artifact import NONE
+
+CELL_FILE = "cell.json"
+"""In a cell's folder: what it is called, and where its questions lie from there."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """The sets of a sweep as questions and documents, and the store that indexes them."""
+
+    store: DataSetStore
+    pooled: dict[str, Pooled]
+
+
+def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
+    """All sets, read, split, drawn and pooled; nothing is embedded yet. Raises InputError when one cannot be had."""
+    store = DataSetStore(
+        catalog=load_catalog(sweep.catalog),
+        split=None if sweep.side == "all" else Split.load(sweep.split),
+        data=data,
+        work=work,
+        side=sweep.side,
+        seed=sweep.seed,
+        encoder=cached_encoder(work, sweep.embedding),
+        say=say,
+    )
+    pooled = {chosen.named: store.pooled(chosen, sweep.every) for chosen in sweep.sets}
+    gold = [variant for variant in sweep.variants.values() if variant.analyzer == "gold"]
+    for chosen in sweep.sets if gold else ():
+        check_types(chosen, pooled[chosen.named])
+    return Material(store, pooled)
+
+
+def build(
+    material: Material,
+    chosen: SweepSet,
+    sizes: Sequence[int],
+    embedding: str,
+    table: CompressedBy = (NONE, EMBEDDED),
+) -> Bench:
+    """The archive of a set at all chunk sizes that its cells need, with its table of compressed chunks; one that is
+    there is found again.
+    """
+    compressor, generator = table
+    config = IndexConfig(
+        granularities=list(sizes),
+        embedding=EmbeddingConfig(of="each", model=embedding),
+        compressor=compressor,
+        generator=generator,
+    )
+    return material.store.bench(chosen, material.pooled[chosen.named], config)
+
+
+def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:
+    """Questions, policies, and what each cell is called."""
+    for chosen in {plan.named.set: plan.chosen for plan in plans}.values():
+        file = folder.questions(chosen)
+        write_gold_questions(Folder.of(file.parent), file.name, material.pooled[chosen.named].questions)
+    for plan in plans:
+        place = folder.policy(plan.named.variant)
+        body = yaml.safe_dump(plan.policy.model_dump(mode="json"), sort_keys=False)
+        Folder.of(place.parent).write_bytes(place.name, body.encode())
+        questions = f"../../{folder.questions(plan.chosen).relative_to(folder.path)}"
+        named = {**asdict(plan.named), "questions": questions}
+        Folder.of(folder.cell(plan.named.cell)).write_bytes(CELL_FILE, json.dumps(named, indent=1).encode())
+
+
+async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
+    """The gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
+
+    They are the bench's: the set's own type, and pattern and evidence as our retrievers make them of what is marked.
+    """
+    rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
+    write_labels(file, rows)
+
+
+async def _labels(bench: Bench, policy: Policy, question: PooledQuestion) -> Labels:
+    tools = BenchTools(bench.retrievals, policy, question.doc_ids, (), _nobody, GoldWriter())
+    asked = question.item.gold.question
+    chunks, _ = await primary_retrieval(tools, "primary/retrieve", asked.question)
+    found = await gold_labels(bench.retrievals, bench.texts, question, policy.primary.granularity, chunks)
+    pattern, evidence = found or ("same", False)
+    return asked.type, pattern, evidence
+
+
+async def _nobody(*_: object) -> Analysis:
+    raise NobodyAsked("Gold labels are made without an analyzer.")
+
+
+# What a sweep may cost, before anything is indexed: from the sizes of policies and documents, and assumed replies.

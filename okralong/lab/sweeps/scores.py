@@ -1,0 +1,171 @@
+"""From a run folder and its questions' gold to rows of the table ``scores``. An error in a metric is raised."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import Any, Final
+
+from okralong.lab.datasets.base import Item
+from okralong.lab.datasets.pooling import PooledQuestion, Span
+from okralong.lab.evidence.bench import measure
+from okralong.lab.sweeps.config import (
+    CellName,
+)
+from okralong.lab.sweeps.gold_questions import GoldQuestion
+from okralong.lab.sweeps.judge import MARKS
+from okralong.lab.sweeps.metrics import citation_precision
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import InputError, MetricError, Passage
+from okralong.pipelines.llm.bill import ARTIFACT, COLUMNS, bill
+from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.records import USED
+from okralong.pipelines.reporting.metrics import Typed, answer_marks
+from okralong.pipelines.reporting.sources import spans_of
+from okralong.pipelines.run.rows import artifacts_taken
+
+# --------
+# From a run folder and the gold of its questions to rows of the table ``scores``. An error in a metric is raised.
+
+Text = Callable[[str], str]
+"""The text of a document of the archive by its doc_id."""
+
+JUDGED: Final = "judge"
+"""The column of the judge's verdict, and the beginning of those of its marks."""
+ANALYSIS: Final = frozenset({"analyze"})
+RETRIEVAL: Final = frozenset({"retrieve", "select"})
+TOTAL: Final = "total"
+"""Stages of ``answers.seconds``; any other stage is a role of the generator. Branches run beside each other, so stages
+may add up to more than the total."""
+
+
+def score_rows(
+    run: Folder,
+    named: CellName,
+    golds: Sequence[GoldQuestion],
+    text: Text,
+    judged: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+) -> list[dict[str, Any]]:
+    """A row for each question that the run has finished, in the order of ``golds``.
+
+    ``judged`` is what the judge said with each seed, by query_id: its verdicts as ``judge``, and its four marks by
+    their names; a row has the means. Raises InputError when the run was asked
+    other words under one of the query_ids, MetricError when a metric cannot be worked out.
+    """
+    answers = {row["query_id"]: row for row in read_run_table(run, "answers").to_pylist()}
+    attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in read_run_table(run, "ledger", ["query_id", *COLUMNS]).to_pylist():
+        attempts[row["query_id"]].append(row)
+    rows: list[dict[str, Any]] = []
+    for gold in golds:
+        asked = gold.gold.question
+        row = answers.get(asked.query_id)
+        if row is None:
+            continue
+        if row["question"].strip() != asked.question.strip():
+            raise InputError(
+                f"{run.path} was asked other words under the query_id {asked.query_id!r} than the gold questions have. "
+                "Score it with the questions file that it was asked."
+            )
+        try:
+            said = _said((judged or {}).get(asked.query_id, {}))
+            rows.append(_row(named, gold, row, attempts[asked.query_id], text, said))
+        except Exception as error:
+            raise MetricError(
+                f"The question {asked.query_id!r} of {run.path} cannot be scored: {type(error).__name__}: {error}. No "
+                "table was written, since a score that is left out would make the others wrong."
+            ) from error
+    return rows
+
+
+def _said(by_seed: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """The judge's columns of a row: means over seeds, and of several seeds what each said."""
+    names = {JUDGED: by_seed.get(JUDGED), **{f"{JUDGED}_{name}": by_seed.get(name) for name in MARKS}}
+    several = {name: list(values) for name, values in names.items() if values is not None and len(values) > 1}
+    means = {name: fmean(values) if values else None for name, values in names.items()}
+    return {**means, "judge_seeds": sorted(several.items()) or None}
+
+
+def _row(
+    named: CellName,
+    gold: GoldQuestion,
+    row: Mapping[str, Any],
+    attempts: Sequence[Mapping[str, Any]],
+    text: Text,
+    judged: Mapping[str, Any],
+) -> dict[str, Any]:
+    question = gold.gold.question
+    marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", question.answers, Typed.of(row))
+    billed = bill(attempts)
+    return {
+        **asdict(named),
+        "query_id": question.query_id,
+        "cluster": f"{named.set}: {gold.cluster}",
+        "type": question.type,
+        "status": row["status"],
+        "replied_by": row["replied_by"],
+        **asdict(marks),
+        **judged,
+        **_shown(gold, row, text),
+        "prompt_tokens": row["prompt_tokens"] or 0,
+        "completion_tokens": row["completion_tokens"] or 0,
+        "weighted_tokens": row["weighted_tokens"] or 0,
+        "billed_usd": billed.billed_usd,
+        "alone_usd": billed.alone_usd,
+        **_seconds(dict(row["seconds"] or ()), any(attempt["status"] == "cached" for attempt in attempts)),
+    }
+
+
+def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
+    """What a cell's method had written once for all its questions (RAPTOR's trees, GraphRAG's graphs), from the ledger;
+    None where it had nothing written.
+
+    ``artifacts`` are how many such things, those that the archive had among them, ``alone_usd`` what they cost if no
+    reply came from another run and nothing from the archive. It stands in no question's row.
+    """
+    ledger = read_run_table(run, "ledger", COLUMNS).to_pylist()
+    made = [row for row in ledger if row["query_id"].startswith(ARTIFACT) and row["status"] in USED]
+    taken, _ = artifacts_taken(run)
+    if not made and not taken:
+        return None
+    held = [each.expense for each in taken]
+    return {
+        **asdict(named),
+        "artifacts": len({row["query_id"] for row in made} | {each.query_id for each in taken}),
+        "calls": len(made) + sum(each.calls for each in held),
+        "prompt_tokens": sum(row["prompt_tokens"] for row in made) + sum(each.prompt_tokens for each in held),
+        "completion_tokens": sum(row["completion_tokens"] for row in made)
+        + sum(each.completion_tokens for each in held),
+        "alone_usd": bill(made).alone_usd + math.fsum(each.cost_usd for each in held),
+    }
+
+
+def _seconds(spent: Mapping[str, float], shared: bool) -> dict[str, float | None]:
+    """By stage and in all. Of a question that another run's reply spared a wait nobody knows how long it takes."""
+    rest = spent.keys() - ANALYSIS - RETRIEVAL - {TOTAL}
+    stages = {"analysis": ANALYSIS, "retrieval": RETRIEVAL, "generation": rest, "total": {TOTAL}}
+    return {
+        f"seconds_{name}": None if shared else math.fsum(spent.get(stage, 0.0) for stage in held)
+        for name, held in stages.items()
+    }
+
+
+def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, float | None]:
+    """Recalls of the context and the precision of citations; of a question that was not asked none is known."""
+    if row["status"] == "over_budget":
+        return dict.fromkeys(("answer_recall", "evidence_recall", "citation_precision"))
+    context, citations = ([Span(*span) for span in spans_of(row[name])] for name in ("context", "citations"))
+    texts = {span.doc_id: text(span.doc_id) for span in (*context, *citations, *gold.evidence)}
+    passages = [
+        Passage(s.doc_id, s.start_char, s.end_char, texts[s.doc_id][s.start_char : s.end_char], 0, 0.0) for s in context
+    ]
+    asked = PooledQuestion(Item(gold.gold, ()), (), gold.evidence, ())
+    shown = measure(asked, passages, texts)
+    return {
+        "answer_recall": shown.answer_recall,
+        "evidence_recall": shown.evidence_recall,
+        "citation_precision": citation_precision(citations, gold.evidence, texts),
+    }
