@@ -2,7 +2,7 @@
 
 Beside the columns of a questions file a row has ``dataset``, ``parts`` (what answer recall looks for) and
 ``documents`` (the sources that the question is about, which the bootstrap draws together). In a plain questions file
-the partsare the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other
+the parts are the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other
 evidence gives no recall.
 """
 
