@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from okralong.lab.evidence.bench import reader_of
+from okralong.lab.evidence.retrievals import reader_of
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.models import FunctionModels, Generator, GeneratorCall

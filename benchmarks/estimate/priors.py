@@ -26,9 +26,10 @@ from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.datasets.gold import gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.datasets.split import Side, Split
-from okralong.lab.evidence.bench import Bench, BenchTools, given
+from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.evidence.tools import BenchTools, given
 from okralong.lab.evidence.writers import GoldWriter
 from okralong.lab.training.rows.tables import READER_ROWS
 from okralong.pipelines.answering.policy import Policy

@@ -39,9 +39,11 @@ from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import EACH, cached_encoder
 from okralong.lab.datasets.financial import LOONG
 from okralong.lab.datasets.pooling import PooledQuestion, whole
-from okralong.lab.evidence.bench import Bench, BenchTools, analyzed_by, reader_of
+from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.retrievals import reader_of
 from okralong.lab.evidence.sets import DataSetStore
+from okralong.lab.evidence.tools import BenchTools, analyzed_by
 from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy

@@ -28,6 +28,19 @@ Retriever = Literal["exact", "semantic", "reciprocal_rank"]
 """BM25 alone, dense vectors alone, or both joined by reciprocal rank."""
 
 
+class SweepSettings(Settings):
+    """The keys that all sweep files share: those of the evidence bench, of ``evaluate`` and of ``tune``.
+
+    ``seed`` draws questions, pools documents and draws the bootstrap. ``catalog`` lists the sets' files, ``split`` is a
+    manifest as ``okralong split`` writes it; both may be your own files.
+    """
+
+    title: str
+    seed: int = 7
+    catalog: str = "datasets.yaml"
+    split: str = MANIFEST
+
+
 class SetChoice(Settings):
     """A set of the sweep's catalog by name and part.
 
@@ -41,6 +54,11 @@ class SetChoice(Settings):
     pool_tokens: Annotated[int, Field(ge=1000, le=1_000_000)] | None = None
     limit: Annotated[int, Field(ge=1)] | None = None
     fill: list[NamedSet] = Field(default_factory=list)
+
+    @property
+    def named(self) -> str:
+        """The set's name in reports: "name part"."""
+        return f"{self.name} {self.part}"
 
 
 class PlainMethod(Settings):
@@ -106,7 +124,7 @@ Method = Annotated[
 """A method of a sweep: one with the key ``retriever`` is a plain retrieval, any other runs a policy."""
 
 
-class Sweep(Settings):
+class Sweep(SweepSettings):
     """A whole sweep: every method on every set, on one side of the split, or with ``side: all`` on whole sets of one's
     own (format ``own``), on which nothing was trained.
 
@@ -119,17 +137,13 @@ class Sweep(Settings):
     ``at_tokens`` adds what each method shows within so many context tokens.
     """
 
-    title: str
     side: Literal["validation", "tune", "test", "all"]
-    seed: int = 7
     sets: list[SetChoice] = Field(min_length=1)
     methods: dict[str, Method] = Field(min_length=1)
     against: list[str] = Field(min_length=1)
     pictured: list[str] = Field(default_factory=list)
     words: str = ""
     at_tokens: Annotated[int, Field(ge=1)] | None = None
-    catalog: str = "datasets.yaml"
-    split: str = MANIFEST
     scorer: str = Field(default=EMBEDDED, min_length=1)
     compressor: str = Field(default=SHIPPED, min_length=1)
     analyzers: dict[str, AnalyzerConfig] = Field(default_factory=dict)
@@ -147,13 +161,16 @@ class Sweep(Settings):
         for name, method in self.methods.items():
             if method.reranker not in {SHIPPED, *self.rerankers}:
                 raise ValueError(f"methods.{name}.reranker = {method.reranker!r} is none of the sweep's rerankers")
-        chosen = [(each.name, each.part) for each in self.sets]
         _each_once("against", self.against)
-        _each_once("sets", [f"{name} {part}" for name, part in chosen])
+        _each_once("sets", [each.named for each in self.sets])
         return self
 
 
 def _each_once(key: str, values: Sequence[object]) -> None:
-    twice = [value for number, value in enumerate(values) if value in values[:number]]
-    if twice:
-        raise ValueError(f"{key} holds {twice[0]} twice")
+    if (twice := repeated(values)) is not None:
+        raise ValueError(f"{key} holds {twice} twice")
+
+
+def repeated(values: Sequence[object]) -> object | None:
+    """Return the first value that occurs a second time, or None."""
+    return next((value for number, value in enumerate(values) if value in values[:number]), None)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from okralong.lab.datasets.base import DataSet, Item, Text
-from okralong.lab.datasets.catalog import Catalog
-from okralong.lab.datasets.encoder import CachedEncoder, index_encoder
+from okralong.lab.datasets.catalog import Catalog, load_catalog
+from okralong.lab.datasets.encoder import CachedEncoder, cached_encoder, index_encoder
 from okralong.lab.datasets.pooling import Pooled, pool, whole
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import Side, Split
-from okralong.lab.evidence.bench import Bench, Retrievals
-from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.bench import Bench
+from okralong.lab.evidence.config import SetChoice, SweepSettings
+from okralong.lab.evidence.retrievals import Retrievals
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.indexing.config import IndexConfig
@@ -77,6 +78,60 @@ class DataSetStore:
         table = "" if config.compressor in (NONE, AUTO, SHIPPED) else f"-{_fingerprint(config.compressor)}"
         cut = f"{config.boundaries}-at-{sizes}{by}{table}"
         return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}"
+
+
+@dataclass(frozen=True)
+class Material:
+    """The sets of a sweep as questions and documents by their names, and the store that indexes them."""
+
+    store: DataSetStore
+    pooled: dict[str, Pooled]
+
+    @classmethod
+    def read(
+        cls,
+        sweep: SweepSettings,
+        sets: Sequence[SetChoice],
+        side: Side | Literal["all"],
+        data: Path,
+        work: Path,
+        say: Say,
+        *,
+        embedding: str = EMBEDDED,
+        every: bool = False,
+        gold_types: bool = False,
+        skip_unreadable: bool = False,
+    ) -> Material:
+        """Read, split, draw and pool all sets; nothing is embedded yet.
+
+        ``gold_types`` requires a type of every question, for methods that analyze by gold labels. Raises InputError for
+        a set that cannot be read, or, with ``skip_unreadable``, if none can.
+        """
+        store = DataSetStore(
+            catalog=load_catalog(sweep.catalog),
+            split=None if side == "all" else Split.load(sweep.split),
+            data=data,
+            work=work,
+            side=side,
+            seed=sweep.seed,
+            encoder=cached_encoder(work, embedding),
+            say=say,
+        )
+        pooled, errors = {}, []
+        for choice in sets:
+            try:
+                pooled[choice.named] = store.pooled(choice, every)
+            except InputError as error:
+                if not skip_unreadable:
+                    raise
+                errors.append(error)
+                say(f"{choice.named} is left out of the sweep: {error}")
+        if not pooled:
+            raise errors[0]
+        for choice in sets if gold_types else ():
+            if choice.named in pooled:
+                check_types(choice, pooled[choice.named])
+        return cls(store, pooled)
 
 
 def _fingerprint(compressor: str) -> str:

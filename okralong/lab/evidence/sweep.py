@@ -9,22 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.lab.datasets.catalog import load_catalog
-from okralong.lab.datasets.encoder import EACH, cached_encoder
+from okralong.lab.datasets.encoder import EACH
 from okralong.lab.datasets.other import OWN
-from okralong.lab.datasets.pooling import Pooled
-from okralong.lab.datasets.split import Split
-from okralong.lab.evidence.bench import (
-    Bench,
-    Likelihood,
-    PolicyRun,
-    Remembered,
-    RememberedReader,
-    Row,
-    run_plain,
-    run_policy,
-)
-from okralong.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, SetChoice, Sweep
-from okralong.lab.evidence.sets import DataSetStore, Say, check_types
+from okralong.lab.evidence.bench import Bench, PolicyRun, Row, run_plain, run_policy
+from okralong.lab.evidence.config import GOLD, RULES, PlainMethod, PolicyMethod, Sweep
+from okralong.lab.evidence.retrievals import Remembered, RememberedReader
+from okralong.lab.evidence.sets import Material, Say
+from okralong.lab.evidence.tools import Likelihood
 from okralong.lab.evidence.writers import GoldWriter, ModelWriter, Writer, as_question
 from okralong.pipelines.answering.analyzers.analysis import Analyzer, ScorerConfig, load_scorer
 from okralong.pipelines.answering.analyzers.analyzer import Corrupted, load_analyzer
@@ -32,7 +23,7 @@ from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config
-from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
@@ -76,27 +67,17 @@ def run_sweep(
         for name, m in sweep.methods.items()
         if isinstance(m, PolicyMethod)
     }
-    catalog = load_catalog(sweep.catalog)
-    store = DataSetStore(
-        catalog=catalog,
-        split=None if sweep.side == "all" else Split.load(sweep.split),
-        data=data,
-        work=work,
-        side=sweep.side,
-        seed=sweep.seed,
-        encoder=cached_encoder(work),
-        say=say,
-    )
-    _check_side(sweep, store)
-    pooled = _readable(sweep, store)  # all of them first: a bad set must not cost an hour
-    if any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values()):
-        for choice, documents in pooled:
-            check_types(choice, documents)
+    _check_side(sweep)
+    gold = any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values())
+    material = Material.read(
+        sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip_unreadable=True
+    )  # all of them first: a bad set must not cost an hour
     indexes = index_configs(sweep, policies)
     rows: list[Row] = []
-    for choice, documents in pooled:
-        say(f"{choice.name} {choice.part}: {len(documents.questions)} questions, {len(documents.documents)} documents")
-        benches = {at: store.bench(choice, documents, config) for at, config in indexes.items()}
+    for choice in (each for each in sweep.sets if each.named in material.pooled):
+        documents = material.pooled[choice.named]
+        say(f"{choice.named}: {len(documents.questions)} questions, {len(documents.documents)} documents")
+        benches = {at: material.store.bench(choice, documents, config) for at, config in indexes.items()}
         rows += asyncio.run(_run_set(sweep, benches, runs, readers, say))
     return rows
 
@@ -106,30 +87,17 @@ def rerankers(sweep: Sweep) -> dict[str, RerankerConfig]:
     return {SHIPPED: RerankerConfig(), **sweep.rerankers}
 
 
-def _check_side(sweep: Sweep, store: DataSetStore) -> None:
+def _check_side(sweep: Sweep) -> None:
     """Every set must be one of the catalog, and of one's own where sets are taken whole."""
     named = [(choice.name, choice.part) for choice in sweep.sets]
     named += [(name, part) for choice in sweep.sets for name, part in (each.split(" ", 1) for each in choice.fill)]
-    public = [source for source in (store.catalog.source(*each) for each in named) if source.format != OWN]
+    catalog = load_catalog(sweep.catalog)
+    public = [source for source in (catalog.source(*each) for each in named) if source.format != OWN]
     if sweep.side == "all" and public:
         raise ConfigError(
             f"side: all takes sets whole, and {public[0].name} {public[0].part} is a public set, on parts of which the "
             "shipped models and policies were chosen. Choose a side of the split, or sets of the format own alone."
         )
-
-
-def _readable(sweep: Sweep, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
-    """The sets that can be had; of any other it is said why. Raises its InputError when there is none."""
-    found, errors = [], []
-    for choice in sweep.sets:
-        try:
-            found.append((choice, store.pooled(choice)))
-        except InputError as error:
-            errors.append(error)
-            store.say(f"{choice.name} {choice.part} is left out of the sweep: {error}")
-    if not found:
-        raise errors[0]
-    return found
 
 
 def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> Likelihood | None:

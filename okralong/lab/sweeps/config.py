@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from okralong.lab.datasets.split import MANIFEST as SPLIT_MANIFEST
 from okralong.lab.datasets.split import SIDES, Side
-from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.config import SetChoice, SweepSettings, repeated
 from okralong.lab.sweeps.metrics import METRICS
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.config import Settings, parse_config, read_config
@@ -88,7 +87,7 @@ class JudgeConfig(Settings):
     seeds: Annotated[int, Field(ge=1, le=16)] = 1
 
 
-class CellSettings(Settings):
+class CellSettings(SweepSettings):
     """What the files of a sweep and of a tune have alike.
 
     ``seed`` draws questions, pools documents and draws the bootstrap, ``seeds`` are those of the generator and of
@@ -98,8 +97,6 @@ class CellSettings(Settings):
     and ``split`` are as for the evidence bench.
     """
 
-    title: str
-    seed: int = 7
     seeds: list[int] = Field(default=[7], min_length=1)
     answer: str = "answer.yaml"
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -108,8 +105,6 @@ class CellSettings(Settings):
     embedding: str = Field(default=EMBEDDED, min_length=1)
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     parallel: Annotated[int, Field(ge=1, le=64)] = 2
-    catalog: str = "datasets.yaml"
-    split: str = SPLIT_MANIFEST
 
 
 class Sweep(CellSettings):
@@ -135,9 +130,8 @@ class Sweep(CellSettings):
         _are_known("methods of variants", {v: each.methods for v, each in self.variants.items()}, self.methods)
         labels = [each.named for each in self.sets]
         for key, values in (("sets", labels), ("seeds", self.seeds), ("against", self.against)):
-            twice = [value for number, value in enumerate(values) if value in values[:number]]
-            if twice:
-                raise ValueError(f"{key} holds {twice[0]!r} twice; give a set that is wanted twice a label")
+            if (twice := repeated(values)) is not None:
+                raise ValueError(f"{key} holds {twice!r} twice; give a set that is wanted twice a label")
         known = self.systems()
         if not known:
             raise ValueError("no variant is for any of the methods, so there is nothing to run")

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from okralong.jobs.terminal import say_line
 from okralong.lab.evidence.bench import Bench
+from okralong.lab.evidence.sets import Material
 from okralong.lab.sweeps.budget import SharedBudget, spent_before
 from okralong.lab.sweeps.cells import CellEnd, PreparedCell, run_cells
 from okralong.lab.sweeps.config import (
@@ -33,7 +34,7 @@ from okralong.lab.sweeps.config import (
 )
 from okralong.lab.sweeps.gold_questions import read_gold_questions
 from okralong.lab.sweeps.judging import Judged, judge_config, judge_sweep
-from okralong.lab.sweeps.material import Material, build, read_material, write_cell_files, write_gold_labels
+from okralong.lab.sweeps.material import build, read_material, write_cell_files, write_gold_labels
 from okralong.lab.sweeps.outline import CostEstimate, Outline, total
 from okralong.lab.sweeps.results import write_results
 from okralong.lab.sweeps.scores import Text, indexing_row, score_rows

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import yaml
 
-from okralong.lab.datasets.catalog import load_catalog
-from okralong.lab.datasets.encoder import cached_encoder
-from okralong.lab.datasets.pooling import Pooled, PooledQuestion
-from okralong.lab.datasets.split import Split
-from okralong.lab.evidence.bench import Bench, BenchTools, gold_labels
-from okralong.lab.evidence.sets import DataSetStore, Say, check_types
+from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.evidence.bench import Bench
+from okralong.lab.evidence.sets import Material, Say
+from okralong.lab.evidence.tools import BenchTools, gold_labels
 from okralong.lab.evidence.writers import GoldWriter
 from okralong.lab.sweeps.config import (
     CellPlan,
@@ -37,31 +35,20 @@ CELL_FILE = "cell.json"
 """In a cell's folder: what it is called, and where its questions lie from there."""
 
 
-@dataclass(frozen=True)
-class Material:
-    """The sets of a sweep as questions and documents, and the store that indexes them."""
-
-    store: DataSetStore
-    pooled: dict[str, Pooled]
-
-
 def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
-    """All sets, read, split, drawn and pooled; nothing is embedded yet. Raises InputError when one cannot be had."""
-    store = DataSetStore(
-        catalog=load_catalog(sweep.catalog),
-        split=None if sweep.side == "all" else Split.load(sweep.split),
-        data=data,
-        work=work,
-        side=sweep.side,
-        seed=sweep.seed,
-        encoder=cached_encoder(work, sweep.embedding),
-        say=say,
+    """Read, split, draw and pool all sets; nothing is embedded yet. Raises InputError if one cannot be read."""
+    gold = any(variant.analyzer == "gold" for variant in sweep.variants.values())
+    return Material.read(
+        sweep,
+        sweep.sets,
+        sweep.side,
+        data,
+        work,
+        say,
+        embedding=sweep.embedding,
+        every=sweep.every,
+        gold_types=gold,
     )
-    pooled = {chosen.named: store.pooled(chosen, sweep.every) for chosen in sweep.sets}
-    gold = [variant for variant in sweep.variants.values() if variant.analyzer == "gold"]
-    for chosen in sweep.sets if gold else ():
-        check_types(chosen, pooled[chosen.named])
-    return Material(store, pooled)
 
 
 def build(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from okralong.lab.datasets.base import Item
 from okralong.lab.datasets.pooling import PooledQuestion, Span
-from okralong.lab.evidence.bench import measure
+from okralong.lab.evidence.measure import measure
 from okralong.lab.sweeps.config import (
     CellName,
 )

@@ -12,7 +12,8 @@ import pytest
 from okralong.lab.datasets.encoder import CachedEncoder
 from okralong.lab.datasets.pooling import pool
 from okralong.lab.datasets.wiki import read_hotpotqa
-from okralong.lab.evidence.bench import Bench, Retrievals
+from okralong.lab.evidence.bench import Bench
+from okralong.lab.evidence.retrievals import Retrievals
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from okralong.lab.evidence.bench import Row, Shown
+from okralong.lab.evidence.bench import Row
 from okralong.lab.evidence.config import Sweep
+from okralong.lab.evidence.measure import Shown
 from okralong.pipelines.core.config import parse_config
 
 SWEEP = """

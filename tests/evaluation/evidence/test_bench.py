@@ -10,18 +10,10 @@ import pytest
 
 from okralong.lab.datasets.gold import gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
-from okralong.lab.evidence.bench import (
-    Bench,
-    BenchTools,
-    PolicyRun,
-    Row,
-    given,
-    measure,
-    ranked,
-    run_plain,
-    run_policy,
-)
+from okralong.lab.evidence.bench import Bench, PolicyRun, Row, ranked, run_plain, run_policy
 from okralong.lab.evidence.config import PlainMethod, Retriever
+from okralong.lab.evidence.measure import measure
+from okralong.lab.evidence.tools import BenchTools, given
 from okralong.lab.evidence.writers import GoldWriter, as_question
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.rules import KeywordRules

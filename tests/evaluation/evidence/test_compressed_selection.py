@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from okralong.lab.evidence.bench import Bench, BenchTools
+from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import Sweep
 from okralong.lab.evidence.sweep import _compressor, scaled_policies
+from okralong.lab.evidence.tools import BenchTools
 from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.select_evidence import choose, choose_novel

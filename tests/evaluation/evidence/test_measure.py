@@ -7,7 +7,7 @@ import pytest
 from okralong.lab.datasets.base import Item
 from okralong.lab.datasets.gold import Gold, Parts
 from okralong.lab.datasets.pooling import CellSpan, PooledQuestion, Span
-from okralong.lab.evidence.bench import measure, ranges
+from okralong.lab.evidence.measure import measure, ranges
 from okralong.pipelines.core.types import Passage, Question
 
 DOCUMENTS = {"a": "Year 2009 2010\nSales   12   15\nCosts 7 8\nSales rose by 3.", "b": "Nothing is here.\n\n"}

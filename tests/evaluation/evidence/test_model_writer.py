@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from okralong.lab.evidence.bench import Bench, BenchTools, PolicyRun, given, run_policy
+from okralong.lab.evidence.bench import Bench, PolicyRun, run_policy
+from okralong.lab.evidence.tools import BenchTools, given
 from okralong.lab.evidence.writers import (
     NO_ANSWER,
     KeptReplies,

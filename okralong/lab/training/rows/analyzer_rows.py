@@ -22,9 +22,10 @@ from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import MANIFEST, SIDES, Side, Split, question_hash
 from okralong.lab.datasets.split_build import build_split
 from okralong.lab.datasets.split_components import SplitRules
-from okralong.lab.evidence.bench import Bench, Lookup, gold_labels
+from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say, drawn, measurable
+from okralong.lab.evidence.tools import Lookup, gold_labels
 from okralong.lab.training.rows.sources import Limit, SampleRows, SetPart, indexed, sample_of, stores
 from okralong.lab.training.rows.tables import LEARNED, TrainingRow
 from okralong.pipelines.answering.analyzers.analysis import TYPES

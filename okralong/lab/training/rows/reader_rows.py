@@ -21,9 +21,11 @@ from okralong.lab.datasets.answers import one_part
 from okralong.lab.datasets.gold import Gold, answer_recall, findable, gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.datasets.split import MANIFEST, Side, Split
-from okralong.lab.evidence.bench import Bench, BenchTools, Shown, gold_labels, measure, prompt_size
+from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
+from okralong.lab.evidence.measure import Shown, measure
 from okralong.lab.evidence.sets import Say, measurable
+from okralong.lab.evidence.tools import BenchTools, gold_labels, prompt_size
 from okralong.lab.evidence.writers import GoldWriter, as_question
 from okralong.lab.training.rows.reader_replies import (
     answer_reply,

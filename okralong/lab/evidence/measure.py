@@ -1,0 +1,95 @@
+"""Measure how much of the gold evidence is in the passages shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from okralong.lab.datasets.gold import answer_recall
+from okralong.lab.datasets.pooling import PooledQuestion, Span
+from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.core.types import (
+    Hit,
+    Passage,
+)
+
+
+def shown_share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:
+    """The share of the gold evidence, or else of the answer's parts, that chunks hold; None where neither is known."""
+    shown = measure(question, [passage_of(hit) for hit in hits], texts)
+    return shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
+
+
+Ranges = Mapping[str, Sequence[tuple[int, int]]]
+"""Sorted, disjoint character ranges by doc_id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How much of what a question needs was shown. A share is 0 to 1, and None where the set marks nothing to show.
+
+    ``evidence_recall`` is the share of gold characters; ``pieces_shown`` of ``pieces`` stand there wholly, and
+    ``all_evidence`` says whether all do; ``answer_recall`` is that of the answer's parts; ``cell_recall`` the share of
+    gold cells shown together with their row and column headers; ``context_tokens`` are o200k tokens.
+    """
+
+    evidence_recall: float | None
+    pieces: int
+    pieces_shown: int
+    all_evidence: bool | None
+    answer_recall: float | None
+    cell_recall: float | None
+    context_tokens: int
+
+
+def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Mapping[str, str]) -> Shown:
+    """Measure the passages shown for a question. ``documents`` has the text of each of its documents by doc_id."""
+    shown = ranges((p.doc_id, p.start_char, p.end_char) for p in passages)
+
+    def needed(span: Span) -> int:
+        return solid(documents[span.doc_id][span.start_char : span.end_char])
+
+    def covered(span: Span) -> int:
+        """Characters of a span that were shown, white space left out."""
+        text = documents[span.doc_id]
+        return sum(
+            solid(text[max(start, span.start_char) : min(end, span.end_char)])
+            for start, end in shown.get(span.doc_id, ())
+            if start < span.end_char and end > span.start_char
+        )
+
+    def whole(span: Span) -> bool:
+        return covered(span) == needed(span)
+
+    gold = ranges((s.doc_id, s.start_char, s.end_char) for s in question.evidence)
+    joined = [Span(doc_id, start, end) for doc_id, stretches in gold.items() for start, end in stretches]
+    total = sum(map(needed, joined))
+    pieces = [span for span in question.evidence if needed(span)]
+    pieces_shown = sum(map(whole, pieces))
+    cells = [whole(cell.row) and whole(cell.header) for cell in question.cells]
+    return Shown(
+        evidence_recall=sum(map(covered, joined)) / total if total else None,
+        pieces=len(pieces),
+        pieces_shown=pieces_shown,
+        all_evidence=pieces_shown == len(pieces) if pieces else None,
+        answer_recall=answer_recall(question.item.gold.parts, [passage.text for passage in passages]),
+        cell_recall=sum(cells) / len(cells) if cells else None,
+        context_tokens=sum(passage.n_tokens for passage in passages),
+    )
+
+
+def ranges(spans: Iterable[tuple[str, int, int]]) -> Ranges:
+    """Join spans (doc_id, start, end) that overlap or touch."""
+    joined: dict[str, list[tuple[int, int]]] = {}
+    for doc_id, start, end in sorted(spans):
+        stretches = joined.setdefault(doc_id, [])
+        if stretches and start <= stretches[-1][1]:
+            stretches[-1] = (stretches[-1][0], max(end, stretches[-1][1]))
+        else:
+            stretches.append((start, end))
+    return joined
+
+
+def solid(text: str) -> int:
+    """Characters without white space."""
+    return len("".join(text.split()))

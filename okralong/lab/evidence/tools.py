@@ -1,0 +1,203 @@
+"""The tools of a run for one question of the bench: local retrieval, and a writer in place of the generator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from okralong.lab.datasets.gold import PATTERN_CHUNKS, evidence_label, pattern_label
+from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.evidence.measure import shown_share
+from okralong.lab.evidence.retrievals import RememberedReader, Retrievals, reader_of
+from okralong.lab.evidence.writers import WRITTEN, Writer
+from okralong.pipelines.answering.analyzers.analysis import AnalysisInput, Analyzer
+from okralong.pipelines.answering.citations import REPAIR
+from okralong.pipelines.answering.models import FunctionModels, GeneratorCall, Vectors
+from okralong.pipelines.answering.offline import MemoryLog, OfflineGenerator
+from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.answering.prompts import DEMONSTRATIONS
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
+from okralong.pipelines.answering.tools import Branch
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import (
+    Analysis,
+    Candidates,
+    Hit,
+    Message,
+    NobodyAsked,
+    Pattern,
+    Question,
+    Reading,
+    Reply,
+    Usage,
+)
+from okralong.pipelines.sara.artifact import ArrayCompressor
+
+COMPLETION_LIMIT: Final = 512
+"""Tokens kept free for a reply; ours."""
+
+LOOK_UP: Final = "retrieval"
+"""The kind of a step of ``QuestionTools`` in which something was looked up."""
+
+Analyze = Callable[[AnalysisInput], Awaitable[Analysis]]
+"""Analyses a question with its primary chunks and their retrievers' scores."""
+
+Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
+"""See ``LikelihoodModel.score``."""
+
+
+class BenchTools(QuestionTools):
+    """One question over one archive. ``doc_ids`` is its resolved scope, ``gold_queries`` are what its set would ask.
+
+    ``likelihood`` and ``compressor`` are None where the policy does not need them. ``calls`` counts the prompts that
+    the writer had to write queries for, ``prompt_tokens`` the o200k tokens of all prompts, the answer's too, without
+    worked examples.
+    """
+
+    def __init__(
+        self,
+        retrievals: Retrievals,
+        policy: Policy,
+        doc_ids: tuple[str, ...],
+        gold_queries: tuple[str, ...],
+        analyze: Analyze,
+        writer: Writer,
+        likelihood: Likelihood | None = None,
+        query_prefix: str = "",
+        compressor: ArrayCompressor | None = None,
+        reader: RememberedReader | None = None,
+    ) -> None:
+        async def embed(texts: list[str]) -> Vectors:
+            return retrievals.encoder.encode([query_prefix + text for text in texts])
+
+        async def score(prefix: str, texts: list[str]) -> list[list[float]]:
+            return likelihood(prefix, texts) if likelihood else []
+
+        async def compress(vectors: Vectors) -> Vectors:
+            return compressor.pooled(vectors) if compressor else vectors
+
+        found = reader or reader_of(policy)
+        # The bench measures what is shown: no answer is judged, and none is asked for again.
+        policy = policy.model_copy(update={"escalate": None})
+
+        offline = OfflineGenerator(self._reply)
+        ports = Ports(
+            models=FunctionModels(
+                retrievals.archive,
+                shards=retrievals.shards,
+                embed=embed,
+                analyze=analyze,
+                score=score if likelihood else None,
+                compress=compress if compressor else None,
+                read=None if found is None else found.port,
+            ),
+            generator=offline,
+            policy=policy,
+            window=writer.window,
+            count=writer.count,
+            completion_limit=lambda role: COMPLETION_LIMIT,
+            demonstrate=writer.demonstrate,
+        )
+        self.calls = 0
+        self.prompt_tokens = 0
+        self._writer = writer
+        self._gold_queries = gold_queries
+        self._steps = MemoryLog()
+        super().__init__(ports, Question("", ""), doc_ids, self._steps, self._branch)
+
+    @property
+    def queries(self) -> list[str]:
+        """What was looked up, in order."""
+        return [json.loads(body)["wanted"]["query"] for (_, kind), body in self._steps.kept.items() if kind == LOOK_UP]
+
+    def again(self, path: str = "") -> QuestionTools:
+        """Further tools of the question, or of its branch at ``path``: steps that were taken are not taken again."""
+        return QuestionTools(self.ports, self.question, self.doc_ids, self.log, self.fan_out, path)
+
+    async def _branch(self, branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
+        question, doc_ids = branch.posed(self.question, self.doc_ids)
+        tools = QuestionTools(self.ports, question, doc_ids, self.log, self.fan_out, path)
+        return await branch.operator(tools, **branch.arguments), {}
+
+    async def _reply(self, call: GeneratorCall) -> Reply:
+        """Return the writer's reply; only first replies are measured. Raises NobodyAsked for a second one."""
+        if call.path.endswith(f"/{REPAIR}"):
+            raise NobodyAsked("The bench asks for nothing twice.")
+        self.calls += call.role in WRITTEN
+        example = DEMONSTRATIONS.get(call.role, ()) if self._writer.demonstrate else ()
+        self.prompt_tokens += prompt_size(call.messages) - prompt_size(example)
+        text = await self._writer.write(self._gold_queries, call.path, call.role, call.messages)
+        return Reply(text, self._writer.name, Usage(), "stop", 0.0)
+
+
+def given(analysis: Analysis) -> Analyze:
+    """An analysis that is known already."""
+
+    async def analyze(asked: AnalysisInput) -> Analysis:
+        return analysis
+
+    return analyze
+
+
+def analyzed_by(analyzer: Analyzer) -> Analyze:
+    """An analyzer, asked one question after the other."""
+
+    async def analyze(asked: AnalysisInput) -> Analysis:
+        return analyzer.analyze([asked])[0]
+
+    return analyze
+
+
+def prompt_size(messages: Iterable[Message]) -> int:
+    """The o200k tokens of a prompt, without what a chat template puts around its messages."""
+    return sum(count_tokens(message.content) + message.vector_rows for message in messages)
+
+
+async def gold_labels(
+    retrievals: Retrievals, texts: Mapping[str, str], question: PooledQuestion, granularity: int, chunks: Sequence[Hit]
+) -> tuple[Pattern, bool] | None:
+    """Which retriever's chunks of ``granularity`` tokens hold more of the evidence, and whether ``chunks`` hold it all.
+
+    None where the set says nothing to look for: neither evidence nor parts of the answer. ``texts`` are the documents
+    by their ids.
+    """
+    asked = question.item.gold.question.question
+    found = await retrievals.find(asked, question.doc_ids, granularity, PATTERN_CHUNKS)
+    shares = [shown_share(texts, question, hits) for hits in (found.exact, found.semantic, chunks)]
+    if any(share is None for share in shares):
+        return None
+    exact, semantic, at_hand = (share or 0.0 for share in shares)
+    return pattern_label(exact, semantic), evidence_label(at_hand)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A ``Retriever`` for one question: what primary retrieval needs."""
+
+    retrievals: Retrievals
+    policy: Policy
+    doc_ids: tuple[str, ...]
+    prefix: str = ""
+    reader: RememberedReader | None = None
+
+    async def retrieve(
+        self, step: str, query: str, *, granularity: int, k: int, doc_ids: Sequence[str] = ()
+    ) -> Candidates:
+        """See ``Tools``."""
+        return await self.retrievals.find(query, tuple(doc_ids) or self.doc_ids, granularity, k, self.prefix)
+
+    @property
+    def scope_size(self) -> int:
+        """See ``Tools``."""
+        return len(self.doc_ids) or self.retrievals.archive.n_documents
+
+    def named(self, query: str) -> dict[str, float]:
+        """See ``Tools``."""
+        return {} if self.scope_size < 2 else self.retrievals.archive.names.named(query, self.doc_ids)
+
+    async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
+        """See ``Tools``."""
+        found = self.reader or reader_of(self.policy)
+        return found.read(query, passages) if found else []
