@@ -1,4 +1,1 @@
-"""The evidence bench.
-
-What a retrieval policy shows of the marked evidence, for how many tokens, without a generator.
-"""
+"""The evidence bench: how much marked evidence a retrieval policy shows, at how many tokens, without a generator."""

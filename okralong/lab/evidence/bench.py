@@ -1,10 +1,9 @@
-"""The evidence bench: what of the gold evidence stands in the passages that a method shows, and at how many tokens.
+"""Measure how much of the gold evidence is in the passages that a method shows, and at how many tokens.
 
-The strategies are those of a run, over the same ``QuestionTools``; only the ports differ. Retrieval is in this process
-and remembered, a ``Writer`` stands in for the generator, nothing is paid, and a question's steps are kept in memory.
-No answer is judged: what is measured are character ranges. White space counts nowhere: a chunk that ends before a line
-break has shown the sentence whole. Evidence counts where the set marks it; the same words elsewhere in the document do
-not.
+The strategies are those of a run, over the same ``QuestionTools`` with other ports: retrieval is local and cached, a
+``Writer`` replaces the generator, nothing is paid, and a question's steps are kept in memory. No answer is judged; what
+is measured are character ranges. White space does not count, so a chunk that ends before a line break has shown the
+whole sentence. Evidence counts only where the set marks it.
 """
 
 from __future__ import annotations
@@ -45,15 +44,14 @@ from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
 RANK_CONSTANT: Final = 60.0
-"""Of the plain hybrid: Cormack et al. 2009, section 2."""
+"""Constant of the plain hybrid: Cormack et al. 2009, section 2."""
 
 
 @dataclass(frozen=True)
 class Bench:
     """A set: documents indexed, questions with gold spans. ``name`` is "set part", ``texts`` are by doc_id.
 
-    ``followed`` are rows by what decided them: analyzers that agree on a question, as corrupted ones mostly do, share
-    its row.
+    ``followed`` keeps rows by what determines them: analyzers that agree on a question share its row.
     """
 
     name: str
@@ -67,8 +65,8 @@ class Bench:
 class Row:
     """One question under one method at one point of its curve (a count for plain methods, a scale for policies).
 
-    ``queries`` are the different texts looked up, the question among them; ``calls`` those of the writer;
-    ``prompt_tokens`` are those of all prompts together, the answer's among them.
+    ``queries`` counts the distinct texts looked up, including the question; ``calls`` those of the writer;
+    ``prompt_tokens`` the tokens of all prompts, including the answer's.
     """
 
     dataset: str
@@ -85,7 +83,7 @@ class Row:
 
     @property
     def recall(self) -> float | None:
-        """Evidence recall; where the set marks no evidence, answer recall."""
+        """Evidence recall, or answer recall if the set marks no evidence."""
         return self.shown.answer_recall if self.shown.evidence_recall is None else self.shown.evidence_recall
 
 
@@ -93,9 +91,9 @@ class Row:
 class PolicyRun:
     """The method under a policy, with its analyzer and writer, at one point of its curve.
 
-    ``analyzer`` None means the gold labels, for sets whose questions all have a type. ``likelihood`` is needed by
-    policies with ``selection.method: csi``, ``compressor`` by those with ``selection.space: compressor``;
-    ``query_prefix`` stands before queries where they are embedded; ``reader`` is needed by policies that ``rerank``.
+    If ``analyzer`` is None, the gold labels are used, for sets whose questions all have a type. Policies with
+    ``selection.method: csi`` need ``likelihood``, those with ``selection.space: compressor`` need ``compressor``, and
+    those that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded.
     """
 
     policy: Policy
@@ -108,7 +106,7 @@ class PolicyRun:
 
 
 async def run_plain(bench: Bench, name: str, method: PlainMethod, reader: RememberedReader | None = None) -> list[Row]:
-    """Every question at every count of a plain method; ``reader`` is needed where it has ``rerank``."""
+    """Run every question at every count of a plain method; one with ``rerank`` needs ``reader``."""
     rows = []
     for question in bench.pooled.questions:
         asked, deepest = question.item.gold.question.question, max(*method.counts, method.rerank)
@@ -129,7 +127,7 @@ async def run_plain(bench: Bench, name: str, method: PlainMethod, reader: Rememb
 
 
 def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
-    """Both lists as one retriever would rank them."""
+    """Return both lists as one retriever would rank them."""
     if retriever == "exact":
         return found.exact
     if retriever == "semantic":
@@ -138,7 +136,7 @@ def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
 
 
 async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> list[Row]:
-    """Every question under a policy. A plan that was followed before, under the same policy, is not followed again."""
+    """Run every question under a policy. The same plan under the same policy is followed only once."""
     rows, policy = [], run.policy.model_dump_json()
     for question in bench.pooled.questions:
         tools = BenchTools(
@@ -176,7 +174,7 @@ async def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> An
 
 
 async def _plan(tools: BenchTools, asked: str) -> Plan:
-    """The plan that the method will make. The steps on the way to it are kept, and not taken again."""
+    """Return the plan that the method will make. The steps on the way are kept and not repeated."""
     primary, scores = await primary_retrieval(tools, "primary/retrieve", asked)
     said = await tools.analyze("analyze", asked, primary, scores) if primary else None
     return organize(said, tools.policy, precise=False)
@@ -185,7 +183,7 @@ async def _plan(tools: BenchTools, asked: str) -> Plan:
 async def _followed(bench: Bench, name: str, tools: BenchTools, question: PooledQuestion, point: float) -> Row:
     answer = await orchestrate(question.item.gold.question.question, tools.again(), precise=False)
     workflow = answer.plan.workflow if answer.plan else "linear"
-    # A query that is looked up again, at another chunk size or for the analyzer, counts once.
+    # A query that is repeated at another chunk size or for the analyzer counts once.
     spent = len(set(tools.queries)), tools.calls, tools.prompt_tokens
     return _row(bench, name, point, question, answer.context, workflow, spent)
 

@@ -1,4 +1,4 @@
-"""What a sweep file of the evidence bench may say."""
+"""The keys of a sweep file of the evidence bench."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOLD: Final = "gold"
 """Analyzers that every sweep knows: the keyword rules, and the gold labels."""
 
 NamedSet = Annotated[str, Field(pattern=r"^\S+ \S+$")]
-"""Name and part of a set, with a blank between."""
+"""Name and part of a set, separated by a blank."""
 
 Retriever = Literal["exact", "semantic", "reciprocal_rank"]
 """BM25 alone, dense vectors alone, or both joined by reciprocal rank."""
@@ -44,9 +44,9 @@ class SweepSettings(Settings):
 class SetChoice(Settings):
     """A set of the sweep's catalog by name and part.
 
-    ``pool_tokens`` pools its short texts into documents of at least so many o200k tokens; null shows each text as the
-    document that it is. ``limit`` takes only so many questions, drawn by the sweep's seed. ``fill`` names further sets
-    ("finqa dev") whose texts of the same side fill up documents that would be too short.
+    ``pool_tokens`` pools its short texts into documents of at least that many o200k tokens; null makes each text a
+    document. ``limit`` draws that many questions by the sweep's seed. ``fill`` names further sets ("finqa dev") whose
+    texts of the same side fill up documents that would be too short.
     """
 
     name: str
@@ -62,10 +62,10 @@ class SetChoice(Settings):
 
 
 class PlainMethod(Settings):
-    """One retrieval of ``count`` chunks, shown as they are, best first. ``counts`` are the points of its curve.
+    """One retrieval of ``count`` chunks, shown best first. ``counts`` are the points of its curve.
 
-    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``. With ``rerank`` so many of the first chunks
-    are ordered anew by ``reranker``, one of the sweep's.
+    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``. ``rerank`` is the number of first chunks that
+    are reordered by ``reranker``, one of the sweep's.
     """
 
     retriever: Retriever
@@ -88,11 +88,11 @@ class PlainMethod(Settings):
 class PolicyMethod(Settings):
     """The method under a policy. ``overrides`` are dotted keys of the policy file.
 
-    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``; ``writer`` says who writes sub-questions and next
-    queries: gold (those of the set), embedded (the embedded model as it is) or reader (with the shipped reader).
-    ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by a cross-encoder.
-    ``scales`` multiply every count and token budget of the policy: the points of its curve; 1 must be among them.
-    ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
+    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``. ``writer`` writes sub-questions and next queries:
+    gold (those of the set), embedded (the embedded model alone) or reader (with the shipped reader). ``reranker`` is
+    one of the sweep's ``rerankers``, for a policy that ranks by a cross-encoder. ``scales`` multiply every count and
+    token budget of the policy and are the points of its curve; 1 must be among them. ``query_prefix`` and
+    ``boundaries`` are as in ``configs/index.yaml``.
     """
 
     policy: str
@@ -113,7 +113,7 @@ class PolicyMethod(Settings):
 
 
 def _kind(value: Any) -> str:
-    """Which of the two a method is, by the key that only one has: each is then told what is wrong with it alone."""
+    """Tell the two kinds of method apart by the key that only one has, so that errors are about that kind alone."""
     plain = "retriever" in value if isinstance(value, dict) else isinstance(value, PlainMethod)
     return "retrieval" if plain else "policy"
 
@@ -125,16 +125,14 @@ Method = Annotated[
 
 
 class Sweep(SweepSettings):
-    """A whole sweep: every method on every set, on one side of the split, or with ``side: all`` on whole sets of one's
-    own (format ``own``), on which nothing was trained.
+    """Every method on every set, on one side of the split.
 
-    ``against`` names the methods that each other one is compared with, on each set and over all; ``pictured`` are
-    drawn, and ``words`` stand above the figures. ``catalog`` says where the sets' files are, ``split`` is a manifest as
-    ``okralong split`` writes it; both may be files of one's own. ``scorer`` is the language model of policies with
-    ``selection.method: csi``: "embedded", a model folder or a hub name; ``compressor`` that of policies with
-    ``selection.space: compressor``: "shipped" or a folder that ``okralong train-sara`` wrote. ``analyzers`` are further
-    analyzers, and ``rerankers`` further cross-encoders beside "shipped", under the names that methods give them.
-    ``at_tokens`` adds what each method shows within so many context tokens.
+    ``side: all`` takes whole sets of the format ``own``, on which nothing was trained. All other methods are compared
+    with those of ``against``, on each set and over all. Those of ``pictured`` are drawn, and ``words`` are printed
+    above the figures. ``scorer`` is the language model of policies with ``selection.method: csi``: "embedded", a model
+    folder or a hub name. ``compressor`` is that of policies with ``selection.space: compressor``: "shipped" or a folder
+    that ``okralong train-sara`` wrote. ``analyzers`` and ``rerankers`` add analyzers and cross-encoders under the names
+    that methods use. ``at_tokens`` adds what each method shows within that many context tokens.
     """
 
     side: Literal["validation", "tune", "test", "all"]

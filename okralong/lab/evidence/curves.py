@@ -1,9 +1,9 @@
-"""Curves of recall against tokens, and two methods compared on the same questions.
+"""Compare curves of recall against tokens of two methods on the same questions.
 
-A curve is read off the upper envelope: what fewer tokens have shown, more tokens can show as well. Between points, and
-between nothing (0 tokens, recall 0) and the first point, it is linear; beyond the last point it is undefined. Two
-methods are compared at equal recall or at equal tokens, and paired: each bootstrap draw takes whole documents, the same
-for both methods, and reads both curves anew.
+A curve is read off the upper envelope: what fewer tokens have shown, more tokens can show as well. It is linear between
+points and from (0 tokens, recall 0) to the first point, and undefined beyond the last point. Methods are compared at
+equal recall or at equal tokens, and paired: each bootstrap draw takes whole documents, the same for both methods, and
+reads both curves again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from okralong.pipelines.reporting.statistics import (
     resample,
 )
 
-# --------
-# Curves, and two methods on the same questions.
-
 _Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
 """Compares mean tokens and recall of a method (curves, budgets) with those of a baseline at one budget (curves,)."""
 
@@ -35,7 +32,7 @@ _Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
 class Results:
     """A method on the questions of a set: ``tokens`` shown and ``recall`` reached, each (budgets, questions).
 
-    Raises ValueError when the shapes differ or a value is nan: questions without evidence are to be left out.
+    Raises ValueError if the shapes differ or a value is nan: leave out questions without evidence.
     """
 
     tokens: Floats
@@ -66,8 +63,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """Two methods on the same questions. ``clusters`` names each question's document; ``at`` is the budget of
-    ``baseline`` at which the two are compared. Raises ValueError when the numbers of questions differ.
+    """Two methods on the same questions, compared at the budget ``at`` of ``baseline``.
+
+    ``clusters`` names each question's document. Raises ValueError if the numbers of questions differ.
     """
 
     method: Results
@@ -82,7 +80,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """Marks of two methods on the same questions, each (questions,): 1 where all evidence is shown, else 0."""
+    """Marks of two methods on the same questions, each (questions,): 1 if all evidence is shown, else 0."""
 
     method: Floats
     baseline: Floats
@@ -118,7 +116,7 @@ def rate_ratios(rates: Sequence[Rates], seed: int = 7, draws: int = DRAWS) -> li
 
 
 def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -> list[Drawn]:
-    """For each pair the comparison on the questions as they are, and in each draw."""
+    """Compare each pair on the questions as they are, and in each draw."""
 
     def means(pair: Pair, mean: Callable[[Floats], Floats]) -> Floats:
         method, baseline, at = pair.method, pair.baseline, pair.at
@@ -144,18 +142,18 @@ def mean_estimate(found: Sequence[Drawn]) -> Estimate:
 
 
 def recall_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
-    """The recall of each curve (curves, budgets) at so many tokens (curves,); nan beyond its last point."""
+    """Return the recall of each curve (curves, budgets) at a number of tokens (curves,); nan beyond its last point."""
     return _read(*_envelope(tokens, recall), at)
 
 
 def tokens_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
-    """The fewest tokens at which each curve reaches a recall; nan where it never does."""
+    """Return the fewest tokens at which each curve reaches a recall; nan if it never does."""
     x, y = _envelope(tokens, recall)
     return _read(y, x, at)
 
 
 def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
-    """Points (rows, budgets) in order of tokens, from nothing on, the recall never falling."""
+    """Return the points (rows, budgets) by tokens, starting at zero, with the recall never falling."""
     order = np.lexsort((-recall, tokens), axis=1)
     x = np.take_along_axis(tokens, order, axis=1)
     y = np.maximum.accumulate(np.take_along_axis(recall, order, axis=1), axis=1)
@@ -164,7 +162,7 @@ def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
 
 
 def _read(x: Floats, y: Floats, at: Floats) -> Floats:
-    """y where x first reaches ``at``, row by row; nan where it never does. Both x and y never fall along a row."""
+    """Return y where x first reaches ``at``, row by row, or nan. Neither x nor y ever falls along a row."""
     after = (x < at[:, None]).sum(axis=1)
     rows, last = np.arange(len(x)), x.shape[1] - 1
     right, left = np.minimum(after, last), np.maximum(np.minimum(after, last) - 1, 0)

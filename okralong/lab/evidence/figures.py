@@ -1,4 +1,4 @@
-"""From rows to figures: each method on each set, and each method against those that the sweep names."""
+"""Turn rows into figures: each method on each set, and each method against those that the sweep names."""
 
 from __future__ import annotations
 
@@ -34,15 +34,12 @@ HALF: Final = 0.5
 """The share of the baseline's tokens at which all-evidence rates are compared."""
 
 
-# --------
-# From rows to figures: each method on each set, and each method against the baseline and the strong hybrid.
-
-
 @dataclass(frozen=True, slots=True)
 class MethodFigures:
-    """A method on a set as it is (its own count, scale 1), with its curve. Shares are means over questions that have
-    them; ``all_evidence`` and ``cells`` are None where the set marks nothing of the kind. The last two are read off the
-    curves at the sweep's ``at_tokens``, or at their last points where those have fewer tokens.
+    """A method on a set at its own point (its count, or scale 1), with its curve.
+
+    Shares are means over questions that have them; ``all_evidence`` and ``cells`` are None if the set marks none. The
+    last two are read off the curves at the sweep's ``at_tokens``, or at their last points if those have fewer tokens.
     """
 
     tokens: float
@@ -60,9 +57,11 @@ class MethodFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A method against another. ``half`` is the ratio of all-evidence rates at the method's largest
-    point of at most half of the other's tokens, with that point's share of tokens; None where there is no such point.
-    ``left_out`` has, by figure, the sets on which it is not reached or not defined: a mean is over the others.
+    """A method against another.
+
+    ``half`` is the ratio of all-evidence rates at the method's largest point of at most half of the other's tokens, and
+    ``half_tokens`` that point's share of tokens; None if there is no such point. ``left_out`` lists, by figure, the
+    sets on which it is not reached or undefined; a mean is over the others.
     """
 
     token_ratio: Estimate
@@ -75,9 +74,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class SetFigures:
-    """A set: how much was asked, all methods, and by each method that the sweep names the others against it.
+    """The figures of a set: all methods, and, by each method that the sweep names, the others against it.
 
-    ``measure`` is "evidence" or "answer"; ``questions`` are those that have it, ``documents`` the sources asked about.
+    ``measure`` is "evidence" or "answer"; ``questions`` counts those that have it, ``documents`` the sources asked
+    about.
     """
 
     name: str
@@ -92,7 +92,7 @@ class SetFigures:
 class _Method:
     """Rows of a method as arrays (points, questions), points in the sweep's order; ``at`` is its own point.
 
-    ``answered`` has answer recall, of the questions that have one; None where none has.
+    ``answered`` has answer recall, of the questions that have one, or None.
     """
 
     results: Results
@@ -104,7 +104,7 @@ class _Method:
 
 
 def set_figures(sweep: Sweep, name: str, rows: Sequence[Row]) -> SetFigures:
-    """All figures of one set from its rows. Raises ValueError when none of them has a recall."""
+    """Return all figures of one set. Raises ValueError if no row has a recall."""
     kind, own = measured(name, rows)
     methods = {method: _arrays(sweep, method, own) for method in sweep.methods}
     first = next(iter(methods.values()))
@@ -119,10 +119,10 @@ def set_figures(sweep: Sweep, name: str, rows: Sequence[Row]) -> SetFigures:
 
 
 def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
-    """What a set's recall is of ("evidence" or "answer"), and its rows that have it.
+    """Return the measure of a set's recall ("evidence" or "answer"), and the rows that have it.
 
-    A set that marks evidence is judged by it alone: its questions without any are left out, so that no mean mixes two
-    measures. Raises ValueError when no row has either.
+    A set that marks evidence is judged by evidence alone: its questions without evidence are left out, so that no mean
+    mixes two measures. Raises ValueError if no row has either.
     """
     own = [row for row in rows if row.dataset == name]
     if marked := [row for row in own if row.shown.evidence_recall is not None]:
@@ -133,9 +133,9 @@ def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
 
 
 def over_sets(sweep: Sweep, rows: Sequence[Row], names: Sequence[str]) -> dict[str, dict[str, Comparison]]:
-    """By each method that the sweep names, the others against it: the mean of the comparison over the sets.
+    """Return, by each method that the sweep names, the others against it, in the mean over the sets.
 
-    A set on which a figure is not reached or not defined is left out of that figure's mean, and named.
+    A set on which a figure is not reached or undefined is left out of that figure's mean, and named.
     """
     by_set = {}
     for name in names:
@@ -153,7 +153,7 @@ def _against(by_set: Mapping[str, Mapping[str, _Method]], other: str, seed: int)
 
 
 def _compare(pairs: Mapping[str, tuple[_Method, _Method]], seed: int) -> Comparison:
-    """A method and another, by set."""
+    """Compare a method with another, given both by set."""
     curves = [Pair(method.results, other.results, method.clusters, other.at) for method, other in pairs.values()]
     whole = {
         name: Rates(mine[method.at], theirs[other.at], method.clusters)
@@ -180,7 +180,7 @@ def _compare(pairs: Mapping[str, tuple[_Method, _Method]], seed: int) -> Compari
 
 
 def _at_half(method: _Method, other: _Method) -> tuple[Rates, float] | None:
-    """All-evidence rates at the method's largest point within half of the other's tokens, and its share of them."""
+    """Return all-evidence rates at the method's largest point within half of the other's tokens, and its share."""
     if method.all_evidence is None or other.all_evidence is None:
         return None
     whole = other.results.tokens[other.at].mean()

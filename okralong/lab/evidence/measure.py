@@ -15,7 +15,7 @@ from okralong.pipelines.core.types import (
 
 
 def shown_share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:
-    """The share of the gold evidence, or else of the answer's parts, that chunks hold; None where neither is known."""
+    """Return the share of the gold evidence, or else of the answer's parts, that chunks hold; None if unknown."""
     shown = measure(question, [passage_of(hit) for hit in hits], texts)
     return shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
 
@@ -26,11 +26,16 @@ Ranges = Mapping[str, Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How much of what a question needs was shown. A share is 0 to 1, and None where the set marks nothing to show.
+    """How much of what a question needs was shown. A share is 0 to 1, or None if the set marks nothing to show.
 
-    ``evidence_recall`` is the share of gold characters; ``pieces_shown`` of ``pieces`` stand there wholly, and
-    ``all_evidence`` says whether all do; ``answer_recall`` is that of the answer's parts; ``cell_recall`` the share of
-    gold cells shown together with their row and column headers; ``context_tokens`` are o200k tokens.
+    Attributes:
+        evidence_recall: The share of gold characters.
+        pieces: The pieces of evidence.
+        pieces_shown: The pieces shown as a whole.
+        all_evidence: Whether all pieces are shown.
+        answer_recall: The share of the answer's parts.
+        cell_recall: The share of gold cells shown together with their row and column headers.
+        context_tokens: o200k tokens.
     """
 
     evidence_recall: float | None
@@ -50,7 +55,7 @@ def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Ma
         return solid(documents[span.doc_id][span.start_char : span.end_char])
 
     def covered(span: Span) -> int:
-        """Characters of a span that were shown, white space left out."""
+        """Count the characters of a span that were shown, without white space."""
         text = documents[span.doc_id]
         return sum(
             solid(text[max(start, span.start_char) : min(end, span.end_char)])
@@ -91,5 +96,5 @@ def ranges(spans: Iterable[tuple[str, int, int]]) -> Ranges:
 
 
 def solid(text: str) -> int:
-    """Characters without white space."""
+    """Count the characters without white space."""
     return len("".join(text.split()))

@@ -37,10 +37,7 @@ class RecallLine:
 
 @dataclass(frozen=True, slots=True)
 class RecallPanel:
-    """A set with the numbers of its questions and documents, and the methods measured on it.
-
-    ``measure`` says what the recall is of, for sets that mark no evidence.
-    """
+    """A set with the numbers of its questions and documents, and the methods measured on it."""
 
     name: str
     questions: int
@@ -52,7 +49,7 @@ class RecallPanel:
 def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
     """Write the picture of ``panels`` to an SVG file. A method has one colour and marker in all panels.
 
-    Raises ValueError when there is no panel with a point, or a point has no tokens.
+    Raises ValueError if no panel has a point, or a point has no tokens.
     """
     labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
     tokens = [each for panel in panels for line in panel.lines for each in line.tokens]
@@ -91,7 +88,7 @@ def _recall_panel(axis: Axes, panel: RecallPanel, looks: Mapping[str, Mapping[st
 
 
 def _token_scale(axis: Axes, least: float, most: float) -> None:
-    """Tokens by powers of two, recall from 0 to 1, the same in all panels."""
+    """Scale tokens by powers of two and recall from 0 to 1, alike in all panels."""
     first, last = math.floor(math.log2(least / 1000) + 0.01), math.ceil(math.log2(most / 1000) - 0.01)
     last = max(last, first + 1)
     axis.set_xscale("log", base=2)

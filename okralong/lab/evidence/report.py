@@ -1,4 +1,4 @@
-"""The evidence bench's report: a page, its data and its picture."""
+"""Write the evidence bench's report: a page, its data and its picture."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def write_report(
     overall: Mapping[str, Mapping[str, Comparison]],
     other_side: bool = False,
 ) -> list[Path]:
-    """A page (.md), its data (.json) and, where the sweep names methods to picture, the picture (.svg) in ``folder``.
+    """Write a page (.md), its data (.json) and, if the sweep names methods to picture, a picture (.svg) to ``folder``.
 
-    They have the name of the sweep's file, ``source``, and where this is of the ``other_side`` than the file says, the
-    side's. Returns their paths. ``overall`` is, by the name of the other method, each method against it over all sets.
+    The files are named after the sweep's file, ``source``, followed by the side if it is the ``other_side`` than the
+    file's. ``overall`` has, by the name of the other method, each method against it over all sets. Returns the paths.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
@@ -58,7 +58,7 @@ def markdown(
     overall: Mapping[str, Mapping[str, Comparison]],
     other_side: bool = False,
 ) -> str:
-    """The whole page."""
+    """Return the whole page."""
     side = f" --side {sweep.side}" if other_side else ""
     parts = [
         f"# {sweep.title}",
@@ -104,13 +104,13 @@ def _words(choice: PlainMethod | PolicyMethod) -> str:
 
 
 def public_name(source: str) -> str:
-    """A config or model as a report may name it: of a path on this machine only the last part."""
+    """Return the name of a config or model for a report: of an absolute path only the last part."""
     path = Path(source).expanduser()
     return path.name if path.is_absolute() else source
 
 
 def _dumped(sweep: Sweep) -> dict[str, Any]:
-    """The sweep as it was run."""
+    """Return the sweep as it was run."""
     content = sweep.model_dump()
     for key in ("catalog", "split", "scorer"):
         content[key] = public_name(content[key])
@@ -183,7 +183,7 @@ def _plain(value: float | None) -> str:
 
 
 def _rounded(value: object) -> object:
-    """Floats to six digits: a result file that changes only where a figure did. Of an Estimate only value and ends."""
+    """Round floats to six digits, so that a result file changes only where a figure did; drop ``n`` of estimates."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Retrieval, analyzers and cross-encoders with a memory: a sweep repeats the same queries again and again."""
+"""Retrieval, analyzers and cross-encoders with a cache: a sweep repeats the same queries many times."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from okralong.pipelines.models.weights import SHIPPED
 if TYPE_CHECKING:
     from okralong.pipelines.models.cross_encoder import CrossEncoder
 
-DEPTH: Final = 100
-"""Chunks looked up for each retriever; who asks for fewer gets the first of them. Ours."""
+DEPTH: Final = 100  # project default
+"""Chunks looked up for each retriever; a smaller request gets the first of them."""
 
 
 @dataclass
 class Retrievals:
-    """Both retrievers over one archive in this process, with a memory: many policies ask the same queries."""
+    """Both retrievers over one local archive, with a cache."""
 
     archive: Archive
     encoder: CachedEncoder
     _shards: dict[int, list[LocalShard]] = field(default_factory=dict)
 
     def shards(self, granularity: int) -> Sequence[LocalShard]:
-        """All shards of a granularity. Raises ArchiveError when the archive does not have it."""
+        """Return all shards of a granularity. Raises ArchiveError if the archive does not have it."""
         if granularity not in self._shards:
             self._shards[granularity] = [RememberedShard(each.shard) for each in self.archive.clients(granularity)]
         return self._shards[granularity]
@@ -47,20 +47,21 @@ class Retrievals:
     async def find(
         self, query: str, doc_ids: tuple[str, ...], granularity: int, k: int, prefix: str = ""
     ) -> Candidates:
-        """The top ``k`` chunks of ``doc_ids`` for each retriever. ``prefix`` stands before the query where it is
-        embedded.
+        """Return the top ``k`` chunks of ``doc_ids`` for each retriever.
+
+        ``prefix`` is prepended to the query when it is embedded.
         """
         return await search(self.shards(granularity), query, self.encoder.encode([prefix + query])[0], doc_ids, k)
 
     def prepare(self, queries: list[str]) -> None:
-        """Embed many queries in one go, so that they come from memory afterwards."""
+        """Embed many queries at once into the cache."""
         if queries:
             self.encoder.encode(queries)
 
 
 @dataclass(frozen=True)
 class RememberedShard(LocalShard):
-    """A shard that is asked once for the candidates of a query in a scope."""
+    """A shard that caches the candidates of a query in a scope."""
 
     found: dict[Hashable, Candidates] = field(default_factory=dict)
 
@@ -77,7 +78,7 @@ class RememberedShard(LocalShard):
 
 @dataclass
 class Remembered:
-    """The same analyzer, asked once for each input."""
+    """An analyzer that caches its analyses."""
 
     analyzer: Analyzer
     _said: dict[AnalysisInput, Analysis] = field(default_factory=dict)
@@ -96,7 +97,7 @@ class Remembered:
 
 @dataclass
 class RememberedReader:
-    """A cross-encoder that reads each pair of query and passage once. ``load`` makes it when it is first needed."""
+    """A cross-encoder that reads each pair of query and passage once. ``load`` loads it on first use."""
 
     name: str
     load: Callable[[], CrossEncoder]
@@ -104,7 +105,7 @@ class RememberedReader:
     _read: dict[tuple[str, str], Reading] = field(default_factory=dict)
 
     def read(self, query: str, passages: Sequence[str]) -> list[Reading]:
-        """The readings of passages for a query, in their order."""
+        """Return the readings of passages for a query, in order."""
         new = [passage for passage in dict.fromkeys(passages) if (query, passage) not in self._read]
         if new:
             if self._model is None:
@@ -115,7 +116,7 @@ class RememberedReader:
         return [self._read[query, passage] for passage in passages]
 
     async def port(self, query: str, passages: list[str]) -> list[Reading]:
-        """The same as a port of ``QuestionTools``."""
+        """Read as a port of ``QuestionTools``."""
         return self.read(query, passages)
 
 
@@ -125,5 +126,5 @@ def _shipped() -> RememberedReader:
 
 
 def reader_of(policy: Policy) -> RememberedReader | None:
-    """The shipped cross-encoder where the policy ranks by one; None where it does not."""
+    """Return the shipped cross-encoder if the policy ranks by one, else None."""
     return _shipped() if policy.rerank.candidates else None

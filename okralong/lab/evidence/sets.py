@@ -1,4 +1,4 @@
-"""From the data folder to benches: read, split, draw, pool, index. What was made before is found again."""
+"""Read, split, draw, pool and index the sets of a sweep; existing archives are reused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DataSetStore:
-    """Where sets come from and what is kept of them: ``data`` holds the files, ``work`` archives and vectors.
+    """Reads and indexes data sets: ``data`` holds the files, ``work`` archives and vectors.
 
     Without a ``split``, with the side "all", sets are taken whole: for questions that nothing was trained or tuned on.
     """
@@ -46,23 +46,23 @@ class DataSetStore:
     say: Say
 
     def read(self, name: str, part: str) -> DataSet:
-        """What of a set stands on this side of the split; all of it where there is none."""
+        """Return the part of a set on this side of the split, or all of it without a split."""
         dataset = read_dataset(self.catalog.source(name, part), self.data)
         for note in dataset.notes:
             self.say(note)
         return dataset if self.split is None or self.side == "all" else self.split.filter(dataset, self.side)
 
     def pooled(self, choice: SetChoice, every: bool = False) -> Pooled:
-        """The questions and documents of a set; ``every`` question, or those that can be measured.
+        """Return the questions and documents of a set; ``every`` question, or those that can be measured.
 
-        Raises InputError when they cannot be had as the choice wants them.
+        Raises InputError if they cannot be made as the choice asks.
         """
         dataset = self.read(choice.name, choice.part)
         spare = [text for named in choice.fill for text in self.read(*named.split(" ", 1)).texts.values()]
         return pooled_set(choice, dataset, spare, self.seed, every)
 
     def bench(self, choice: SetChoice, pooled: Pooled, config: IndexConfig) -> Bench:
-        """One set, indexed and ready to be asked."""
+        """Index one set."""
         raw = [RawDocument(document.doc_id, document.text, choice.name) for document in pooled.documents]
         location = str(self.work / "archives" / self._archive_name(choice, config))
         archive = index_here(location, raw, config, index_encoder(self.encoder))
@@ -74,7 +74,7 @@ class DataSetStore:
         sizes = "-".join(map(str, config.granularities))
         limit = "all" if choice.limit is None else str(choice.limit)
         by = "" if config.embedding.model == EMBEDDED else f"-{Path(config.embedding.model).name}"
-        # An archive has one table of compressed chunks, and beside those of ours cells may want another's.
+        # An archive has one table of compressed chunks, so another compressor needs another archive.
         table = "" if config.compressor in (NONE, AUTO, SHIPPED) else f"-{_fingerprint(config.compressor)}"
         cut = f"{config.boundaries}-at-{sizes}{by}{table}"
         return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}"
@@ -139,10 +139,10 @@ def _fingerprint(compressor: str) -> str:
 
 
 def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int, every: bool = False) -> Pooled:
-    """The questions of one side that can be measured, over documents. Raises InputError when there are none.
+    """Return the questions of one side that can be measured, over documents. Raises InputError if there are none.
 
-    A question can be measured when its set gives a text for it, and marks evidence or parts of its answer; with
-    ``every`` a text is enough.
+    A question can be measured if its set gives a text for it, and marks evidence or parts of its answer; with ``every``
+    a text is enough.
     """
     items = drawn(list(dataset.items) if every else measurable(dataset), choice.limit, f"{seed}:{choice.name}")
     if choice.pool_tokens is None:
@@ -159,19 +159,19 @@ def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed:
 
 
 def measurable(dataset: DataSet) -> list[Item]:
-    """The items that mark evidence, or an answer to look for."""
+    """Return the items that mark evidence, or an answer to look for."""
     return [item for item in dataset.items if item.evidence or item.gold.parts]
 
 
 def drawn(items: Sequence[Item], limit: int | None, seed: str) -> list[Item]:
-    """All items, or ``limit`` of them, drawn in a way that does not depend on their order."""
+    """Return all items, or ``limit`` of them, drawn independently of their order."""
     if limit is None or len(items) <= limit:
         return list(items)
     return random.Random(seed).sample(sorted(items, key=lambda item: item.gold.question.query_id), limit)
 
 
 def check_types(choice: SetChoice, pooled: Pooled) -> None:
-    """Raise InputError when a question has no type: gold labels cannot be had for it."""
+    """Raise InputError if a question has no type, so that gold labels are impossible."""
     for question in pooled.questions:
         asked = question.item.gold.question
         if asked.type not in TYPES:

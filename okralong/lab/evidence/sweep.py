@@ -1,4 +1,4 @@
-"""A whole sweep: every method on every set, row by row. Reading, indexing and retrieval are real; nothing is paid."""
+"""Run every method on every set, row by row. Reading, indexing and retrieval are real; nothing is paid."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ SCALED: Final = ("contextual", "factoid", "split", "step")
 def run_sweep(
     sweep: Sweep, data: Path, work: Path, say: Say, models: Mapping[str, ModelWriter] | None = None
 ) -> list[Row]:
-    """The rows of every method on every set, over archives kept below ``work``.
+    """Return the rows of every method on every set, over archives kept below ``work``.
 
-    ``models`` are asked by methods whose writer is embedded or reader; ValueError is raised where it is missing. Raises
-    ConfigError or InputError before anything is embedded when a policy or a model cannot be used, a set is none of the
-    catalog, or none of the sets can be read; one of several that cannot is named and left out.
+    Methods whose writer is embedded or reader ask ``models``. A set that cannot be read is named and left out. Raises
+    ValueError for a missing writer, and ConfigError or InputError before anything is embedded if a policy or model is
+    unusable, a set is not in the catalog, or no set can be read.
     """
     policies = {name: scaled_policies(m) for name, m in sweep.methods.items() if isinstance(m, PolicyMethod)}
     writers: dict[str, Writer] = {"gold": GoldWriter(), **(models or {})}
@@ -83,12 +83,12 @@ def run_sweep(
 
 
 def rerankers(sweep: Sweep) -> dict[str, RerankerConfig]:
-    """The cross-encoders that methods may name: the shipped one and the sweep's own."""
+    """Return the cross-encoders that methods may name: the shipped one and the sweep's own."""
     return {SHIPPED: RerankerConfig(), **sweep.rerankers}
 
 
 def _check_side(sweep: Sweep) -> None:
-    """Every set must be one of the catalog, and of one's own where sets are taken whole."""
+    """Check that every set is in the catalog, and that sets taken whole are the user's own."""
     named = [(choice.name, choice.part) for choice in sweep.sets]
     named += [(name, part) for choice in sweep.sets for name, part in (each.split(" ", 1) for each in choice.fill)]
     catalog = load_catalog(sweep.catalog)
@@ -113,7 +113,7 @@ def _compressor(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) ->
 
 
 def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:
-    """Those that the sweep's methods name. What is corrupted is one analyzer, loaded and asked once."""
+    """Load the analyzers that the sweep's methods name. Corrupted ones share one loaded analyzer."""
     wanted = {method.analyzer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     loaded: dict[str, Remembered] = {}
     found: dict[str, Analyzer | None] = {RULES: KeywordRules(), GOLD: None}
@@ -130,14 +130,14 @@ def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:
 
 
 def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
-    """The policy at each scale. Raises ConfigError when an override is none of its keys."""
+    """Return the policy at each scale. Raises ConfigError if an override is not one of its keys."""
     where, text = read_config(method.policy)
     plain = parse_config(FullPolicy, text, where, method.overrides)
     return {scale: _scaled(plain, scale) for scale in method.scales}
 
 
 def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> dict[Boundaries, IndexConfig]:
-    """What each set is indexed as for all methods: an archive for each kind of chunk boundaries, at their sizes."""
+    """Return how each set is indexed for all methods: an archive for each kind of chunk boundaries, at their sizes."""
     sizes: dict[Boundaries, set[int]] = {}
     for name, method in sweep.methods.items():
         wanted = sizes.setdefault(method.boundaries, set())
@@ -173,7 +173,7 @@ async def _run_set(
 
 
 def _known_queries(sweep: Sweep, bench: Bench) -> list[str]:
-    """What will be looked up for sure: embedded in one go, it takes a fraction of the time."""
+    """Return the queries known in advance, which are embedded much faster at once."""
     items = [question.item for question in bench.pooled.questions]
     queries = [item.gold.question.question for item in items]
     if any(isinstance(method, PolicyMethod) and method.writer == "gold" for method in sweep.methods.values()):

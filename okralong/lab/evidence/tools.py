@@ -35,25 +35,25 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
-COMPLETION_LIMIT: Final = 512
-"""Tokens kept free for a reply; ours."""
+COMPLETION_LIMIT: Final = 512  # project default
+"""Tokens kept free for a reply."""
 
 LOOK_UP: Final = "retrieval"
-"""The kind of a step of ``QuestionTools`` in which something was looked up."""
+"""The kind of a step of ``QuestionTools`` that looked something up."""
 
 Analyze = Callable[[AnalysisInput], Awaitable[Analysis]]
-"""Analyses a question with its primary chunks and their retrievers' scores."""
+"""Analyzes a question with its primary chunks and their retrievers' scores."""
 
 Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
 """See ``LikelihoodModel.score``."""
 
 
 class BenchTools(QuestionTools):
-    """One question over one archive. ``doc_ids`` is its resolved scope, ``gold_queries`` are what its set would ask.
+    """One question over one archive. ``doc_ids`` is its resolved scope, ``gold_queries`` are the set's own queries.
 
-    ``likelihood`` and ``compressor`` are None where the policy does not need them. ``calls`` counts the prompts that
-    the writer had to write queries for, ``prompt_tokens`` the o200k tokens of all prompts, the answer's too, without
-    worked examples.
+    ``likelihood`` and ``compressor`` are None if the policy does not need them. ``calls`` counts the prompts for which
+    the writer wrote queries, ``prompt_tokens`` the o200k tokens of all prompts, including the answer's, without worked
+    examples.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class BenchTools(QuestionTools):
             return compressor.pooled(vectors) if compressor else vectors
 
         found = reader or reader_of(policy)
-        # The bench measures what is shown: no answer is judged, and none is asked for again.
+        # The bench measures what is shown: no answer is judged or escalated.
         policy = policy.model_copy(update={"escalate": None})
 
         offline = OfflineGenerator(self._reply)
@@ -109,11 +109,11 @@ class BenchTools(QuestionTools):
 
     @property
     def queries(self) -> list[str]:
-        """What was looked up, in order."""
+        """The texts looked up, in order."""
         return [json.loads(body)["wanted"]["query"] for (_, kind), body in self._steps.kept.items() if kind == LOOK_UP]
 
     def again(self, path: str = "") -> QuestionTools:
-        """Further tools of the question, or of its branch at ``path``: steps that were taken are not taken again."""
+        """Return further tools of the question, or of its branch at ``path``; completed steps are not repeated."""
         return QuestionTools(self.ports, self.question, self.doc_ids, self.log, self.fan_out, path)
 
     async def _branch(self, branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
@@ -133,7 +133,7 @@ class BenchTools(QuestionTools):
 
 
 def given(analysis: Analysis) -> Analyze:
-    """An analysis that is known already."""
+    """Return an analyzer of a known analysis."""
 
     async def analyze(asked: AnalysisInput) -> Analysis:
         return analysis
@@ -142,7 +142,7 @@ def given(analysis: Analysis) -> Analyze:
 
 
 def analyzed_by(analyzer: Analyzer) -> Analyze:
-    """An analyzer, asked one question after the other."""
+    """Return an analyzer that is asked one question at a time."""
 
     async def analyze(asked: AnalysisInput) -> Analysis:
         return analyzer.analyze([asked])[0]
@@ -151,17 +151,16 @@ def analyzed_by(analyzer: Analyzer) -> Analyze:
 
 
 def prompt_size(messages: Iterable[Message]) -> int:
-    """The o200k tokens of a prompt, without what a chat template puts around its messages."""
+    """Return the o200k tokens of a prompt, without those of a chat template."""
     return sum(count_tokens(message.content) + message.vector_rows for message in messages)
 
 
 async def gold_labels(
     retrievals: Retrievals, texts: Mapping[str, str], question: PooledQuestion, granularity: int, chunks: Sequence[Hit]
 ) -> tuple[Pattern, bool] | None:
-    """Which retriever's chunks of ``granularity`` tokens hold more of the evidence, and whether ``chunks`` hold it all.
+    """Return whose chunks of ``granularity`` tokens hold more of the evidence, and whether ``chunks`` hold all of it.
 
-    None where the set says nothing to look for: neither evidence nor parts of the answer. ``texts`` are the documents
-    by their ids.
+    Returns None if the set gives neither evidence nor parts of the answer. ``texts`` are the documents by id.
     """
     asked = question.item.gold.question.question
     found = await retrievals.find(asked, question.doc_ids, granularity, PATTERN_CHUNKS)
@@ -174,7 +173,7 @@ async def gold_labels(
 
 @dataclass(frozen=True)
 class Lookup:
-    """A ``Retriever`` for one question: what primary retrieval needs."""
+    """A ``Retriever`` for one question, as primary retrieval needs it."""
 
     retrievals: Retrievals
     policy: Policy

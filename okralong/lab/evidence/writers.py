@@ -1,7 +1,7 @@
-"""Who writes sub-questions and next queries in the bench: the set itself, or a model.
+"""Write sub-questions and next queries in the bench: by the set itself, or by a model.
 
-The bench runs the real strategies, so a writer speaks through the generator's own roles and in the prompts' own
-contracts. It writes no answers: a request for one gets "unanswerable".
+The bench runs the real strategies, so a writer speaks through the generator's roles and prompt contracts. It does not
+write answers: a request for one gets "unanswerable".
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 NO_ANSWER: Final = "Answer: unanswerable"
 
 WRITTEN: Final = ("split", "step")
-"""The roles in which queries are written."""
+"""The roles that write queries."""
 
 WINDOW: Final = 128_000
-"""GPT-4o's window (paper section 4.2): wide enough that it cuts nothing, so the policy alone decides."""
+"""GPT-4o's window (paper section 4.2), wide enough that nothing is cut and the policy alone decides."""
 
 LONGEST: Final = 380
-"""Characters of a query that are asked; the parsers drop or cut what is longer than 400."""
+"""Characters of a query that are sent; the parsers drop or cut longer ones above 400."""
 
 _STEP: Final = re.compile(r"(?:^|/)step/(\d+)/")
 
@@ -45,35 +45,36 @@ Ask = Callable[[Sequence[Message], str], Awaitable[str]]
 
 
 class Writer(Protocol):
-    """What stands in for the generator."""
+    """Stands in for the generator."""
 
     @property
     def name(self) -> str:
-        """What a reply says that it is from."""
+        """The model name in replies."""
         ...
 
     @property
     def window(self) -> int:
-        """Tokens that a prompt and its reply may have together."""
+        """Tokens of a prompt and its reply together."""
         ...
 
     @property
     def demonstrate(self) -> bool:
-        """Whether a worked example stands before each prompt."""
+        """Whether each prompt is preceded by a worked example."""
         ...
 
     def count(self, text: str) -> int:
-        """The writer's own tokens of a text."""
+        """Count the writer's own tokens of a text."""
         ...
 
     async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
-        """The reply at a step of a question whose set knows these queries."""
+        """Return the reply at a step of a question with these gold queries."""
         ...
 
 
 class GoldWriter:
-    """Asks what the set says should be asked, one query a step. It never ends the steps before they are through; the
-    method itself does when a look-up brings nothing new, and at the policy's bound.
+    """Asks the set's own queries, one per step.
+
+    It never ends the steps early; the method does when a look-up brings nothing new, and at the policy's bound.
     """
 
     name = "gold"
@@ -81,11 +82,11 @@ class GoldWriter:
     demonstrate = False
 
     def count(self, text: str) -> int:
-        """See ``Writer``: o200k tokens."""
+        """Count o200k tokens."""
         return count_tokens(text)
 
     async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
-        """See ``Writer``. A split reply holds all queries, a step's reply the one of its number."""
+        """Return all queries for a split, or the query of the step's number."""
         if role == "split":
             return "\n".join(map(as_question, gold_queries))
         step = _STEP.search(path)
@@ -98,7 +99,7 @@ class GoldWriter:
 
 @dataclass
 class ModelWriter:
-    """A small model writes; ``ask`` sends it the prompts that an answer run would send, worked example included."""
+    """A small model writes; ``ask`` sends it the prompts of an answer run, including the worked example."""
 
     name: str
     ask: Ask
@@ -112,10 +113,10 @@ class ModelWriter:
 
 
 def as_question(query: str) -> str:
-    """A query as both parsers give it back: one line of more than one word that ends in its only question mark.
+    """Return a query in a form that both parsers keep: one line of several words that ends in its only question mark.
 
-    A title that they would take for a bullet ("B. Traven"), for nothing ("No More") or for a remark (one word) is asked
-    for in words.
+    A title that they would drop as a bullet ("B. Traven"), as nothing ("No More") or as a remark (one word) becomes a
+    sentence.
     """
     line = " ".join(query.replace("?", " ").split())[:LONGEST].rstrip(".!: ") or " ".join(query.split())
     plain = f"{line}?"
@@ -124,25 +125,24 @@ def as_question(query: str) -> str:
 
 
 # --------
-# The embedded model as the bench's writer, as it is or with the shipped reader.
-#
-# It is started when a sweep needs it, and its replies are kept for the next run.
+# The embedded model as the bench's writer, alone or with the shipped reader. A sweep starts it when needed and keeps
+# its replies for the next run.
 
 COMPLETION_TOKENS: Final = {"split": 96, "step": 160}
-"""As in the shipped answer config, by role."""
+"""By role, as in the shipped answer config."""
 
 TIMEOUT_S: Final = 600.0
 """As in the shipped answer config: two cores read a long prompt in half a minute."""
 
 SEED: Final = 7
-"""As in the shipped answer config; at temperature 0 it changes nothing."""
+"""As in the shipped answer config; at temperature 0 it has no effect."""
 
 
 @dataclass
 class KeptReplies:
-    """Replies by prompt, in a file with one JSON object a line: the model is asked each prompt once, ever.
+    """Replies by prompt, in a file of JSON lines: the model is asked each prompt once, ever.
 
-    One process at a time may keep replies in a file.
+    Only one process at a time may use a file.
     """
 
     file: Path
@@ -151,29 +151,30 @@ class KeptReplies:
     def __post_init__(self) -> None:
         if self.file.is_file():
             for line in self.file.read_text(encoding="utf-8").split("\n"):
-                # A line that a killed run left half-written is asked again.
+                # A line that a killed run left incomplete is asked again.
                 with suppress(ValueError):
                     row = json.loads(line)
                     self._known[row["key"]] = row["reply"]
 
     def get(self, key: str) -> str | None:
-        """The reply known for a key, or None."""
+        """Return the reply known for a key, or None."""
         return self._known.get(key)
 
     def keep(self, key: str, reply: str) -> None:
-        """Remember a reply, on disk at once."""
+        """Remember a reply, and write it to disk at once."""
         self._known[key] = reply
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a", encoding="utf-8") as out:
-            # The line break comes first: it ends a line that was left half-written.
+            # The line break comes first, to end a line that was left incomplete.
             out.write("\n" + json.dumps({"key": key, "reply": reply}))
 
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A served model as the writer asks it. ``identity`` stands for it among the kept replies, ``base_url`` does not:
-    a server of one's own is another address on every start. ``demonstrate`` puts a worked example before each prompt,
-    ``constrained`` sends each role's grammar.
+    """A served model as the writer calls it.
+
+    Kept replies are keyed by ``identity``, as ``base_url`` changes with every start of an own server. ``demonstrate``
+    puts a worked example before each prompt, ``constrained`` sends each role's grammar.
     """
 
     base_url: str
@@ -185,9 +186,9 @@ class KnownModel:
 
 @contextmanager
 def model_writers(sweep: Sweep, work: Path) -> Iterator[dict[str, ModelWriter]]:
-    """A writer for each model that methods of the sweep name: the embedded one as it is, and with the shipped reader.
+    """Yield a writer for each model that the sweep's methods name: the embedded one alone, and with the shipped reader.
 
-    Raises what starting the embedded server raises.
+    Raises whatever starting the embedded server raises.
     """
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     with ExitStack() as servers:
@@ -208,9 +209,9 @@ def model_writers(sweep: Sweep, work: Path) -> Iterator[dict[str, ModelWriter]]:
 
 
 def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTokens) -> ModelWriter:
-    """A writer that asks a served model each prompt once; its replies are kept in the file ``kept_in``.
+    """Return a writer that asks a served model each prompt once; its replies are kept in the file ``kept_in``.
 
-    ``window`` and ``count`` are in the model's own tokens. The writer raises what the ``openai`` client raises.
+    ``window`` and ``count`` are in the model's own tokens. The writer raises the errors of the ``openai`` client.
     """
     config = LlmConfig(model=served.model, timeout_s=TIMEOUT_S)
     kept = KeptReplies(kept_in)
