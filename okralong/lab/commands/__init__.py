@@ -1,1 +1,1 @@
-"""The commands of experiments: sweeps, tuning, comparison, the evidence bench, training."""
+"""The laboratory's commands: sweeps, tuning, comparison, the evidence bench, training."""

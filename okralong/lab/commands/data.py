@@ -52,7 +52,7 @@ def split(
         "split/rules.yaml"
     ),
 ) -> None:
-    """Split all sets at hand into train, validation, tune and test; no question or document stands on two sides."""
+    """Split all data sets into train, validation, tune and test; no question or document is on two sides."""
     from okralong.jobs.terminal import say_line
     from okralong.lab.datasets.catalog import load_catalog
     from okralong.lab.datasets.registry import read_dataset
@@ -76,7 +76,7 @@ def split(
 
 
 def _summary(account: Account) -> list[str]:
-    """One line a source: how many of its questions stand where."""
+    """Return a line per source: how many of its questions are on each side."""
     return [
         f"{source}: " + ", ".join(f"{count:,} {side}" for side, count in by_side.items() if count)
         for source, by_side in account.counts.items()

@@ -76,7 +76,7 @@ def evaluate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and what they may cost, and end.")] = False,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
-    """Run every method on every set, under one budget, and write scores, summaries, differences and a page of all."""
+    """Run every method on every set under one budget, and write scores, summaries, differences and a report page."""
     from okralong.jobs.report import write_report
     from okralong.jobs.terminal import say_line
     from okralong.lab.commands.sweep_table import show
@@ -104,7 +104,7 @@ def evaluate(
 
 
 def _agree(yes: bool) -> None:
-    """Ask whether to begin, unless ``yes`` says so. Raises ConfigError where nobody can be asked, typer.Exit for no."""
+    """Ask whether to begin, unless ``yes``. Raises ConfigError without a terminal, typer.Exit for no."""
     from okralong.pipelines.core.types import ConfigError
 
     if not yes and not sys.stdin.isatty():
@@ -163,7 +163,7 @@ def tune(
 
 
 def _went_well(console: Console, result: SweepResult) -> None:
-    """Go on with failed questions, which have no marks. Raises typer.Exit for a sweep that is not complete."""
+    """Warn about failed questions. Raises typer.Exit for an incomplete sweep."""
     from okralong.jobs.terminal import say_line
 
     if result.exit_code == EXIT_FAILURES:

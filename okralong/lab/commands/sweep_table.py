@@ -14,12 +14,9 @@ from okralong.lab.sweeps.config import (
 from okralong.lab.sweeps.engine import Expanded
 from okralong.lab.sweeps.outline import CostEstimate, total
 
-# --------
-# Before anything is spent: what the cells may cost, and every cell checked.
-
 
 def show(expanded: Expanded, console: Console) -> None:
-    """Print a row for each method and variant over sets and seeds, and the whole, with what they may cost."""
+    """Print a row for each method and variant over sets and seeds, and the total, with what they may cost."""
     sweep, plans, costs = expanded.sweep, expanded.plans, expanded.costs
     widen_plain(console)
     grid = Table(title=f"{sweep.title}: {len(plans)} cells, {expanded.finished} of them finished", title_justify="left")

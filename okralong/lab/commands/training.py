@@ -28,8 +28,11 @@ def train(
     ] = False,
     leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
 ) -> None:
-    """Train an analyzer (`okralong answer --analyzer`), a reader (llm.reader), a cross-encoder (reranker.model), a
-    token classifier (token_classifier.model) or a question writer (`okralong train-data --writer`)."""
+    """Train an analyzer, a reader, a cross-encoder, a token classifier or a question writer.
+
+    The result is used by `okralong answer --analyzer`, llm.reader, reranker.model, token_classifier.model or `okralong
+    train-data --writer`.
+    """
     if report:
         from okralong.lab.training.reports import report_on
 
@@ -90,14 +93,14 @@ def _run(work: Callable[..., None], here: bool, console: Console) -> None:
 
 
 class LabelWith(StrEnum):
-    """Who labels what the sets leave open."""
+    """What labels the gaps that the sets leave."""
 
     NOBODY = "nobody"
     LLM = "llm"
 
 
 class Learner(StrEnum):
-    """Who learns from the rows."""
+    """The model that learns from the rows."""
 
     ANALYZER = "analyzer"
     READER = "reader"

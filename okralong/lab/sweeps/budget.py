@@ -1,4 +1,4 @@
-"""One budget for many cells: a cell's share is taken out before it begins, and what is left is put back after it."""
+"""Share one budget among many cells: a cell's grant is reserved before it begins, and its rest released afterwards."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.replay import calls_begun
 
-# --------
-# One budget for many cells: what a cell may spend is taken out before it begins, and its rest put back after it.
-
 HELD: Final = ("ok", "unknown")
-"""Statuses of attempts that cost something, or may have."""
+"""Statuses of attempts that cost or may have cost something."""
 
 
 @dataclass
 class SharedBudget:
-    """``total_usd`` for all cells, None without a cap; ``spent`` is what each has cost before.
+    """The budget of all cells; ``total_usd`` is None without a cap, ``spent`` is what each cell has cost before.
 
-    The grants of cells that run and what all others have spent never pass the total together. Safe between threads.
+    The grants of running cells and the spending of all others never exceed the total. Thread-safe.
     """
 
     total_usd: float | None
@@ -33,15 +30,17 @@ class SharedBudget:
 
     @property
     def free_usd(self) -> float | None:
-        """What is neither spent nor granted."""
+        """Dollars neither spent nor granted."""
         if self.total_usd is None:
             return None
         idle = sum(usd for cell, usd in self.spent.items() if cell not in self._granted)
         return max(0.0, self.total_usd - idle - sum(self._granted.values()))
 
     def grant(self, cell: str, sharers: int) -> float | None:
-        """The cap of a cell, with what it has spent before: an even share of what is free for the ``sharers``, the cell
-        itself among them, that may be waiting for some. None without a cap."""
+        """Grant a cell an even share of the free dollars, and return its cap including its earlier spending.
+
+        ``sharers`` counts the cells that may be waiting for a share, including this one. Returns None without a cap.
+        """
         with self._lock:
             free = self.free_usd
             if free is None:
@@ -50,17 +49,17 @@ class SharedBudget:
             return self._granted[cell]
 
     def settle(self, cell: str, spent_usd: float) -> None:
-        """A cell has ended and has cost so much in all: the rest of its grant is free again."""
+        """Record the total cost of a cell that has ended, and release the rest of its grant."""
         with self._lock:
             self._granted.pop(cell, None)
             self.spent[cell] = spent_usd
 
 
 def spent_usd(run: Folder) -> float:
-    """What a run folder counts against its cap: what was billed, and the reserves of attempts of unknown end.
+    """Return what a run folder counts against its cap: billed dollars, and reserves of attempts with unknown outcome.
 
-    A process that was killed left attempts without a ledger row, which the run's next process writes: they count here
-    already, since other cells may be given the rest before.
+    A killed process leaves attempts without a ledger row, which the run's next process writes. They count here already,
+    since other cells may be granted the rest before that.
     """
     rows = read_run_table(run, "ledger", ["call_id", "attempt", "status", "cost_usd"]).to_pylist()
     settled = {(row["call_id"], row["attempt"]) for row in rows}
@@ -71,5 +70,5 @@ def spent_usd(run: Folder) -> float:
 
 
 def spent_before(folders: Mapping[str, Folder]) -> dict[str, float]:
-    """By cell: what its folder holds already."""
+    """Return the dollars in each cell's folder."""
     return {cell: spent_usd(folder) for cell, folder in folders.items()}

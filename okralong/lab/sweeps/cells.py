@@ -33,7 +33,7 @@ from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.run.prepare import Prepared
 
 OPEN = "over_budget"
-"""The status of a question that is no end: a higher cap goes on with it."""
+"""The status of a question that a higher cap resumes."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class PreparedCell:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether a question of it has no end: a budget kept it from being asked, or the set has more than it had.
+        """Whether some question has not ended: the budget did not reach it, or the set has grown.
 
-        Raises ConfigError when its run was begun with another set-up, or asked other words under a query_id: its
-        answers would be taken for those of this sweep.
+        Raises ConfigError if its run was begun with another set-up or other questions under the same query_ids: the
+        answers would be mistaken for those of this sweep.
         """
         folder = Folder.of(self.run)
         if not begun_alike(folder, self.prepared):
@@ -57,10 +57,6 @@ class PreparedCell:
         ends = statuses(folder, self.prepared)
         asked = (*(each.question for each in self.prepared.questions), *(each for each, _ in self.prepared.unscoped))
         return any(ends.get(each.query_id, OPEN) == OPEN for each in asked)
-
-
-# --------
-# Cells beside each other: one generator, one set of models, shards of one archive, one budget.
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,10 @@ class CellEnd:
 
 @dataclass
 class Running:
-    """What all cells of a sweep share while it runs. ``every`` cell may share its replies with others of its set."""
+    """What all cells of a sweep share while it runs.
+
+    Each of ``every`` cell may share its replies with others of its set.
+    """
 
     sweep: Sweep
     every: Sequence[PreparedCell]
@@ -89,7 +88,7 @@ class Running:
     generators: dict[str, Generator] = field(default_factory=dict)
 
     def generator(self, prepared: Prepared) -> Generator:
-        """The generator of a cell, served once for all cells that differ in nothing but the seed."""
+        """Return the generator of a cell, served once for all cells that differ only in the seed."""
         llm, compressor = prepared.llm, reading_vectors(prepared)
         key = f"{json.dumps(llm.model_dump(mode='json', exclude={'seed'}), sort_keys=True)} {compressor}"
         if key not in self.generators:
@@ -101,7 +100,7 @@ class Running:
         return replace(served, llm=served.llm.model_copy(update={"seed": llm.seed}))
 
     def others(self, cell: PreparedCell) -> tuple[str, ...]:
-        """The runs of the same set that have asked something already, whose replies the cell need not pay for."""
+        """Return the runs of the same set with a journal, whose replies the cell need not pay for."""
         if not self.sweep.share_replies:
             return ()
         own = [each.run for each in self.every if each.plan.named.set == cell.plan.named.set and each.run != cell.run]
@@ -116,9 +115,9 @@ def run_cells(
     address: str | None,
     console: Console,
 ) -> list[CellEnd]:
-    """Run the cells that have something left to do, archive by archive; no further one after a fatal end.
+    """Run the unfinished cells, archive by archive, and begin no further one after a fatal end.
 
-    Those that one process can carry come first, in this one: over Ray each would start a gateway and planners.
+    Cells that fit into this process come first: on Ray each would start a gateway and planners.
     """
     waiting = [cell for cell in cells if cell.may_go_on or not Folder.of(cell.run).exists(MANIFEST)]
     if not waiting:
@@ -157,7 +156,7 @@ def run_cells(
 
 
 def _needs_ray(cell: PreparedCell) -> bool:
-    """Whether a cell is not carried in this process: for what it is, or for batches that an earlier start left."""
+    """Return whether a cell cannot run in this process: by its size, or for batches that an earlier start left."""
     prepared = cell.prepared
     return bool(why_ray(prepared, len(prepared.questions)) or ResumeState.load(Folder.of(cell.run)).open)
 
@@ -167,7 +166,7 @@ def _on_ray(retrieval: RetrievalNames, _: Prepared, served: Generator) -> Host:
 
 
 def _by_archive(cells: Sequence[PreparedCell]) -> list[list[PreparedCell]]:
-    """The cells of each archive, in the order in which the archives come."""
+    """Group the cells by archive."""
     groups: dict[str, list[PreparedCell]] = {}
     for cell in cells:
         groups.setdefault(cell.prepared.archive.location, []).append(cell)
@@ -182,10 +181,10 @@ Work = tuple[PreparedCell, Generator, HostOf]
 def _run_archive(running: Running, cells: Sequence[PreparedCell], hosts: Sequence[HostOf]) -> list[CellEnd]:
     """Run the cells over one archive.
 
-    Cells that their share of the budget did not reach to the end go on one by one while others have left something.
-    Raises what a cell raised, after all have been stopped.
+    Cells whose share of the budget did not suffice resume one by one while others have left something. Raises what a
+    cell raised, after all have stopped.
     """
-    # One after the other before anything runs: each may start a server.
+    # Sequentially, before anything runs: each may start a server.
     served = [running.generator(cell.prepared) for cell in cells]
     work = list(zip(cells, served, hosts, strict=True))
     ends = _side_by_side(running, work)
@@ -196,7 +195,7 @@ def _run_archive(running: Running, cells: Sequence[PreparedCell], hosts: Sequenc
 
 
 def _side_by_side(running: Running, work: Sequence[Work]) -> list[CellEnd]:
-    """All of it, ``parallel`` at a time; none is begun any more after a fatal end."""
+    """Run ``parallel`` cells at a time; begin no further one after a fatal end."""
     ends: dict[str, CellEnd] = {}
     waiting = list(work)
     parallel = running.sweep.parallel

@@ -20,16 +20,13 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.run.rows import BEGUN
 
-# --------
-# Two runs over the same questions: what the second does better or worse, and whether that is beyond a bound.
-
 FIRST: Final[System] = ("A", "default")
 SECOND: Final[System] = ("B", "default")
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One metric: both means, the second less the first with interval and p-value, and how many questions have it."""
+    """One metric: both means, the second minus the first with interval and p-value, and how many questions have it."""
 
     metric: str
     first: float | None
@@ -41,16 +38,16 @@ class Compared:
     n: int
 
     def worse_by(self) -> float:
-        """By how much the second run is worse; below 0 when it is better, and 0 where nothing is known."""
+        """Return by how much the second run is worse: negative if it is better, 0 if unknown."""
         if self.difference is None:
             return 0.0
         return -self.difference if METRICS[self.metric] == "more" else self.difference
 
 
 def compare_runs(first: str, second: str, questions: str | None = None) -> list[Compared]:
-    """Every metric that both runs have. ``questions`` is the file with the gold answers; cells of a sweep know theirs.
+    """Compare every metric that both runs have. ``questions`` is the file with the gold answers; cells know theirs.
 
-    Raises InputError when there is no gold, when a run is no run folder, and when the two were not asked the same.
+    Raises InputError if there is no gold, a run is not a run folder, or the two were not asked the same questions.
     """
     golds = read_gold_questions(questions or gold_of(first, second))
     rows: list[dict[str, Any]] = []
@@ -82,9 +79,9 @@ def compare_runs(first: str, second: str, questions: str | None = None) -> list[
 
 
 def regression(found: Sequence[Compared], metric: str, bound: float) -> Compared | None:
-    """The metric when the second run is worse in it by more than ``bound`` in the mean, else None.
+    """Return the metric if the second run's mean is worse in it by more than ``bound``, else None.
 
-    Raises ConfigError for a metric that there is not, or that the two runs do not have.
+    Raises ConfigError for an unknown metric, or one that the two runs do not have.
     """
     if metric not in METRICS:
         raise ConfigError(f"--metric takes {', '.join(METRICS)}, not {metric!r}.")
@@ -98,7 +95,10 @@ def regression(found: Sequence[Compared], metric: str, bound: float) -> Compared
 
 
 def gold_of(*runs: str) -> str:
-    """Where the gold questions of cells of a sweep lie. Raises InputError for runs that know of none, or of several."""
+    """Return the gold questions file of cells of a sweep.
+
+    Raises InputError for runs that name none, or different ones.
+    """
     found = set()
     for run in runs:
         folder = Folder.of(run)
@@ -129,6 +129,6 @@ def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dic
     text = cache(lambda doc_id: archive.document(doc_id).text)
     named = CellName(system[0], system[0], "questions", system[1], 0)
     known = set(archive.doc_ids())
-    # Evidence of a document that the archive does not hold has no place in it.
+    # Evidence in a document that the archive lacks has no place in it.
     fitting = [g if {s.doc_id for s in g.evidence} <= known else replace(g, evidence=()) for g in golds]
     return score_rows(run, named, fitting, text)

@@ -1,4 +1,4 @@
-"""What a sweep or a tune file may say, and the cells that it comes to: one answer run each, with config and policy."""
+"""The keys of sweep and tune files, and their expansion into cells: one answer run each, with config and policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.config import NONE
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+([ ._+-][A-Za-z0-9]+)*$", max_length=60)]
-"""Letters and digits with single signs between: names become parts of folder names, which join them by two lines."""
+"""Letters and digits separated by single signs: names become parts of folder names, which are joined by "__"."""
 
 DEFAULT = "default"
 """The variant of a sweep that names none."""
@@ -31,7 +31,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class CellName:
-    """What the rows of a run are called in the tables."""
+    """The names of a run's rows in the tables."""
 
     cell: str
     method: str
@@ -52,7 +52,7 @@ class SweepSet(SetChoice):
 
 
 class SweepMethod(Settings):
-    """A strategy by its name (null: the method's own). ``variants`` are those that it is run under (null: all)."""
+    """A strategy by its name (null: the method's own), run under ``variants`` (null: all)."""
 
     strategy: str | None = None
     variants: list[Name] | None = None
@@ -63,8 +63,8 @@ class Variant(Settings):
 
     ``policy`` is a policy file (null: the answer config's), ``policy_overrides`` are dotted keys of it, ``overrides``
     dotted keys of the answer config. ``analyzer: gold`` gives the set's own types and the labels that our retrievers
-    make of the marked evidence; ``corrupted`` makes that share of the analyzer's labels wrong, by the cell's seed.
-    ``methods`` are those that it is for (null: all).
+    make of the marked evidence; ``corrupted`` falsifies that share of the analyzer's labels, by the cell's seed.
+    ``methods`` limits the variant to these methods (null: all).
     """
 
     policy: str | None = None
@@ -76,10 +76,12 @@ class Variant(Settings):
 
 
 class JudgeConfig(Settings):
-    """A language model that judges answers, right or wrong: ``answer`` is an answer config whose ``llm`` is asked,
-    ``overrides`` are dotted keys of it. With ``marks`` it also gives each answer SARA's four marks, one call more. It
-    is asked with so many ``seeds``, each one call more: the config's ``llm.seed`` and those after it. Its dollars count
-    against the sweep's budget."""
+    """A language model that judges answers, right or wrong.
+
+    ``answer`` is an answer config whose ``llm`` judges, ``overrides`` are dotted keys of it. With ``marks``, one more
+    call per answer gives SARA's four marks. Each of the ``seeds`` costs further calls: the config's ``llm.seed`` and
+    the ones after it. The judge's dollars count against the sweep's budget.
+    """
 
     answer: str = "answer.yaml"
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -88,13 +90,12 @@ class JudgeConfig(Settings):
 
 
 class CellSettings(SweepSettings):
-    """What the files of a sweep and of a tune have alike.
+    """The keys that a sweep and a tune file share.
 
-    ``seed`` draws questions, pools documents and draws the bootstrap, ``seeds`` are those of the generator and of
-    corrupted labels. ``answer`` is the answer config that all cells start from, with ``overrides`` (dotted keys).
-    ``every`` also asks questions that mark neither evidence nor an answer to look for. ``embedding`` is the archives'
-    encoder: "embedded" or a model folder. ``budget_usd`` caps the whole, ``parallel`` cells run at a time. ``catalog``
-    and ``split`` are as for the evidence bench.
+    ``seeds`` are those of the generator and of corrupted labels. ``answer`` is the answer config that all cells start
+    from, with ``overrides`` (dotted keys). ``every`` also asks questions that mark neither evidence nor an answer to
+    look for. ``embedding`` is the archives' encoder: "embedded" or a model folder. ``budget_usd`` caps everything
+    together; ``parallel`` cells run at a time.
     """
 
     seeds: list[int] = Field(default=[7], min_length=1)
@@ -108,12 +109,12 @@ class CellSettings(SweepSettings):
 
 
 class Sweep(CellSettings):
-    """Every method under every variant that is for it, on every set, with every seed: each is a *cell*.
+    """Every method under each of its variants, on every set, with every seed: each is a *cell*.
 
     ``side`` is that of the split; "all" takes sets whole, without a split, for questions that nothing was chosen on.
     ``against`` names the systems, "method" or "method/variant", that all others are compared with. With
-    ``share_replies`` a request that another cell of the set has sent is not paid for again. ``words`` stand above the
-    tables.
+    ``share_replies``, a request that another cell of the set has sent is not paid again. ``words`` are printed above
+    the tables.
     """
 
     words: str = ""
@@ -142,7 +143,7 @@ class Sweep(CellSettings):
         return self
 
     def systems(self) -> list[tuple[str, str]]:
-        """Each method with each variant that is for it."""
+        """Return each method with each of its variants."""
         return [
             (method, variant)
             for method, chosen in self.methods.items()
@@ -153,7 +154,7 @@ class Sweep(CellSettings):
 
 
 def as_system(name: str) -> tuple[str, str]:
-    """A name of ``against`` in two: "method/variant", or "method" under the default variant."""
+    """Split a name of ``against``: "method/variant", or "method" under the default variant."""
     method, _, variant = name.partition("/")
     return method, variant or DEFAULT
 
@@ -166,21 +167,21 @@ def _are_known(what: str, named: Mapping[str, list[str] | None], known: Mapping[
 
 
 # --------
-# Choosing values of a policy on one side of the split, to be reported on another: never on the same.
+# Choosing values of a policy on one side of the split, to be reported on another.
 
 BASE = "base"
 CHOSEN = "chosen"
-"""The variants of the report: the policy as it was, and with the chosen values."""
+"""The variants of the report: the unchanged policy, and the one with the chosen values."""
 
-MOST_VARIANTS = 200
-"""Of one grid. Ours: more is a typing error, or more questions than a tune side has answers to tell them apart."""
+MOST_VARIANTS = 200  # project default
+"""Variants of one grid; more is a typo, or more than a tune side can tell apart."""
 
 
 class Tune(CellSettings):
     """Every combination of the ``grid``'s values (dotted keys of ``policy``) under ``method`` on the side ``search``.
 
-    The one with the best mean of ``metric`` over the sets is reported on the side ``report``, beside the policy itself.
-    ``most`` bounds the means of other metrics ({weighted_tokens: 1500}); of equals the one with fewer tokens is taken.
+    The combination with the best mean of ``metric`` over the sets is reported on the side ``report``, next to the
+    unchanged policy. ``most`` bounds the means of other metrics ({weighted_tokens: 1500}); ties go to fewer tokens.
     ``budget_usd`` caps both sides together.
     """
 
@@ -215,19 +216,19 @@ class Tune(CellSettings):
         return self
 
     def points(self) -> dict[str, dict[str, Any]]:
-        """The combinations by the name of their variant, in the grid's order."""
+        """Return the combinations by the name of their variant, in the grid's order."""
         combined = itertools.product(*self.grid.values())
         return {f"point{at:03d}": dict(zip(self.grid, values, strict=True)) for at, values in enumerate(combined)}
 
     def searching(self) -> Sweep:
-        """The sweep that finds the values."""
+        """Return the sweep that finds the values."""
         variants = {
             name: Variant(policy=self.policy, policy_overrides=values) for name, values in self.points().items()
         }
         return self._sweep("search", self.search, variants, self.budget_usd, [])
 
     def reporting(self, values: Mapping[str, Any], budget_usd: float | None) -> Sweep:
-        """The sweep that reports the chosen values, and the policy as it was, on questions that chose nothing."""
+        """Return the sweep that reports the chosen values and the unchanged policy on the other side."""
         variants = {
             BASE: Variant(policy=self.policy),
             CHOSEN: Variant(policy=self.policy, policy_overrides=dict(values)),
@@ -243,44 +244,44 @@ class Tune(CellSettings):
 
 
 # --------
-# From a sweep to its cells: one answer run each, with the config and the policy that it will have.
+# Expanding a sweep into cells: one answer run each, with its config and policy.
 
 CELLS = "cells"
-"""Below a sweep's folder: the run folders of its cells, by the cell's name."""
+"""The folder below a sweep's folder that holds the cells' run folders by name."""
 BETWEEN = "__"
-"""Stands between the parts of a cell's name; no part holds it."""
+"""Separates the parts of a cell's name; no part contains it."""
 
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """Where the parts of a sweep lie below its folder, which is absolute: actors have working folders of their own."""
+    """The parts of a sweep's folder, which is absolute, since actors have other working directories."""
 
     path: Path
 
     def cell(self, cell: str) -> Path:
-        """The run folder of a cell."""
+        """Return the run folder of a cell."""
         return self.path / CELLS / cell
 
     def runs(self) -> list[Path]:
-        """The run folders of all cells that were ever begun here."""
+        """Return the run folders of all cells that were ever begun here."""
         return sorted(place for place in (self.path / CELLS).glob("*") if place.is_dir())
 
     def questions(self, chosen: SweepSet) -> Path:
-        """The questions of a set."""
+        """Return the questions file of a set."""
         return self.path / "sets" / slug(chosen.named) / "questions.jsonl"
 
     def labels(self, chosen: SweepSet) -> Path:
-        """The gold labels of a set's questions."""
+        """Return the file of gold labels of a set."""
         return self.path / "sets" / slug(chosen.named) / "labels.jsonl"
 
     def policy(self, variant: str) -> Path:
-        """The policy of a variant."""
+        """Return the policy file of a variant."""
         return self.path / "policies" / f"{slug(variant)}.yaml"
 
 
 @dataclass(frozen=True)
 class CellPlan:
-    """A cell: its names, its set, and what its run is told. ``config.policy`` is where ``policy`` will lie."""
+    """A cell: its names, set and run config. ``config.policy`` is where ``policy`` will be written."""
 
     named: CellName
     chosen: SweepSet
@@ -295,8 +296,9 @@ class CellPlan:
 
 
 def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
-    """All cells, set by set. Raises ConfigError for an unknown strategy, and where a config or policy cannot be used,
-    naming the method and the variant.
+    """Return all cells, set by set.
+
+    Raises ConfigError, naming the method and the variant, for an unknown strategy or an unusable config or policy.
     """
     where, text = read_config(sweep.answer)
     plans = []
@@ -322,7 +324,7 @@ def expand(sweep: Sweep, folder: SweepFolder) -> list[CellPlan]:
 
 
 def policy_of(sweep: Sweep, variant: Variant) -> Policy:
-    """The policy of a variant. Raises ConfigError when an override is none of its keys."""
+    """Return the policy of a variant. Raises ConfigError if an override is not one of its keys."""
     source = variant.policy
     if source is None:
         where, text = read_config(sweep.answer)
@@ -332,17 +334,17 @@ def policy_of(sweep: Sweep, variant: Variant) -> Policy:
 
 
 def cell_name(method: str, chosen: SweepSet, variant: str, seed: int) -> str:
-    """The name of a cell and of its folder."""
+    """Return the name of a cell and of its folder."""
     return BETWEEN.join((slug(method), slug(chosen.named), slug(variant), str(seed)))
 
 
 def slug(name: str) -> str:
-    """A name as a part of a folder's name."""
+    """Return a name as a part of a folder's name."""
     return re.sub(r"\s+", "-", name.strip())
 
 
 def sizes_by_set(plans: Sequence[CellPlan]) -> dict[str, list[int]]:
-    """By set: the chunk sizes of one archive for all cells of it, so that each set is indexed once."""
+    """Return, by set, the chunk sizes of one archive for all its cells, so that each set is indexed once."""
     sizes: dict[str, set[int]] = {}
     for plan in plans:
         sizes.setdefault(plan.named.set, set()).update(plan.granularities)
@@ -350,12 +352,14 @@ def sizes_by_set(plans: Sequence[CellPlan]) -> dict[str, list[int]]:
 
 
 CompressedBy = tuple[str, str]
-"""Of which compressor an archive has a table, and which generator makes memory slots; as an index config names them."""
+"""The compressor of an archive's table, and the generator that makes memory slots, as an index config names them."""
 
 
 def tables_by_cell(plans: Sequence[CellPlan]) -> dict[str, CompressedBy]:
-    """By cell: the table that its archive has. An archive holds one: cells of a set that need others have archives of
-    their own, and a cell that reads no vectors shares that of the first that does.
+    """Return, by cell, the table of compressed chunks of its archive.
+
+    An archive holds one table: cells of a set that need others get archives of their own, and a cell that reads no
+    vectors shares that of the first one that does.
     """
     vectors = [plan for plan in plans if plan.strategy.needs.sara_generator]
     own = {plan.named.cell: (plan.config.sara.compressor, plan.config.llm.model) for plan in vectors}

@@ -1,4 +1,4 @@
-"""The engine of a sweep: sets and archives made once, cells run under one budget, then judged, scored and written.
+"""Run a sweep: make sets and archives once, run the cells under one budget, then judge, score and write the results.
 
 Each cell is an ordinary run folder, so an interrupted sweep resumes from every cell's journal.
 """
@@ -49,7 +49,7 @@ LOCK = "okralong evaluate"
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep came to. ``exit_code`` is the command's; ``stopped`` says why it could not go on, else ""."""
+    """The outcome of a sweep. ``exit_code`` is the command's; ``stopped`` is why it could not go on, or ""."""
 
     folder: Path
     cells: int
@@ -61,7 +61,7 @@ class SweepResult:
 
 @dataclass
 class Expanded:
-    """A sweep that may begin: its cells, its sets, and what it may cost."""
+    """A checked sweep: its cells, its sets, and what it may cost."""
 
     sweep: Sweep
     folder: SweepFolder
@@ -72,15 +72,15 @@ class Expanded:
 
     @property
     def finished(self) -> int:
-        """Cells whose run is complete."""
+        """The number of cells whose run is complete."""
         runs = (Folder.of(self.folder.cell(plan.named.cell)) for plan in self.plans)
         return sum(run.exists(MANIFEST) for run in runs)
 
 
 def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Console) -> Expanded:
-    """Check all, read the sets, and estimate; nothing is indexed and nothing is written.
+    """Check everything, read the sets, and estimate; nothing is indexed or written.
 
-    Raises ConfigError or InputError for a strategy, policy, config or set that cannot be had.
+    Raises ConfigError or InputError for an unusable strategy, policy, config or set.
     """
     folder = SweepFolder(out.expanduser().resolve())
     plans = expand(sweep, folder)
@@ -95,9 +95,9 @@ def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Conso
 
 
 def run_sweep(expanded: Expanded, *, address: str | None = None, console: Console | None = None) -> SweepResult:
-    """Run what is not finished, score every cell, and write the tables; the manifest last, when all is complete.
+    """Run unfinished cells, score every cell, and write the tables, and the manifest last when all is complete.
 
-    Raises OkraError before anything is spent when a part cannot be used, and MetricError when a score cannot be had.
+    Raises OkraError before anything is spent if a part is unusable, and MetricError if a score cannot be computed.
     """
     console = console or Console()
     started = time.monotonic()
@@ -123,14 +123,14 @@ def run_sweep(expanded: Expanded, *, address: str | None = None, console: Consol
 
 
 def spent_so_far(folder: SweepFolder) -> dict[str, float]:
-    """Dollars by cell and by its judge: of all that ran in the folder, also those that the sweep names no more."""
+    """Return dollars by cell and by its judge, including cells that the sweep no longer names."""
     runs = {run.name: Folder.of(run) for run in folder.runs()}
     judges = {f"{name}/{JUDGE}": run.at(JUDGE) for name, run in runs.items()}
     return spent_before({**runs, **judges})
 
 
 def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
-    """Archives, files and every cell checked: a bad cell must not cost what the others before it cost."""
+    """Make archives and files and check every cell, so that a bad cell is found before the others cost anything."""
     sweep, folder, plans = expanded.sweep, expanded.folder, expanded.plans
     write_cell_files(folder, plans, expanded.material)
     sizes, tables = sizes_by_set(plans), tables_by_cell(plans)
@@ -199,7 +199,7 @@ def _outcome(
 
 
 def _manifest(expanded: Expanded, statuses: Mapping[str, int], seconds: float) -> dict[str, Any]:
-    """What the sweep was, without the places of this machine."""
+    """Describe the sweep without paths of this machine."""
     return {
         "title": expanded.sweep.title,
         "sweep": json.loads(expanded.sweep.model_dump_json()),

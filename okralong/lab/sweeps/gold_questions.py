@@ -1,9 +1,9 @@
-"""Questions files with gold: what ``okralong answer`` asks and scoring reads.
+"""Questions files with gold, which ``okralong answer`` asks and scoring reads.
 
-Beside the columns of a questions file a row has ``dataset``, ``parts`` (what answer recall looks for) and
-``documents`` (the sources that the question is about, which the bootstrap draws together). In a plain questions file
-the parts are the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other
-evidence gives no recall.
+Beside the columns of a questions file a row has ``dataset``, ``parts`` (what answer recall looks for) and ``documents``
+(the sources that the question is about, which the bootstrap draws together). In a plain questions file the parts are
+the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other evidence gives
+no recall.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from okralong.pipelines.run.questions import question_row, read_questions
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question with its gold. ``cluster`` is one name for all questions of the file that a chain of shared documents
-    joins."""
+    """A question with its gold. All questions of a file that a chain of shared documents joins have one ``cluster``."""
 
     gold: Gold
     evidence: tuple[Span, ...]
@@ -47,9 +46,9 @@ def write_gold_questions(folder: Folder, name: str, questions: Iterable[PooledQu
 
 
 def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
-    """The questions of such a file, or of a plain questions file, in its order.
+    """Read the questions of such a file, or of a plain questions file, in order.
 
-    Raises InputError for a file that cannot be read, for a row that cannot be asked, and for one whose gold is none.
+    Raises InputError for an unreadable file, a row that cannot be asked, and malformed gold.
     """
     questions, bad = read_questions(path, strict=False)
     if bad:
@@ -79,14 +78,14 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    """The value, a list. Raises TypeError for any other: of a text the letters would be taken one by one."""
+    """Return the value if it is a list. Raises TypeError otherwise: a text would be split into letters."""
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{value!r} is no list")
     return value
 
 
 def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
-    """What a jsonl file says beside the columns of a questions file; other kinds of file have no such columns."""
+    """Return the columns of a jsonl file that a questions file does not have; other kinds of file have none."""
     if Path(path).suffix.lower() not in (".jsonl", ".ndjson"):
         return {}
     where = Folder.of(Path(path).parent)
@@ -96,6 +95,6 @@ def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _places(evidence: Sequence[str]) -> tuple[Span, ...]:
-    """The ranges; none at all when one of them is no range, so that no recall is of half of the evidence."""
+    """Return the ranges, or none if one is malformed, so that no recall is of half of the evidence."""
     found = [span for each in evidence if (span := evidence_span(each)) is not None]
     return tuple(Span(*span) for span in found) if len(found) == len(evidence) else ()

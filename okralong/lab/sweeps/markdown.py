@@ -1,4 +1,4 @@
-"""Summaries and differences as Markdown: a table per set, a row per system or cell, a column per metric."""
+"""Write summaries and differences as Markdown: a table per set, a row per system or cell, a column per metric."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from okralong.pipelines.reporting.statistics import (
     Floats,
 )
 from okralong.pipelines.reporting.tables import NONE, markdown_table
-
-# --------
-# Summaries and differences as Markdown: a table a set, a row a system or cell, a column a metric.
 
 SHOWN: Final[Mapping[str, str]] = {
     "f1": "F1",
@@ -34,7 +31,7 @@ SHOWN: Final[Mapping[str, str]] = {
     "alone_usd": "dollars alone",
     "seconds_total": "seconds",
 }
-"""The metrics on the page, by their heads; the Parquet and CSV files have all."""
+"""The metrics on the page with their heads; the Parquet and CSV files have all."""
 
 _WORDS: Final = (
     "Means over questions with 95 % intervals from a bootstrap over documents. Tokens are input + 4 x output, of a "
@@ -49,7 +46,7 @@ _PAIRED_WORDS: Final = (
 
 
 def summary_page(title: str, words: str, rows: Sequence[ResultRow]) -> str:
-    """The page of rows of ``summary``."""
+    """Return the page of rows of ``summary``."""
     parts = [f"# {title}", *([words.strip()] if words.strip() else []), _WORDS]
     for name in in_order(row["set"] for row in rows):
         own = [row for row in rows if row["set"] == name and not row["type"]]
@@ -68,7 +65,7 @@ _AGREEMENT_WORDS: Final = (
 
 
 def agreement_page(rows: Sequence[ResultRow]) -> str:
-    """How the judge's verdicts lie beside exact match and F1, set by set, below the summary; "" without a judge."""
+    """Return how the judge's verdicts agree with exact match and F1, set by set; "" without a judge."""
     lines = []
     for name in in_order(row["set"] for row in rows):
         judged = [row for row in rows if row["set"] == name and row["judge"] is not None]
@@ -90,7 +87,7 @@ def agreement_page(rows: Sequence[ResultRow]) -> str:
 
 
 def kappa(one: Floats, other: Any) -> float | None:
-    """Cohen's kappa of two lists of 0 and 1; None where both are the same value throughout."""
+    """Return Cohen's kappa of two lists of 0 and 1, or None if both are constant and equal."""
     agree = float((one == other).mean())
     yes, also = float(one.mean()), float(np.asarray(other, dtype=float).mean())
     chance = yes * also + (1 - yes) * (1 - also)
@@ -98,7 +95,7 @@ def kappa(one: Floats, other: Any) -> float | None:
 
 
 def r_of(one: Floats, other: Floats) -> float | None:
-    """Pearson's correlation; None where fewer than three pairs, or one side never differs."""
+    """Return Pearson's correlation, or None for fewer than three pairs or a constant side."""
     if len(one) < 3 or one.std() == 0 or other.std() == 0:
         return None
     return float(np.corrcoef(one, other)[0, 1])
@@ -112,7 +109,7 @@ _SEEDS_WORDS: Final = (
 
 
 def seeds_page(rows: Sequence[ResultRow]) -> str:
-    """How far the judge's marks lie apart over its seeds, mark by mark, below the summary; "" for a single seed."""
+    """Return how much the judge's marks vary over its seeds, mark by mark; "" for a single seed."""
     spoken = [row | {"by_seed": dict(row["judge_seeds"])} for row in map(dict, rows) if row.get("judge_seeds")]
     parts = []
     for mark in in_order(name for row in spoken for name in row["by_seed"]):
@@ -149,7 +146,7 @@ _INDEXING_WORDS: Final = (
 
 
 def indexing_page(rows: Sequence[ResultRow]) -> str:
-    """What stands below the summary where something was written once; else nothing."""
+    """Return the section on what was written once for the documents; "" if nothing was."""
     if not rows:
         return ""
     head = ["", "set", "written", "calls", "prompt tokens", "completion tokens", "dollars alone"]
@@ -163,7 +160,7 @@ def indexing_page(rows: Sequence[ResultRow]) -> str:
 
 
 def paired_page(title: str, rows: Sequence[ResultRow]) -> str:
-    """The page of rows of ``paired``."""
+    """Return the page of rows of ``paired``."""
     parts = [f"# {title}: paired differences", _PAIRED_WORDS]
     if not rows:
         parts.append("There is nothing to compare.")
@@ -179,7 +176,7 @@ def paired_page(title: str, rows: Sequence[ResultRow]) -> str:
 
 
 def shown_number(value: float | None) -> str:
-    """Three digits behind the point for shares, four significant ones for the rest, none for large figures."""
+    """Format a number: three decimals for shares, four significant digits otherwise, no decimals from 100."""
     if value is None:
         return NONE
     if abs(value) >= 100:

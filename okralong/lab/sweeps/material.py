@@ -1,4 +1,4 @@
-"""The sets of a sweep as questions, archives and files: what its cells are run over."""
+"""Prepare what the cells of a sweep are run over: sets as questions, archives and files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.artifact import NONE
 
 CELL_FILE = "cell.json"
-"""In a cell's folder: what it is called, and where its questions lie from there."""
+"""The file in a cell's folder that holds its names and the relative path of its questions."""
 
 
 def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
@@ -58,8 +58,9 @@ def build(
     embedding: str,
     table: CompressedBy = (NONE, EMBEDDED),
 ) -> Bench:
-    """The archive of a set at all chunk sizes that its cells need, with its table of compressed chunks; one that is
-    there is found again.
+    """Return the archive of a set at all chunk sizes of its cells, with its table of compressed chunks.
+
+    An existing archive is reused.
     """
     compressor, generator = table
     config = IndexConfig(
@@ -72,7 +73,7 @@ def build(
 
 
 def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:
-    """Questions, policies, and what each cell is called."""
+    """Write the questions, the policies, and each cell's names."""
     for chosen in {plan.named.set: plan.chosen for plan in plans}.values():
         file = folder.questions(chosen)
         write_gold_questions(Folder.of(file.parent), file.name, material.pooled[chosen.named].questions)
@@ -86,9 +87,10 @@ def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: M
 
 
 async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
-    """The gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
+    """Write the gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
 
-    They are the bench's: the set's own type, and pattern and evidence as our retrievers make them of what is marked.
+    They are those of the bench: the set's own type, and pattern and evidence from our retrievers and the marked
+    evidence.
     """
     rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
     write_labels(file, rows)
@@ -105,6 +107,3 @@ async def _labels(bench: Bench, policy: Policy, question: PooledQuestion) -> Lab
 
 async def _nobody(*_: object) -> Analysis:
     raise NobodyAsked("Gold labels are made without an analyzer.")
-
-
-# What a sweep may cost, before anything is indexed: from the sizes of policies and documents, and assumed replies.

@@ -1,4 +1,4 @@
-"""The metrics of an evaluation by name, and those that only experiments compute."""
+"""The metrics of a sweep, and those that only experiments compute."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ METRICS: Final[Mapping[str, Better]] = {
     "seconds_generation": "less",
     "seconds_total": "less",
 }
-"""Which way each is better, by its column of the table ``scores``. Marks and recalls are 0 to 1, all others a
-question's sum."""
+"""Whether more or less is better, by column of the table ``scores``.
+
+Marks and recalls are 0 to 1, all others a question's sum.
+"""
 
 
 def scores(answer: str, golds: Sequence[str]) -> tuple[float, float, bool | None]:
-    """``(F1, exact match, numeric match)`` of an answer against the best of ``golds``; the last is None where none of
-    them is a number.
+    """Return F1, exact match and numeric match of an answer against the best of ``golds``.
 
-    UDA and FinQA score numbers by value: an answer that is nothing but the right number has F1 and exact match 1. A
-    sentence around it is scored by its words. Raises ValueError without golds.
+    The last is None if no gold answer is a number. As in UDA and FinQA numbers count by value: an answer that is just
+    the right number has F1 and exact match 1. A sentence around it is scored by its words. Raises ValueError without
+    golds.
     """
     numeric = numeric_match(answer, golds)
     if numeric and gold_quantity(answer) is not None:
@@ -53,10 +55,10 @@ def scores(answer: str, golds: Sequence[str]) -> tuple[float, float, bool | None
 def citation_precision(
     citations: Sequence[Span], evidence: Sequence[Span], documents: Mapping[str, str]
 ) -> float | None:
-    """The share of citations that have at least one character, white space aside, in common with a piece of evidence.
+    """Return the share of citations that share at least one character, except white space, with a piece of evidence.
 
-    None without citations, and where the set marks no evidence: then nobody knows. A citation beside the marked place
-    that says the same counts as wrong, so it is a lower bound.
+    Returns None without citations, or if the set marks no evidence. It is a lower bound: a citation of another place
+    that says the same counts as wrong.
     """
     if not citations or not evidence:
         return None

@@ -1,4 +1,4 @@
-"""The report of a sweep: methods side by side over data sets, from its scores, its summary and its cells' runs."""
+"""Make the report of a sweep: methods side by side over data sets, from its scores, its summary and its cells' runs."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from okralong.pipelines.run.questions import read_questions
 from okralong.pipelines.run.rows import BEGUN
 
 QUESTIONS: Final = "questions.jsonl"
-"""In ``sets/SET`` below a sweep, where it is there: the questions of a set with their gold."""
+"""The questions of a set with their gold, in ``sets/SET`` below a sweep."""
 
 Records = Sequence[Mapping[str, Any]]
 """Rows of a table of the sweep."""
 Labels = Mapping[System, str]
-"""What each method under a variant is called."""
+"""The label of each method under a variant."""
 
 
 def recognizes(folder: Folder) -> bool:
@@ -65,7 +65,7 @@ def recognizes(folder: Folder) -> bool:
 def make_report(sweep: Folder, details: int) -> Report:
     """Make the report of a sweep's folder, finished or not. ``details`` bounds the answers that can be opened.
 
-    Raises InputError when the folder has no scores.
+    Raises InputError if the folder has no scores.
     """
     scores = read_scores(sweep)
     labels = _labels(scores)
@@ -106,24 +106,24 @@ def make_report(sweep: Folder, details: int) -> Report:
 
 
 # --------
-# What a sweep left: its scores, its summary with intervals, its paired differences, and the run folders of its cells.
+# Reading a sweep's folder: scores, summary with intervals, paired differences, and the cells' run folders.
 
 
 def _records(folder: Folder, name: str) -> Records:
-    """The rows of ``name.parquet``; none when it is not there."""
+    """Return the rows of ``name.parquet``, or none if it is missing."""
     file = f"{name}.parquet"
     return folder.read_table(file).to_pylist() if folder.exists(file) else []
 
 
 def _labels(scores: Records) -> Labels:
-    """In the order in which the systems come; the variant is named where the method has several."""
+    """Label the systems in order; the variant is named if the method has several."""
     systems = list(dict.fromkeys((row["method"], row["variant"]) for row in scores))
     count = Counter(method for method, _ in systems)
     return {(m, variant): f"{m} ({variant})" if count[m] > 1 else m for m, variant in systems}
 
 
 class Summary:
-    """The sweep's own means and intervals, which the report repeats rather than draws again."""
+    """The sweep's own means and intervals, which the report repeats."""
 
     def __init__(self, rows: Records, labels: Labels) -> None:
         self._figures: defaultdict[tuple[str, str, str, str], list[Estimate]] = defaultdict(list)
@@ -134,21 +134,23 @@ class Summary:
                 self._figures[label, row["set"], row["type"], row["metric"]].append(figure)
 
     def figure(self, label: str, dataset: str, metric: str, kind: str = "") -> Estimate | None:
-        """The figure of a method on a set ("": mean over the sets) and type ("": all); None where the summary has none
-        or one for each of several seeds."""
+        """Return the figure of a method on a set ("": mean over the sets) and type ("": all).
+
+        Returns None if the summary has none, or one for each of several seeds.
+        """
         found = self._figures.get((label, dataset, kind, metric), [])
         return found[0] if len(found) == 1 else None
 
 
 def _cell_folders(sweep: Folder, scores: Records) -> dict[str, Folder]:
-    """The run folders that are there, by cell. A cell's name leads to nowhere but below ``cells``."""
+    """Return the existing run folders by cell. A cell's name cannot lead outside of ``cells``."""
     cells = [cell for cell in dict.fromkeys(row["cell"] for row in scores) if ".." not in cell.split("/")]
     places = {cell: sweep.at(CELLS, cell) for cell in cells}
     return {cell: place for cell, place in places.items() if place.exists(BEGUN)}
 
 
 def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Question]]:
-    """Gold questions by set and query_id, of the sets whose questions lie with the sweep."""
+    """Return gold questions by set and query_id, for sets whose questions are in the sweep's folder."""
     found = {}
     for name in names:
         folder = sweep.at("sets", slug(name))
@@ -160,7 +162,7 @@ def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Quest
 
 
 def _common_facts(folders: Mapping[str, Folder], scores: Records) -> list[tuple[str, str]]:
-    """What all cells were made with alike, and the seeds."""
+    """Return what all cells have in common, and the seeds."""
     each = []
     for folder in folders.values():
         answers = read_run_table(folder, "answers", ["replied_by"]).to_pylist()
@@ -172,12 +174,14 @@ def _common_facts(folders: Mapping[str, Folder], scores: Records) -> list[tuple[
 
 
 # --------
-# From scores and run folders to the rows and details of the report.
+# The rows and details of the report.
 
 
 def _sweep_rows(scores: Records, labels: Labels, folders: Mapping[str, Folder]) -> list[Row]:
-    """A row for each row of scores. The first question of every set comes first under all methods, then the second: so
-    that a bound on details leaves whole questions, of all sets alike."""
+    """Return the rows of the report: the first question of every set under all methods, then the second, and so on.
+
+    A bound on details thus leaves whole questions, evenly over the sets.
+    """
     columns = ["query_id", "question", "answer", "cited", "analysis", "plan"]
     answers = {
         cell: {row["query_id"]: row for row in read_run_table(folder, "answers", columns).to_pylist()}
@@ -194,7 +198,7 @@ def _sweep_rows(scores: Records, labels: Labels, folders: Mapping[str, Folder]) 
 
 
 def _row(score: Mapping[str, Any], labels: Labels, answer: Mapping[str, Any]) -> Row:
-    # What the budget did not reach has cost what it has cost, and says nothing else of the method.
+    # A question that the budget did not reach tells only its cost.
     asked = score["status"] != OPEN
     held = MEASURES if asked else [name for name in COST if name.endswith("_usd")]
     return Row(
@@ -218,8 +222,7 @@ def _row(score: Mapping[str, Any], labels: Labels, answer: Mapping[str, Any]) ->
 def _details(
     rows: Sequence[Row], folders: Mapping[str, Folder], golds: Mapping[str, Mapping[str, Question]]
 ) -> tuple[list[str], str]:
-    """The details of the rows as JSON ("null" for a row without a run folder), and a sentence on archives that are
-    missing, or ""."""
+    """Return the details of the rows as JSON ("null" without a run folder), and a sentence on a missing archive."""
     wanted: defaultdict[str, list[int]] = defaultdict(list)
     for at, row in enumerate(rows):
         if row.cell in folders:
@@ -239,19 +242,21 @@ def _details(
 
 
 # --------
-# Tables with a line for each method, shaped as papers print them.
+# Tables with a line per method, as papers print them.
 
 INTERVALS = "Means over questions with 95 % intervals, documents drawn; over sets every set weighs alike."
 
 
 def _main_accuracy(panels: Sequence[Panel]) -> str:
-    """The measure that tables and pictures begin with: the first of ``ACCURACY`` that any point has."""
+    """Return the measure that tables and pictures begin with: the first of ``ACCURACY`` that any point has."""
     return next(iter(known_measures(_points(panels), ACCURACY)), "f1")
 
 
 def _paper_table(panels: Sequence[Panel]) -> Table:
-    """Accuracy and tokens of each method on each set and over all: the main table of a paper. The last column counts
-    the pictures in which it stands on the Pareto frontier."""
+    """Return a paper's main table: accuracy and tokens of each method on each set and over all.
+
+    The last column counts the pictures in which the method is on the Pareto frontier.
+    """
     accuracy, cost = _main_accuracy(panels), "weighted_tokens"
     columns = [Column("method", "Method")]
     for panel in panels:
@@ -272,7 +277,7 @@ def _paper_table(panels: Sequence[Panel]) -> Table:
 
 
 def _measure_tables(panels: Sequence[Panel]) -> list[Table]:
-    """One table for each measure: methods down, sets across."""
+    """Return one table per measure: methods down, sets across."""
     tables = []
     for measure in known_measures(_points(panels), MEASURES):
         better: Better = "more" if measure in ACCURACY else "less"
@@ -283,7 +288,7 @@ def _measure_tables(panels: Sequence[Panel]) -> list[Table]:
 
 
 def _type_tables(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summary: Summary) -> list[Table]:
-    """Accuracy of each method by question type; none where no type is known."""
+    """Return the accuracy of each method by question type; nothing if no type is known."""
     every = [row for rows in by_method.values() for row in rows]
     kinds = in_order((row.type for row in every if row.type), TYPES)
     measures = known_measures((row.measures for row in every), ACCURACY)
@@ -304,7 +309,7 @@ def _type_tables(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], su
 
 
 def _paired_tables(rows: Records, labels: Labels) -> list[Table]:
-    """The sweep's paired differences over all types, as it wrote them; none where it wrote none."""
+    """Return the sweep's paired differences over all types, as it wrote them."""
     lines: list[list[Cell]] = []
     for row in rows:
         if row["type"] or row["metric"] not in MEASURES:
@@ -338,8 +343,7 @@ def _names(panels: Sequence[Panel]) -> list[str]:
 
 
 def _panels(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summary: Summary) -> list[Panel]:
-    """One panel a set, and before them the mean over the sets where there are several. Figures that the summary has
-    are the summary's; others are drawn here."""
+    """Return one panel per set, preceded by the mean over several sets. Figures missing in the summary are computed."""
     panels = []
     for name in sets:
         points: dict[str, Mapping[str, Estimate]] = {}
@@ -363,7 +367,7 @@ def _over_sets(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summ
 
 
 def _confusions(by_method: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
-    """One matrix for all methods whose analyzer said the same, named for the first."""
+    """Return one matrix for all methods whose analyzers agree, named after the first."""
     found: dict[str, dict[str, Any]] = {}
     count: Counter[str] = Counter()
     for label, rows in by_method.items():

@@ -27,10 +27,10 @@ def write_results(
     seed: int = 7,
     indexing: Sequence[ResultRow] = (),
 ) -> list[str]:
-    """Write ``scores`` as Parquet, summary and differences as Parquet, CSV and Markdown, and ``indexing`` (rows of
-    ``indexing_row``) as CSV and below the summary.
+    """Write ``scores`` as Parquet, summary and differences as Parquet, CSV and Markdown.
 
-    ``words`` stand above the means. Returns the names of the files, as they lie in ``folder``.
+    ``indexing`` (rows of ``indexing_row``) becomes a CSV and a section below the summary. ``words`` are printed above
+    the means. Returns the names of the files in ``folder``.
     """
     folder.at(SCORES_FOLDER).write_table(PART, pa.Table.from_pylist(list(rows), schema=SCORES))
     cells = cells_of(rows)
@@ -59,7 +59,7 @@ def write_results(
 
 
 def read_scores(folder: Folder) -> list[dict[str, Any]]:
-    """The rows of ``scores`` of a sweep's folder. Raises InputError when there are none yet."""
+    """Return the rows of ``scores`` in a sweep's folder. Raises InputError if there are none yet."""
     rows: list[dict[str, Any]] = folder.at(SCORES_FOLDER).read_tables(SCORES).to_pylist()
     if not rows:
         raise InputError(f"{folder.path} has no scores yet. Let okralong evaluate finish at least one question.")

@@ -45,10 +45,12 @@ SCORES: Final = table_schema(
         ("replied_by", pa.string()),
     ],
 )
-"""A question under a cell of a sweep. A metric is null where it is not defined (see ``lab/sweeps/metrics.py`` and
-``docs/evaluate.md``). The judge's columns are means over its seeds, and ``judge_seeds`` has of several what each said,
-by column. ``cluster`` names the documents that the question is joined with by a chain of shared ones: what
-the bootstrap draws. ``replied_by`` is that of the answers row."""
+"""A question under a cell of a sweep.
+
+A metric is null if it is undefined (see ``lab/sweeps/metrics.py`` and ``docs/evaluate.md``). The judge's columns are
+means over its seeds; ``judge_seeds`` has the values of several seeds by column. ``cluster`` names the documents that a
+chain of shared documents joins, which the bootstrap draws together. ``replied_by`` is that of the answers row.
+"""
 
 _SCOPE: Final[list[tuple[str, pa.DataType]]] = [
     ("method", pa.string()),
@@ -71,8 +73,10 @@ SUMMARY: Final = table_schema(
         ("clusters", pa.int64()),
     ],
 )
-"""A metric of a cell with its 95 % interval. ``type`` "" is all types. ``cell`` and ``set`` "" is the mean over the
-sets, ``seed`` null over the seeds."""
+"""A metric of a cell with its 95 % interval.
+
+``type`` "" is all types, ``cell`` and ``set`` "" the mean over the sets, and ``seed`` null the mean over the seeds.
+"""
 
 PAIRED: Final = table_schema(
     "paired",
@@ -89,4 +93,4 @@ PAIRED: Final = table_schema(
         ("clusters", pa.int64()),
     ],
 )
-"""A method less another on the same questions. ``set`` "" is the mean over the sets, ``type`` "" all types."""
+"""A method minus another on the same questions. ``set`` "" is the mean over the sets, ``type`` "" all types."""

@@ -1,4 +1,4 @@
-"""From a run folder and its questions' gold to rows of the table ``scores``. An error in a metric is raised."""
+"""Score a run folder with the gold of its questions: rows of the table ``scores``. Errors in a metric are raised."""
 
 from __future__ import annotations
 
@@ -27,19 +27,18 @@ from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.sources import spans_of
 from okralong.pipelines.run.rows import artifacts_taken
 
-# --------
-# From a run folder and the gold of its questions to rows of the table ``scores``. An error in a metric is raised.
-
 Text = Callable[[str], str]
-"""The text of a document of the archive by its doc_id."""
+"""Returns the text of a document of the archive by its doc_id."""
 
 JUDGED: Final = "judge"
-"""The column of the judge's verdict, and the beginning of those of its marks."""
+"""The column of the judge's verdict, and the prefix of the columns of its marks."""
 ANALYSIS: Final = frozenset({"analyze"})
 RETRIEVAL: Final = frozenset({"retrieve", "select"})
 TOTAL: Final = "total"
-"""Stages of ``answers.seconds``; any other stage is a role of the generator. Branches run beside each other, so stages
-may add up to more than the total."""
+"""Stages of ``answers.seconds``; any other stage is a role of the generator.
+
+Branches run concurrently, so stages may add up to more than the total.
+"""
 
 
 def score_rows(
@@ -49,11 +48,11 @@ def score_rows(
     text: Text,
     judged: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row for each question that the run has finished, in the order of ``golds``.
+    """Return a row for each question that the run has finished, in the order of ``golds``.
 
-    ``judged`` is what the judge said with each seed, by query_id: its verdicts as ``judge``, and its four marks by
-    their names; a row has the means. Raises InputError when the run was asked
-    other words under one of the query_ids, MetricError when a metric cannot be worked out.
+    ``judged`` has the judge's values with each seed by query_id: verdicts as ``judge``, and the four marks by name; a
+    row has the means. Raises InputError if the run was asked another question under a query_id, MetricError if a metric
+    cannot be computed.
     """
     answers = {row["query_id"]: row for row in read_run_table(run, "answers").to_pylist()}
     attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -82,7 +81,7 @@ def score_rows(
 
 
 def _said(by_seed: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """The judge's columns of a row: means over seeds, and of several seeds what each said."""
+    """Return the judge's columns of a row: means over seeds, and the values of several seeds."""
     names = {JUDGED: by_seed.get(JUDGED), **{f"{JUDGED}_{name}": by_seed.get(name) for name in MARKS}}
     several = {name: list(values) for name, values in names.items() if values is not None and len(values) > 1}
     means = {name: fmean(values) if values else None for name, values in names.items()}
@@ -120,11 +119,10 @@ def _row(
 
 
 def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
-    """What a cell's method had written once for all its questions (RAPTOR's trees, GraphRAG's graphs), from the ledger;
-    None where it had nothing written.
+    """Return what a cell's method wrote once for all its questions (RAPTOR's trees, GraphRAG's graphs), or None.
 
-    ``artifacts`` are how many such things, those that the archive had among them, ``alone_usd`` what they cost if no
-    reply came from another run and nothing from the archive. It stands in no question's row.
+    ``artifacts`` counts these, including those found in the archive; ``alone_usd`` is what they cost if nothing is
+    shared with other runs or the archive. No question's row includes them.
     """
     ledger = read_run_table(run, "ledger", COLUMNS).to_pylist()
     made = [row for row in ledger if row["query_id"].startswith(ARTIFACT) and row["status"] in USED]
@@ -144,7 +142,7 @@ def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
 
 
 def _seconds(spent: Mapping[str, float], shared: bool) -> dict[str, float | None]:
-    """By stage and in all. Of a question that another run's reply spared a wait nobody knows how long it takes."""
+    """Return seconds by stage and in total; unknown for a question that another run's reply saved a call."""
     rest = spent.keys() - ANALYSIS - RETRIEVAL - {TOTAL}
     stages = {"analysis": ANALYSIS, "retrieval": RETRIEVAL, "generation": rest, "total": {TOTAL}}
     return {
@@ -154,7 +152,7 @@ def _seconds(spent: Mapping[str, float], shared: bool) -> dict[str, float | None
 
 
 def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, float | None]:
-    """Recalls of the context and the precision of citations; of a question that was not asked none is known."""
+    """Return recalls of the context and the precision of citations; unknown for a question that was not asked."""
     if row["status"] == "over_budget":
         return dict.fromkeys(("answer_recall", "evidence_recall", "citation_precision"))
     context, citations = ([Span(*span) for span in spans_of(row[name])] for name in ("context", "citations"))

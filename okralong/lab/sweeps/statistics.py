@@ -1,6 +1,6 @@
-"""The table ``scores`` as arrays: means and paired differences, with intervals.
+"""Compute means and paired differences of the table ``scores``, with intervals.
 
-Documents are drawn, and not questions; see ``reporting/statistics.py``.
+The bootstrap draws documents, not questions; see ``reporting/statistics.py``.
 """
 
 from __future__ import annotations
@@ -34,15 +34,11 @@ System = tuple[str, str]
 ResultRow = Mapping[str, Any]
 
 
-# --------
-# The table ``scores`` as arrays: each method under a variant on each set, question by question.
-
-
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Questions of one set under one system: ``values`` (questions, metrics) is nan where a metric is not defined.
+    """Questions of one set under one system: ``values`` (questions, metrics) is nan where a metric is undefined.
 
-    Of a question that the budget did not reach no metric is: its 0 tokens are none that the method got by with.
+    All metrics are undefined for a question that the budget did not reach: its 0 tokens are no saving.
     """
 
     query_ids: tuple[str, ...]
@@ -51,14 +47,14 @@ class Questions:
     values: Floats
 
     def at(self, numbers: Sequence[int]) -> Questions:
-        """The questions of these numbers, in this order."""
+        """Return the questions of these numbers, in this order."""
         query_ids, clusters, types = (
             tuple(each[number] for number in numbers) for each in (self.query_ids, self.clusters, self.types)
         )
         return Questions(query_ids, clusters, types, self.values[list(numbers)])
 
     def of_type(self, wanted: str) -> Questions:
-        """Those of a type; "" is all."""
+        """Return those of a type; "" is all."""
         return self.at([number for number, each in enumerate(self.types) if wanted in ("", each)])
 
 
@@ -74,7 +70,7 @@ class Cell:
 
 
 def cells_of(rows: Iterable[ResultRow]) -> list[Cell]:
-    """The cells of rows of ``scores``, in the order in which they come."""
+    """Return the cells of rows of ``scores``, in order of appearance."""
     by_cell: dict[str, list[ResultRow]] = defaultdict(list)
     for row in rows:
         by_cell[row["cell"]].append(row)
@@ -91,7 +87,7 @@ def _questions(rows: Sequence[ResultRow]) -> Questions:
 
 
 def over_seeds(cells: Iterable[Cell]) -> dict[System, dict[str, Questions]]:
-    """By system and set: each question with the mean of its values over the seeds."""
+    """Return, by system and set, each question with the mean of its values over the seeds."""
     grouped: dict[System, dict[str, list[Questions]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
         grouped[cell.system][cell.set].append(cell.questions)
@@ -114,7 +110,7 @@ def _averaged(several: Sequence[Questions]) -> Questions:
 
 
 def _types(sets: Iterable[Questions]) -> tuple[str, ...]:
-    """ "" for all questions, then each type that one of them has."""
+    """Return "" for all questions, then each type that one of them has."""
     return ("", *sorted({kind for questions in sets for kind in questions.types if kind}))
 
 
@@ -123,8 +119,10 @@ def _of_type(sets: Iterable[Questions], kind: str) -> list[Questions]:
 
 
 def _metrics(sets: Sequence[Questions], seed: int) -> Iterator[tuple[int, Estimate, int]]:
-    """Of each metric that a question has: its number, its mean over the sets, which weigh alike and are drawn each by
-    itself, and how many clusters it is over."""
+    """Yield, for each defined metric, its number, its mean over the sets, and how many clusters it is over.
+
+    The sets weigh alike, and each is drawn separately.
+    """
     found = [mean(questions.values.T, resample(questions.clusters, seed + at)) for at, questions in enumerate(sets)]
     values, draws = mean_over_sets(found, skip_undefined=True)
     for number in range(len(NAMES)):
@@ -139,13 +137,13 @@ def _metrics(sets: Sequence[Questions], seed: int) -> Iterator[tuple[int, Estima
 
 
 # --------
-# Means: of each cell, as a whole and by type, and of each system over the sets.
+# Means: of each cell, overall and by type, and of each system over the sets.
 
 
 def summary_rows(cells: Sequence[Cell], seed: int = 7) -> list[dict[str, Any]]:
-    """Rows of the table ``summary``: those of each cell, then the mean over the sets for systems that had several.
+    """Return the rows of the table ``summary``: those of each cell, then the means of systems over several sets.
 
-    A metric that is defined for no question has no row.
+    A metric that is undefined for all questions has no row.
     """
     rows: list[dict[str, Any]] = []
     for cell in cells:
@@ -172,10 +170,11 @@ def _summarized(
 
 
 def paired_rows(cells: Sequence[Cell], against: Sequence[System], seed: int = 7) -> list[dict[str, Any]]:
-    """Rows of the table ``paired``: every other system less each one of ``against``.
+    """Return the rows of the table ``paired``: every other system minus each one of ``against``.
 
-    On each set, and as the mean over the sets as a whole and by type. Systems are compared on the questions that both
-    have. Holm's families: all rows of one metric on single sets, all over the sets, all by type.
+    There are rows for each set, for the mean over the sets, and for that mean by type. Systems are compared on the
+    questions that both have. Holm's families are all rows of one metric on single sets, all over the sets, and all by
+    type.
     """
     systems = over_seeds(cells)
     rows: list[dict[str, Any]] = []
@@ -200,7 +199,7 @@ def _compared(
 
 
 def _difference(one: Questions, other: Questions) -> Questions:
-    """The questions that both have, with the values of ``one`` less those of ``other``."""
+    """Return the questions that both have, with the values of ``one`` minus those of ``other``."""
     at = {query_id: number for number, query_id in enumerate(other.query_ids)}
     shared = one.at([number for number, query_id in enumerate(one.query_ids) if query_id in at])
     return replace(shared, values=shared.values - other.values[[at[query_id] for query_id in shared.query_ids]])
@@ -216,14 +215,14 @@ def _tested(scope: Mapping[str, Any], sets: Sequence[Questions], seed: int) -> I
 
 
 def _contributions(questions: Questions, sets: Floats) -> Floats:
-    """What each cluster of a set adds to the mean over ``sets`` sets (by metric): (clusters, metrics)."""
+    """Return what each cluster of a set adds to the mean over ``sets`` sets (by metric): (clusters, metrics)."""
     known = ~np.isnan(questions.values)
     sums = cluster_sums(np.where(known, questions.values, 0.0).T, cluster_index(questions.clusters))
     return np.asarray(sums / np.maximum(known.sum(axis=0), 1) / np.maximum(sets, 1))
 
 
 def _correct(rows: Sequence[dict[str, Any]]) -> None:
-    """Write ``p_holm`` into the rows, family by family. A less B and B less A are one test."""
+    """Write ``p_holm`` into the rows, family by family. A minus B and B minus A are one test."""
     families: dict[tuple[str, bool, bool], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         families[row["metric"], bool(row["set"]), bool(row["type"])].append(row)

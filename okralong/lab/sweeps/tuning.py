@@ -10,13 +10,10 @@ from okralong.lab.sweeps.config import Tune
 from okralong.lab.sweeps.metrics import METRICS
 from okralong.pipelines.core.types import InputError
 
-# --------
-# Choosing values of a policy from the search of a tune.
-
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A combination of the grid with its means over the sets. ``fits`` says whether it keeps to the bounds."""
+    """A combination of the grid with its means over the sets. ``fits`` is whether it keeps to the bounds."""
 
     name: str
     values: Mapping[str, Any]
@@ -25,7 +22,7 @@ class Point:
 
 
 def points_of(tune: Tune, summary: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """The combinations with what the rows of ``summary`` say of each: the mean over sets and seeds."""
+    """Return the combinations with their rows of ``summary``: means over sets and seeds."""
     found = []
     for name, values in tune.points().items():
         own = [row for row in summary if row["variant"] == name and not row["type"]]
@@ -41,9 +38,9 @@ def points_of(tune: Tune, summary: Sequence[Mapping[str, Any]]) -> list[Point]:
 
 
 def choose(tune: Tune, points: Sequence[Point]) -> Point:
-    """The best point that keeps to the bounds; of equals the one with fewer tokens, then the earlier one.
+    """Return the best point that keeps to the bounds; ties go to fewer tokens, then to the earlier one.
 
-    Raises InputError when none does, or none has the metric.
+    Raises InputError if none does, or none has the metric.
     """
     able = [point for point in points if point.fits and tune.metric in point.means]
     if not able:
