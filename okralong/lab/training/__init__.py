@@ -1,1 +1,1 @@
-"""The training of the models that ship: analyzer, reader, cross-encoder, token classifier, and SARA's compressor."""
+"""The training of the shipped models: analyzer, reader, cross-encoder, token classifier, and SARA's compressor."""

@@ -1,4 +1,4 @@
-"""The report that holds analyzers side by side on held-out rows."""
+"""Compare analyzers on held-out rows."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_t
 
 
 class LeftOut(Settings):
-    """An analyzer trained with ``okralong train --leave-out`` on each of the ``sets``; ``beside`` names that of the
-    report which learned from all sets."""
+    """An analyzer trained with ``okralong train --leave-out`` on each of the ``sets``.
+
+    ``beside`` names the report's analyzer that learned from all sets.
+    """
 
     sets: list[str] = Field(min_length=1)
     analyzer: AnalyzerConfig
@@ -49,14 +51,13 @@ class LeftOut(Settings):
 
 
 class ReportConfig(Settings):
-    """What ``configs/training/report.yaml`` may say: which analyzers a report compares.
+    """The analyzers that a report compares, as in ``configs/training/report.yaml``.
 
-    ``analyzers`` by the names that the report gives them; majority class and keyword rules are always beside them.
-
-    ``timed`` questions are used for each time, at each of the ``batches``; ``written`` names the analyzer (a
-    label_scorer) whose base model also writes its reply as text, for the time that this takes; null: none.
-    ``sampled`` says on how many rows a slow analyzer is tried, the first ones of the test side's shuffled order.
-    ``left_out`` are analyzers that were trained without certain sets, and are held against the rows of those alone.
+    ``analyzers`` are by their names in the report; majority class and keyword rules are always included. ``timed``
+    questions are timed at each of the ``batches``. ``written`` names the analyzer (a label_scorer) whose base model is
+    also timed writing its reply as text (null: none). ``sampled`` limits a slow analyzer to that many rows, the first
+    ones of the test side's shuffled order. ``left_out`` are analyzers that were trained without certain sets, compared
+    on those sets alone.
     """
 
     analyzers: dict[str, AnalyzerConfig] = Field(min_length=1)
@@ -76,8 +77,8 @@ class ReportConfig(Settings):
         return self
 
 
-ROUNDS: Final = 3
-"""Each is timed so often, in turn with the others; the median counts. Ours."""
+ROUNDS: Final = 3  # project default
+"""Times that each analyzer is timed, in turn with the others; the median counts."""
 
 Analyze = Callable[[Sequence[AnalysisInput]], Any]
 
@@ -85,9 +86,9 @@ Analyze = Callable[[Sequence[AnalysisInput]], Any]
 def milliseconds(
     analyzers: Mapping[str, Analyze], asked: Sequence[AnalysisInput], batches: Sequence[int]
 ) -> dict[str, dict[int, float]]:
-    """By analyzer and batch size: the median time of a question, after one pass that warms up.
+    """Return the median time of a question, by analyzer and batch size, after one warm-up pass.
 
-    All are timed in one run, in turn, so that the machine's other work falls on all of them alike.
+    All analyzers are timed in turn, so that other load on the machine affects them alike.
     """
     for analyze in analyzers.values():
         analyze(asked[:1])
@@ -107,11 +108,11 @@ def _pass(analyze: Analyze, asked: Sequence[AnalysisInput], size: int) -> float:
 
 
 LABELS: Final = {"question-type": "multi-bridge", "info-type": "semantic", "containing": "yes"}
-"""A reply of the usual length: so many tokens are written, whatever an untrained model would rather say."""
+"""A reply of the usual length, which determines how many tokens are written."""
 
 
 class WritingModel:
-    """A causal language model that writes the reply token by token, which scoring labels is to save."""
+    """A causal language model that writes the reply token by token, for comparison with scoring labels."""
 
     def __init__(self, model: str, threads: int | None = None) -> None:
         device, dtype = settle("auto", "auto", threads)
@@ -122,7 +123,7 @@ class WritingModel:
         self._limit = int(loaded.config.max_position_embeddings) - REPLY_TOKENS
 
     def write(self, batch: Sequence[AnalysisInput]) -> list[str]:
-        """The replies, each of as many tokens as a reply in the contract has."""
+        """Write replies, each of as many tokens as a reply of the contract."""
         prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
         width = max(map(len, prompts))
         pad = int(self._tokenizer.eos_token_id)
@@ -148,9 +149,16 @@ WRITING = "writing the JSON"
 
 @dataclass(frozen=True)
 class Report:
-    """``figures`` by analyzer; ``uncalibrated`` the calibration errors by analyzer and field before temperatures;
-    ``by_source`` the type's figures by analyzer and source; ``left_out`` the type's figures of analyzers on sets that
-    they did not learn from, by "sets" and analyzer; ``times`` milliseconds a question by analyzer and batch size."""
+    """The figures of a comparison of analyzers.
+
+    Attributes:
+        rows: The number of test rows.
+        figures: By analyzer, the figures of each field.
+        uncalibrated: By analyzer and field, calibration errors at temperature 1.
+        by_source: By analyzer and source, the type's figures.
+        left_out: By "sets" and analyzer, the type's figures on sets that were left out of training.
+        times: By analyzer and batch size, milliseconds per question.
+    """
 
     rows: int
     figures: Mapping[str, list[FieldFigures]]
@@ -162,7 +170,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _Held:
-    """What an analyzer is held against."""
+    """Rows and examples that an analyzer is compared with."""
 
     rows: Sequence[TrainingRow]
     examples: Sequence[Example]
@@ -177,9 +185,10 @@ class _Held:
 
 
 def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report:
-    """Every analyzer on ``test`` rows; the majority class is the test rows' own, so that no constant does better.
+    """Measure every analyzer on ``test`` rows.
 
-    Raises ConfigError when an analyzer cannot be loaded, InputError when no row comes from a set that was left out.
+    The majority class is that of these rows, so that no constant does better. Raises ConfigError if an analyzer cannot
+    be loaded, InputError if no row comes from a set that was left out.
     """
     whole = _Held(test, [row.example for row in test])
     analyzers: dict[str, Analyzer] = {RULES: KeywordRules()}
@@ -222,7 +231,7 @@ def _by_source(held: _Held, said: Probabilities, sure: bool) -> dict[str, FieldF
 
 
 def _uncalibrated(config: AnalyzerConfig, examples: Sequence[Example], said: Probabilities) -> dict[str, float]:
-    """The calibration errors that the same analyzer has at temperature 1."""
+    """Return the calibration errors of the same analyzer at temperature 1."""
     folder = config.adapter_folder()
     if folder is None:
         return {}
@@ -246,7 +255,7 @@ def _left_out(
 
 
 def write_analyzer_report(folder: Path, command: str, report: Report) -> list[Path]:
-    """``analyzers.md`` and ``analyzers.json``."""
+    """Write ``analyzers.md`` and ``analyzers.json``."""
     sizes = list(next(iter(report.times.values())))
     sources = sorted({source for found in report.by_source.values() for source in found})
     errors = []

@@ -25,16 +25,15 @@ from okralong.pipelines.run.config import RunConfig
 
 LABELS = "labels"
 RATIONALES = "rationales"
-"""The folders beside the rows with journal and ledger of labels and of rationales: what was paid for is not asked
-again."""
+"""The folders beside the rows with journal and ledger of labels and of rationales; nothing is paid twice."""
 
 R = TypeVar("R")
 
 
 class Labeller:
-    """Labels rows, or explains their answers, by the generator of ``config``, at its price and within ``budget_usd``.
+    """Labels rows, or explains their answers, with the generator of ``config``, within ``budget_usd``.
 
-    Raises ConfigError for the embedded generator, whose guesses are no labels.
+    Raises ConfigError for the embedded generator, which is too small.
     """
 
     def __init__(self, config: RunConfig, out: Path, console: Console) -> None:
@@ -55,7 +54,7 @@ class Labeller:
         self._console = console
 
     def __call__(self, rows: list[TrainingRow]) -> list[TrainingRow]:
-        """The rows, with what could be had of the labels that they lack."""
+        """Return the rows with the missing labels that could be obtained."""
         open_rows = sum(map(is_unlabelled, rows))
         if not open_rows:
             return rows
@@ -64,7 +63,7 @@ class Labeller:
         return self._asked(partial(label_rows, rows), LABELS)
 
     def explain(self, rows: list[ReadingRow]) -> list[ReadingRow]:
-        """InstructRAG's rows of the reader's: those of which a rationale could be had."""
+        """Return InstructRAG's rows of the reader's rows whose rationale could be obtained."""
         llm = self._config.llm
         say_line(self._console, f"  answers of {len(rows):,} rows are explained by {llm.model} at {llm.base_url}")
         return self._asked(partial(explain_rows, rows), RATIONALES)

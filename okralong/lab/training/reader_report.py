@@ -1,6 +1,6 @@
-"""Several readers on the same test rows: what they answer, cite and refuse, in which form, at what speed.
+"""Compare readers on the same test rows: answers, citations, refusals, form and speed.
 
-Each is served and asked over HTTP, as a run would ask it. Figures alone are written: the rows hold texts of the sets.
+Each reader is served and called over HTTP, as in a run. Only figures are written, as the rows hold texts of the sets.
 """
 
 from __future__ import annotations
@@ -48,18 +48,17 @@ from okralong.pipelines.reporting.statistics import (
 from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
 
 TRIVIAL: Final = "best sentence"
-"""The name of the reader that every report has, which is no model."""
+"""The name of the trivial reader that every report has, which is not a model."""
 
 
 class ReaderReportConfig(Settings):
-    """What ``configs/training/reader_report.yaml`` may say: which readers a report compares.
+    """The readers that a report compares, as in ``configs/training/reader_report.yaml``.
 
-    ``readers`` by the names that the report gives them, each an ``llm`` section with base_url embedded. Their
-    ``max_completion_tokens`` are the report's ``limits``.
-
-    ``rows`` answer rows are asked, the first ones of the test side's drawn order, ``split`` and ``step`` rows of those
-    roles; ``expressions`` rows of arithmetic type are asked both for the expression and for the result. ``timed``
-    further answer rows are for the speed alone. ``base`` names the reader against which the others are held.
+    ``readers`` are by their names in the report, each an ``llm`` section with base_url embedded, whose
+    ``max_completion_tokens`` are the report's ``limits``. They are asked ``rows`` answer rows, the first ones of the
+    test side's drawn order, ``split`` and ``step`` rows of those roles, and ``expressions`` rows of arithmetic type
+    both for the expression and for the result. ``timed`` further answer rows measure speed alone. The others are
+    compared with the reader ``base``.
     """
 
     readers: dict[str, LlmConfig] = Field(min_length=1)
@@ -85,9 +84,19 @@ class ReaderReportConfig(Settings):
 
 @dataclass
 class ReaderReport:
-    """By reader: ``figures`` by name; ``by_kind`` F1 by "type" and "set" of rows whose evidence is in view;
-    ``gains`` over the base; ``arithmetic`` numeric match when asked for the expression and for the result;
-    ``formed`` share of replies of the right form by role, with how many were asked; ``terms`` how it was asked."""
+    """The figures of a comparison of readers, by reader.
+
+    Attributes:
+        rows: The number of answer rows.
+        base: The reader that the others are compared with.
+        figures: Figures by name.
+        by_kind: F1 by type and by set, of rows whose evidence is in view.
+        gains: Figures minus those of the base.
+        arithmetic: Numeric match when asked for the expression and for the result.
+        formed: By role, the share of well-formed replies, and how many were asked.
+        speed: Seconds and tokens per second.
+        terms: How the reader was asked.
+    """
 
     rows: int
     base: str
@@ -108,9 +117,9 @@ def reader_report(
     embed: Embed,
     say: Say,
 ) -> ReaderReport:
-    """Ask every reader the same rows; what one replied before is taken from ``kept``.
+    """Ask every reader the same rows; earlier replies are taken from ``kept``.
 
-    Raises InputError when there are no answer rows, and what serving raises.
+    Raises InputError if there are no answer rows, and whatever serving raises.
     """
     asked = [row for row in test if row.role == "generate"][: config.rows]
     others = [row for role, most in (("split", config.split), ("step", config.step)) for row in _of(test, role)[:most]]
@@ -136,7 +145,7 @@ def reader_report(
                 said = [ask("generate", _prompt(row, way == "expression")) for row in sums]
                 found.arithmetic.setdefault(name, {})[way] = _numeric(sums, said, way == "expression")
             if timed:
-                # Never from memory, and prompts that the server has not seen: its cache reads those for nothing.
+                # Never from memory, and with new prompts, which the server has not cached.
                 found.speed[name] = speed_of([asker.ask("generate", _prompt(row, calculator)) for row in timed])
         marks[name] = [mark(row, reply, calculator) for row, reply in zip(asked, replies, strict=True)]
         every = [*zip(asked, replies, strict=True), *other]
@@ -166,7 +175,7 @@ def _numeric(rows: Sequence[ReadingRow], replies: Sequence[str], calculator: boo
 
 
 def _by_kind(rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> dict[str, Estimate]:
-    """F1 with the evidence in view, by type and by source."""
+    """Return F1 with the evidence in view, by type and by source."""
     kinds = [*sorted({row.type for row in rows}), *sorted({row.source for row in rows})]
     f1 = FIGURES["F1, evidence in view"]
     found = {}
@@ -186,7 +195,7 @@ def _formed(every: Sequence[tuple[ReadingRow, str]]) -> dict[str, tuple[float, i
 
 
 def write_reader_report(folder: Path, command: str, report: ReaderReport) -> list[Path]:
-    """``reader.md`` and ``reader.json``."""
+    """Write ``reader.md`` and ``reader.json``."""
     kinds = list(dict.fromkeys(kind for found in report.by_kind.values() for kind in found))
     roles = list(dict.fromkeys(role for found in report.formed.values() for role in found))
     formed = [[role, *(_share(found.get(role)) for found in report.formed.values())] for role in roles]
@@ -239,10 +248,10 @@ def _share(found: tuple[float, int] | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A reply with what it took, in seconds from sending to the last byte.
+    """A reply with its duration in seconds, from sending to the last byte.
 
-    ``read`` and ``written`` are the tokens that the server really read and wrote with the milliseconds that each took,
-    as llama.cpp says; (0, 0.0) from a server that does not. Tokens found in its cache are not read.
+    ``read`` and ``written`` are the tokens that the server really read and wrote, each with milliseconds, as llama.cpp
+    reports them, or (0, 0.0). Tokens found in its cache are not read.
     """
 
     text: str
@@ -253,7 +262,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Over some replies: seconds an answer, and tokens a second while reading and while writing (None: unknown)."""
+    """The speed of some replies: seconds per answer, and tokens per second read and written (None: unknown)."""
 
     seconds: float
     read: float | None
@@ -261,7 +270,7 @@ class Speed:
 
 
 def speed_of(replies: Sequence[Said]) -> Speed:
-    """The speed of at least one reply."""
+    """Return the speed of at least one reply."""
 
     def rate(parts: Sequence[tuple[int, float]]) -> float | None:
         spent = sum(milliseconds for _, milliseconds in parts)
@@ -273,8 +282,9 @@ def speed_of(replies: Sequence[Said]) -> Speed:
 
 @dataclass(frozen=True)
 class Asker:
-    """A served reader. ``llm`` is settled as for a run, ``identity`` is that of weights and engine; questions are asked
-    one after the other.
+    """A served reader, asked one question at a time.
+
+    ``llm`` is settled as for a run, ``identity`` identifies weights and engine.
     """
 
     llm: LlmConfig
@@ -282,7 +292,7 @@ class Asker:
     identity: str
 
     def remembered(self, kept: KeptReplies, role: str, messages: Sequence[Message]) -> str:
-        """The text of ``ask``, or what the same reader replied before: a report that was killed goes on."""
+        """Return the text of ``ask``, or an earlier reply of the same reader: an interrupted report can resume."""
         request = self._request(role, messages)
         key = hashlib.sha256(f"{self.identity}|{request.canonical()}".encode()).hexdigest()
         found = kept.get(key)
@@ -292,7 +302,7 @@ class Asker:
         return found
 
     def ask(self, role: str, messages: Sequence[Message]) -> Said:
-        """The reply to a prompt of ``role``."""
+        """Return the reply to a prompt of ``role``."""
         request = self._request(role, messages)
         started = time.perf_counter()
         reply = self.client.chat.completions.create(**request.parameters())
@@ -314,14 +324,14 @@ class Asker:
 
 
 def _timings(reply: Any) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Tokens read and written with their milliseconds, from what llama.cpp's server adds to the protocol."""
+    """Return tokens read and written with their milliseconds, from llama.cpp's extension of the protocol."""
     said = (reply.model_extra or {}).get("timings") or {}
     read = int(said.get("prompt_n", 0)), float(said.get("prompt_ms", 0.0))
     return read, (int(said.get("predicted_n", 0)), float(said.get("predicted_ms", 0.0)))
 
 
 Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
-"""Serves a reader as its ``llm`` section says, for as long as the context lasts."""
+"""Serves a reader as its ``llm`` section describes, for the duration of the context."""
 
 
 _EVIDENCE: Final = r'Evidence: \[\d{1,2}\] "[^"\n]+"'
@@ -330,16 +340,23 @@ _FORMS: Final = {
     "step": re.compile(rf"(?:{_EVIDENCE}\n|Evidence: none\n)+Query: [^\n]+\nAnswer: [^\n]+"),
     "split": re.compile(r"[^\n]+\?(?:\n[^\n]+\?){0,3}"),
 }
-"""The replies that the contracts ask for, word for word; the parsers forgive much more."""
+"""The replies that the contracts ask for, literally; the parsers are much more lenient."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """One answer. ``f1`` and ``exact`` are 0 to 1, ``numeric`` None where no gold answer is a number. Of an
-    answer that is nothing but the right number both are 1: gold numbers are rounded as their writers liked.
+    """The marks of one answer.
 
-    ``said_unanswerable`` is what the reply says; ``cited`` counts its citations, ``right`` those that touch gold
-    evidence, ``pieces`` the gold pieces in the prompt and ``found`` those that a citation touches.
+    Attributes:
+        answer: Its text.
+        f1: 0 to 1; 1 if the answer is just the right number, since gold numbers are rounded in many ways.
+        exact: Likewise.
+        numeric: Whether the number is right, or None if no gold answer is a number.
+        said_unanswerable: Whether the reply is "unanswerable".
+        cited: The number of citations.
+        right: The citations that touch gold evidence.
+        pieces: The gold pieces in the prompt.
+        found: The gold pieces that a citation touches.
     """
 
     answer: str
@@ -354,9 +371,9 @@ class Marks:
 
 
 def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
-    """The marks of a reply to an answer prompt; one that holds no answer has 0 throughout.
+    """Mark a reply to an answer prompt; one without an answer gets 0 throughout.
 
-    With ``calculator`` a formula is worked out, as the executor does where the prompt asked for one.
+    With ``calculator`` a formula is evaluated, as the executor does if the prompt asks for one.
     """
     try:
         parsed = parse_answer(reply)
@@ -367,12 +384,12 @@ def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
 
 
 def well_formed(role: str, reply: str) -> bool:
-    """Whether a reply has the form that its prompt asks for, to the letter."""
+    """Return whether a reply has exactly the form that its prompt asks for."""
     return _FORMS[role].fullmatch(reply.strip()) is not None
 
 
 def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) -> Marks:
-    """The marks of an answer with its citations."""
+    """Mark an answer with its citations."""
     shown = [piece for piece in row.evidence if any(_touch(piece, each) for each in row.passages)]
     right = [each for each in citations if any(_touch(piece, each) for piece in row.evidence)]
     f1, exact, numeric = scores(answer, row.answers)
@@ -390,12 +407,12 @@ def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) 
 
 
 def _touch(piece: Span, place: Passage | Citation) -> bool:
-    """Whether a piece of evidence and a passage or citation have a character in common."""
+    """Return whether a piece of evidence and a passage or citation share a character."""
     return piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char
 
 
 Ratio = Callable[[ReadingRow, Marks], tuple[float, float]]
-"""What a row adds to a figure's numerator and denominator; (0, 0): the figure does not look at it."""
+"""Returns what a row adds to a figure's numerator and denominator; (0, 0) if the figure ignores the row."""
 
 
 def _mean(of: Callable[[Marks], float], when: Callable[[ReadingRow], bool] = lambda row: True) -> Ratio:
@@ -418,17 +435,19 @@ FIGURES: Final[dict[str, Ratio]] = {
     "unanswerable precision": lambda row, marks: (_refused(row, marks), marks.said_unanswerable),
     "unanswerable recall": lambda row, marks: (_refused(row, marks), not row.answerable),
 }
-"""Each a sum over rows divided by another. Citations count where there is evidence to cite: not of answers that should
-not be there, and not where the set marks none."""
+"""Each figure is a ratio of two sums over rows.
+
+Citations count only if there is evidence to cite: not for unanswerable questions, and not if the set marks none.
+"""
 
 
 def figure(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:
-    """A figure with its 95 % interval; not defined where no row counts."""
+    """Return a figure with its 95 % interval; undefined if no row counts."""
     return estimate(*ratio(*_sums(of, rows, marks), _drawn(rows)))
 
 
 def difference(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks], others: Sequence[Marks]) -> Estimate:
-    """How much larger the figure of ``marks`` is than that of ``others``, on the same rows and paired draws."""
+    """Return the figure of ``marks`` minus that of ``others``, on the same rows and with paired draws."""
     drawn = _drawn(rows)
     (mine, own), (theirs, other) = (ratio(*_sums(of, rows, each), drawn) for each in (marks, others))
     return estimate(mine - theirs, None if own is None or other is None else own - other)
@@ -444,11 +463,11 @@ def _drawn(rows: Sequence[ReadingRow]) -> Resample | None:
 
 
 Embed = Callable[[list[str]], NDArray[np.float32]]
-"""Unit vectors of some texts, (texts, dimension)."""
+"""Returns unit vectors of some texts, (texts, dimension)."""
 
 
 def best_sentence(row: ReadingRow, embed: Embed) -> Marks:
-    """The marks of that sentence, cited as its own source."""
+    """Mark the sentence whose embedding is nearest to the question's, cited as its own source."""
     places = [(passage, start, end) for passage in row.passages for start, end in _sentences(passage)]
     texts = [passage.text[start:end] for passage, start, end in places]
     vectors = embed([row.question, *texts])

@@ -1,4 +1,4 @@
-"""A training as plain values: the recipe, and the examples that are learned from, also as JSON for another machine."""
+"""A training as plain values: the recipe, and its examples, also as JSON for another machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder", "token_classifier", "question_writer"]
-"""What is trained; a stage of SARA has a command of its own."""
+"""What is trained; SARA's stages have their own command."""
 
 BLOCKS: Final = ("cross_encoder", "token_classifier")
-"""Kinds that learn an encoder's last blocks as they are, and no adapter."""
+"""Kinds that train an encoder's last blocks directly, without an adapter."""
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -30,8 +30,7 @@ Epochs = Annotated[float, Field(gt=0, le=1000)]
 class Lora(Settings):
     """A low-rank adapter; the defaults are the paper's (appendix B.1). ``targets`` are names of a block's matrices.
 
-    Blocks before ``first_block`` (from 0) are left as they are, and nothing is passed back through them: a third less
-    work when a third is left.
+    Blocks before ``first_block`` (from 0) stay frozen and need no backward pass.
     """
 
     targets: list[str] = Field(min_length=1)
@@ -42,20 +41,19 @@ class Lora(Settings):
 
 
 class Recipe(Settings):
-    """One training, as a file of ``configs/training`` says it.
+    """One training, as a file of ``configs/training`` describes it.
 
-    ``model`` is "embedded", a folder or a hub name; ``lora`` None leaves it frozen. Learning rate, epochs and
-    accumulation default to the paper's (appendix B.1: 1e-4, 5, 64); the rest is ours. ``evaluations`` are made an
-    epoch; after ``patience`` of them without a lower loss on validation the training stops. ``reads``, ``hidden``,
-    ``dropout`` and ``heads_learning_rate`` (None: that of the encoder) are for heads, the last two for a cross-encoder
-    and a token classifier too, which learn the encoder's blocks from ``first_block`` on. ``max_tokens`` bounds a label
-    scorer's prompt, a cross-encoder's pair and a token classifier's passage; rows of a reader whose prompt and reply
-    have more are left out. A label scorer, a reader or a cross-encoder goes on from ``start`` ("shipped" or a folder,
-    of the same shape); None: from an adapter that changes nothing, or the plain encoder. A cross-encoder's weights are
-    in the end its own and ``start``'s, the latter by the share ``start_weight``: it keeps more of what it could before
-    (Wortsman et al. 2022, Robust fine-tuning of zero-shot models). Of the rows the first ``rows`` are learned, the
-    first ``validation_rows`` measured; None: all. ``written`` names the kinds of question that a question writer
-    learns.
+    ``model`` is "embedded", a folder or a hub name; without ``lora`` it stays frozen. Learning rate, epochs and
+    accumulation default to the paper's values (appendix B.1: 1e-4, 5, 64), the rest to the project's. There are
+    ``evaluations`` per epoch; training stops after ``patience`` of them without a lower validation loss. ``reads``,
+    ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: the encoder's) apply to heads. The last two also apply to
+    a cross-encoder and a token classifier, which train the encoder's blocks from ``first_block`` on. ``max_tokens``
+    truncates a label scorer's prompt, a cross-encoder's pair and a token classifier's passage; a reader's rows with
+    longer prompt and reply are skipped. A label scorer, a reader or a cross-encoder starts from ``start`` ("shipped" or
+    a folder, of the same shape), or, if None, from a neutral adapter or the plain encoder. A cross-encoder's final
+    weights are averaged with those of ``start``, which get the share ``start_weight``, so that it forgets less
+    (Wortsman et al. 2022, Robust fine-tuning of zero-shot models). The first ``rows`` rows are learned and the first
+    ``validation_rows`` measured; None: all. ``written`` names the kinds of question that a question writer learns.
     """
 
     kind: Kind
@@ -85,7 +83,7 @@ class Recipe(Settings):
     @field_validator("start")
     @classmethod
     def _absolute(cls, start: str | None) -> str | None:
-        # A task of the cluster stands elsewhere.
+        # A task on the cluster has another working directory.
         return start if start in (None, SHIPPED) else str(Path(str(start)).expanduser().resolve())
 
     @field_validator("written")
@@ -110,11 +108,11 @@ class Recipe(Settings):
         return self
 
     def changed(self, **values: object) -> Recipe:
-        """The same with other values, which are checked."""
+        """Return a validated copy with other values."""
         return Recipe.model_validate({**{name: getattr(self, name) for name in Recipe.model_fields}, **values})
 
     def schedule_words(self) -> str:
-        """How it is learned, in words, for a card."""
+        """Describe the schedule for a card."""
         heads = "" if self.heads_learning_rate is None else f" (heads {self.heads_learning_rate:g})"
         mean = f", and averaged with what it started from ({self.start_weight:g})" if self.start_weight else ""
         return (
@@ -124,7 +122,7 @@ class Recipe(Settings):
         )
 
     def learned_words(self) -> str:
-        """What of the model is learned, in words."""
+        """Describe for a card which part of the model is trained."""
         lora = self.lora
         if self.kind in BLOCKS:
             more = "" if self.start is None else f", going on from `{Path(self.start).name}`"
@@ -140,27 +138,27 @@ class Recipe(Settings):
 
 
 UNKNOWN: Final = -100
-"""The index of a label that nobody knows: PyTorch's own sign for "not in the loss"."""
+"""The index of an unknown label: PyTorch's own value for "ignored by the loss"."""
 
 
 class Learned(Protocol):
-    """What a training needs of an example to put batches together. Its repr tells it from others."""
+    """An example, as far as batching needs it. Its repr identifies it."""
 
     @property
     def length(self) -> int:
-        """Characters that a model reads and writes of it: what its tokens grow with."""
+        """Characters that a model reads and writes for it, to which its tokens are proportional."""
 
     @property
     def instructions(self) -> str:
-        """What prompts share that may stand in one batch."""
+        """The part that prompts of one batch must share."""
 
     @property
     def context(self) -> str:
-        """What prompts share beyond that; empty for nothing."""
+        """A further part that prompts may share; "" for none."""
 
 
 class _Alone:
-    """An example whose prompt sets it apart from no other: it may stand in any batch."""
+    """An example that may be in any batch."""
 
     __slots__ = ()
 
@@ -177,7 +175,7 @@ class _Alone:
 
 @dataclass(frozen=True, slots=True)
 class Example(_Alone):
-    """A question with its labels as indices into TYPES, PATTERNS and EVIDENCE, UNKNOWN where nobody knows."""
+    """A question with its labels as indices into TYPES, PATTERNS and EVIDENCE, or UNKNOWN."""
 
     asked: AnalysisInput
     labels: tuple[int, int, int]
@@ -189,7 +187,7 @@ class Example(_Alone):
 
 
 def example(asked: AnalysisInput, question_type: str | None, pattern: str | None, evidence: bool | None) -> Example:
-    """An example from labels by name; None: nobody knows."""
+    """Make an example from labels by name; None is unknown."""
     held = None if evidence is None else EVIDENCE[0 if evidence else 1]
     return Example(asked, (_index(TYPES, question_type), _index(PATTERNS, pattern), _index(EVIDENCE, held)))
 
@@ -200,7 +198,7 @@ def _index(labels: Sequence[str], label: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReadingExample:
-    """A prompt of the executor and the reply that is to be learned; ``instructions`` are its system message."""
+    """A prompt of the executor and the reply to learn; ``instructions`` are its system message."""
 
     instructions: str
     user: str
@@ -213,14 +211,16 @@ class ReadingExample:
 
     @property
     def context(self) -> str:
-        """See ``Learned``: the passages, which prompts may share that ask of the same ones."""
+        """The passages, which prompts about the same ones share."""
         return self.user[: max(0, self.user.rfind(QUESTION_MARK))]
 
 
 @dataclass(frozen=True, slots=True)
 class RankingExample(_Alone):
-    """A query with passages. ``relevance`` is 0 to 1, ``answerable`` 1, 0 or UNKNOWN, ``starts`` and ``ends`` the
-    characters of each passage where the answer stands, -1 where it does not or nobody knows.
+    """A query with passages.
+
+    ``relevance`` is 0 to 1, ``answerable`` 1, 0 or UNKNOWN; ``starts`` and ``ends`` are the characters of the answer in
+    each passage, or -1.
     """
 
     question: str
@@ -232,12 +232,12 @@ class RankingExample(_Alone):
 
     @property
     def length(self) -> int:
-        """See ``Learned``: all passages are padded to the longest."""
+        """Characters of all pairs; passages are padded to the longest."""
         return len(self.passages) * (len(self.question) + max(map(len, self.passages)))
 
 
 LEFT, ASKED, ANSWERED = 0, 1, 2
-"""Labels of a passage's word: nobody names it, a question does, an answer does."""
+"""Labels of a word of a passage: not named, named by a question, named by an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +257,12 @@ AnyExample = Example | ReadingExample | RankingExample | KeepExample
 
 
 def write_examples(path: Path, examples: Sequence[AnyExample]) -> None:
-    """One JSON object a line, for a machine without Parquet."""
+    """Write one JSON object per line, for a machine without Parquet."""
     path.write_text("".join(json.dumps(asdict(each)) + "\n" for each in examples), encoding="utf-8")
 
 
 def read_examples(path: Path) -> list[AnyExample]:
-    """What ``write_examples`` wrote."""
+    """Read what ``write_examples`` wrote."""
     found: list[AnyExample] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -285,7 +285,7 @@ def read_examples(path: Path) -> list[AnyExample]:
 def export_files(
     recipe: Recipe, train: Sequence[AnyExample], validation: Sequence[AnyExample], out: Path
 ) -> list[Path]:
-    """RECIPE.json, TRAIN.jsonl and VALIDATION.jsonl, for ``training.learners.fit`` on another machine."""
+    """Write recipe.json, train.jsonl and validation.jsonl, for ``training.learners.fit`` on another machine."""
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / "recipe.json", out / "train.jsonl", out / "validation.jsonl"]
     paths[0].write_text(recipe.model_dump_json(indent=1), encoding="utf-8")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 REPLIES: Final = "reader-replies.jsonl"
-"""Beside the rows: the texts that readers replied, so that a report that was killed goes on."""
+"""The file beside the rows with the readers' replies, from which an interrupted report resumes."""
 
 
 def report_on(config: str, rows: Path, out: Path) -> None:
@@ -65,6 +65,6 @@ def _served(llm: LlmConfig) -> Iterator[Asker]:
     from okralong.lab.training.reader_report import Asker
 
     with generator(llm, None) as served:
-        # No key leaves this machine: an embedded server asks for none.
+        # An embedded server needs no key.
         client = openai.OpenAI(base_url=served.address, api_key="none", timeout=served.llm.timeout_s, max_retries=0)
         yield Asker(served.llm, client, served.facts["identity"])

@@ -1,1 +1,1 @@
-"""How each model learns from its rows: the one training stack, and a learner for each kind of model."""
+"""The training stack, and a learner for each kind of model."""

@@ -1,4 +1,4 @@
-"""The analyzers that are trained: heads over a sentence encoder, and a language model that scores the labels."""
+"""Train analyzers: heads over a sentence encoder, and a language model that scores the labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class AnalyzerDefinition(Definition["TrainingRow", Example]):
-    """See ``Definition``. Both kinds of analyzer learn from the same rows."""
+    """The definition of both kinds of analyzer, which learn from the same rows."""
 
     use = "okralong answer --analyzer {out}"
 
@@ -49,7 +49,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
     def card(
         self, recipe: Recipe, base: str, out: Path, train: Sequence[TrainingRow], held: Sequence[TrainingRow], log: Log
     ) -> list[str]:
-        """See ``Definition``: the temperatures are measured on ``held``, and written beside the weights."""
+        """Measure the temperatures on ``held``, write them beside the weights, and return the card's sections."""
         from okralong.lab.training.learners.calibration import calibrate, figure_table, figures_of
 
         config = AnalyzerConfig(
@@ -68,7 +68,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
 
 
 class HeadsLearner(Learner):
-    """Learns the heads, and with LoRA the encoder below them.
+    """Trains the heads, and with LoRA the encoder below them.
 
     ``model`` is the encoder's folder, ``sha256`` that of its weights.
     """
@@ -90,14 +90,14 @@ class HeadsLearner(Learner):
         self.register_buffer("type_weights", _type_weights(train), persistent=False)
 
     def train(self, mode: bool = True) -> HeadsLearner:
-        """As of any module; a frozen encoder stays as it is used, without dropout."""
+        """Set the mode; a frozen encoder stays in evaluation mode, without dropout."""
         super().train(mode)
         if not self.heads.shape.adapted:
             self.encoder.eval()
         return self
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """See ``Learner``. A batch holds what a tuned encoder reads, or what a frozen one said."""
+        """Make a batch of a tuned encoder's inputs, or of a frozen one's outputs."""
         asked = [each.asked for each in examples]
         for new in dict.fromkeys(item for item in asked if item not in self._features):
             self._features[new] = features(new)
@@ -116,11 +116,11 @@ class HeadsLearner(Learner):
         counts: Sequence[int] = (),
         vectors: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """See ``Learner``; the loss is the mean over the fields of which a label is known."""
+        """Return the loss, the mean over the fields with a known label."""
         if tokens is not None:
             vectors = self._encoder.vectors(tokens, counts)
         logits = self.heads(vectors, features)
-        # The rows' shares of types are our choice; those of patterns and evidence are what retrieval finds in use.
+        # The rows' shares of types are our choice; those of patterns and evidence occur in use.
         weights = (self.get_buffer("type_weights"), None, None)
         losses = [
             nn.functional.cross_entropy(each, labels[:, n], weights[n], ignore_index=UNKNOWN)
@@ -136,7 +136,7 @@ class HeadsLearner(Learner):
         return _accuracies(right)
 
     def _frozen_vectors(self, asked: Sequence[AnalysisInput]) -> Tensor:
-        """A frozen encoder says the same in every epoch, and is asked once."""
+        """Return the frozen encoder's vectors, which are computed only once."""
         new = list(dict.fromkeys(item for item in asked if item not in self._vectors))
         if new:
             with torch.no_grad():
@@ -151,7 +151,10 @@ class HeadsLearner(Learner):
 
 
 class LabelLearner(CausalLearner):
-    """Learns to say the labels, with the loss on their tokens alone. A target's mark is its field's number, from 1."""
+    """Learns to write the labels, with the loss on their tokens alone.
+
+    A target's mark is its field's number, from 1.
+    """
 
     def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
         super().__init__(recipe, model, device, dtype)
@@ -160,14 +163,14 @@ class LabelLearner(CausalLearner):
         self._random = random.Random(recipe.seed)
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """See ``Learner``. All rows are one family: the instructions, a third of a prompt, are read once for them."""
+        """Make one family of all rows: the shared instructions, a third of a prompt, are read once."""
         # Labels first: by the first tensor of a batch the trainer counts its rows.
         return {"labels": _labels(examples), **self.family([self.row(each) for each in examples])}
 
     def forward(
         self, labels: Tensor, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, marks: Tensor
     ) -> dict[str, Tensor]:
-        """See ``Learner``. Each field's tokens count alike in sum."""
+        """Return the loss, in which each field's tokens have equal weight in total."""
         losses, hits, row, marks = self.target_losses(shared, input_ids, attention_mask, marks)
         cells = row * len(FIELDS) + marks.long() - 1
         sums = losses.new_zeros(labels.numel()).index_add(0, cells, losses)
@@ -181,7 +184,7 @@ class LabelLearner(CausalLearner):
         return _accuracies(right)
 
     def row(self, each: Example) -> Row:
-        """An example as tokens, the last of which are the reply."""
+        """Return an example as tokens, the last of which are the reply."""
         ids = prompt_ids(self.tokenizer, each.asked, self._limit)
         marks = [0.0] * len(ids)
         for number, field in enumerate(self._fields):
@@ -195,14 +198,14 @@ class LabelLearner(CausalLearner):
 
 
 def _labels(examples: Sequence[Example]) -> Tensor:
-    """The labels of a batch, (n, 3)."""
+    """Return the labels of a batch, (n, 3)."""
     return torch.tensor([each.labels for each in examples], dtype=torch.long)
 
 
 def _type_weights(examples: Sequence[Example]) -> Tensor:
-    """A weight for each type, by the inverse root of its count: rare types count more, not all.
+    """Weight each type by the inverse root of its count, so that rare types count more.
 
-    They are scaled so that the mean over the examples is 1. A type that never occurs weighs 1.
+    The weights are scaled to a mean of 1 over the examples. A type that never occurs weighs 1.
     """
     labels = FIELDS[0][1]
     counts = torch.tensor([float(sum(each.labels[0] == n for each in examples)) for n in range(len(labels))])
@@ -212,7 +215,7 @@ def _type_weights(examples: Sequence[Example]) -> Tensor:
 
 
 def _accuracies(right: Tensor) -> dict[str, float]:
-    """Accuracy by field from ``right``, (n, 3): 1 right, 0 wrong, or UNKNOWN, which is left out."""
+    """Return accuracy by field from ``right``, (n, 3): 1 right, 0 wrong, or UNKNOWN, which is ignored."""
     known = right != UNKNOWN
     return {
         f"{key}_accuracy": float((right[:, n] == 1).sum() / known[:, n].sum())

@@ -1,4 +1,4 @@
-"""Learning an encoder's last blocks as they are, with heads over it: a cross-encoder's and a token classifier's."""
+"""Train an encoder's last blocks directly, with heads on top: a cross-encoder's and a token classifier's."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ N = TypeVar("N", CrossEncoderModel, TokenClassifierModel)
 
 
 def encoder_to_learn(folder: str) -> Any:
-    """A sentence encoder whose last blocks are to learn. It runs without dropout, which would halve the speed on a
-    processor, where each row is seen once or twice.
+    """Load a sentence encoder whose last blocks are trained.
+
+    It has no dropout, which would halve the speed on a CPU, where each row is seen once or twice.
     """
     return AutoModel.from_pretrained(
         folder,
@@ -30,8 +31,9 @@ def encoder_to_learn(folder: str) -> Any:
 
 
 class BlocksLearner(Learner, Generic[N]):
-    """Learns the blocks of ``net`` from ``recipe.first_block`` on, and its heads; a batch and its loss are the
-    subclass's. ``model`` is the encoder's folder.
+    """Trains the blocks of ``net`` from ``recipe.first_block`` on, and its heads.
+
+    Subclasses define batches and their loss. ``model`` is the encoder's folder.
     """
 
     def __init__(self, recipe: Recipe, model: str, net: N, device: str, dtype: torch.dtype) -> None:
@@ -45,5 +47,5 @@ class BlocksLearner(Learner, Generic[N]):
         self._device, self._dtype = device, dtype
 
     def amp(self) -> torch.autocast:
-        """Under it the net runs in bfloat16 where the learner was given that."""
+        """Return a context in which the net runs in bfloat16, if the learner uses it."""
         return torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16)

@@ -1,6 +1,6 @@
-"""What an analyzer's probabilities are worth: temperatures, calibration error, accuracy, macro-F1, confusion.
+"""Calibrate and measure an analyzer's probabilities: temperatures, calibration error, accuracy, macro-F1, confusion.
 
-A field's logits are divided by its temperature, so that what is said with 0.8 is right in 8 of 10 cases.
+A field's logits are divided by its temperature, so that labels with probability 0.8 are right in 8 of 10 cases.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_t
 if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import TrainingRow
 
-_GRID: Final = np.geomspace(0.25, 8.0, 161)
-"""Temperatures tried; steps of 2 %. Ours."""
+_GRID: Final = np.geomspace(0.25, 8.0, 161)  # project default
+"""Temperatures tried, in steps of 2 %."""
 
 BINS: Final = 10
 """Bins of equal width of the expected calibration error (Guo et al. 2017, section 3)."""
 
 
 Probabilities = list[npt.NDArray[np.float64]]
-"""For each of the three fields an array (questions, labels)."""
+"""An array (questions, labels) for each of the three fields."""
 
 
 def calibrate(config: AnalyzerConfig, folder: Path, validation: Sequence[Example]) -> Temperatures:
     """Measure each field's temperature on ``validation`` and write them beside the weights in ``folder``.
 
-    ``config`` names the analyzer that is there.
+    ``config`` names the analyzer in the folder.
     """
     write_temperatures(folder, (1.0, 1.0, 1.0))
     said = probabilities(load_analyzer(config).analyze([each.asked for each in validation]))
@@ -51,12 +51,12 @@ def calibrate(config: AnalyzerConfig, folder: Path, validation: Sequence[Example
 
 
 def known_rows(examples: Sequence[Example], number: int) -> list[int]:
-    """Which examples have a label in the field of that number."""
+    """Return which examples have a label in the field of that number."""
     return [index for index, each in enumerate(examples) if each.labels[number] != UNKNOWN]
 
 
 def best_temperature(probabilities: Floats, labels: Sequence[int]) -> float:
-    """The temperature with the least loss on ``labels``, for probabilities (n, k) made at temperature 1; 1 for none."""
+    """Return the temperature with the least loss on ``labels``, for probabilities (n, k) at temperature 1."""
     if not len(labels):
         return 1.0
     logits = np.log(np.clip(probabilities, 1e-12, None))
@@ -69,12 +69,15 @@ def best_temperature(probabilities: Floats, labels: Sequence[int]) -> float:
 
 
 def at_temperature(probabilities: Floats, temperature: float) -> Floats:
-    """The same probabilities at another temperature."""
+    """Return the same probabilities at another temperature."""
     return _softmax(np.log(np.clip(probabilities, 1e-12, None)) / temperature)
 
 
 def calibration_error(probabilities: Floats, labels: Sequence[int]) -> float:
-    """Expected calibration error of the most probable label: mean gap of confidence and accuracy, by bins; 0 to 1."""
+    """Return the expected calibration error of the most probable label, 0 to 1.
+
+    It is the mean gap between confidence and accuracy over bins.
+    """
     confidence = probabilities.max(axis=1)
     hit = probabilities.argmax(axis=1) == np.array(labels)
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
@@ -90,8 +93,10 @@ def _softmax(logits: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class FieldFigures:
-    """One field on the ``rows`` whose label is known. ``confusion`` has a row for each true label, a column for each
-    one said; ``calibration_error`` is 0 to 1, and None for an analyzer that gives no probabilities.
+    """Figures of one field on the ``rows`` whose label is known.
+
+    ``confusion`` has a row per true label and a column per predicted one; ``calibration_error`` is 0 to 1, and None for
+    an analyzer without probabilities.
     """
 
     key: str
@@ -103,7 +108,7 @@ class FieldFigures:
 
 
 def probabilities(analyses: Sequence[Analysis]) -> Probabilities:
-    """What analyses say, as arrays in the order of FIELDS."""
+    """Return analyses as arrays in the order of FIELDS."""
     types = [[each.type_probabilities[label] for label in FIELDS[0][1]] for each in analyses]
     patterns = [[each.pattern_probabilities[label] for label in FIELDS[1][1]] for each in analyses]
     evidence = [[each.evidence_probability, 1 - each.evidence_probability] for each in analyses]
@@ -113,7 +118,10 @@ def probabilities(analyses: Sequence[Analysis]) -> Probabilities:
 def field_figures(
     examples: Sequence[Example], documents: Sequence[tuple[str, ...]], said: Probabilities, sure: bool = True
 ) -> list[FieldFigures]:
-    """The three fields; intervals draw questions that share a document together. ``sure`` False: no probabilities."""
+    """Return the figures of the three fields; intervals draw questions that share a document together.
+
+    ``sure`` False means that there are no probabilities.
+    """
     return [_field(n, examples, documents, said[n], sure) for n in range(len(FIELDS))]
 
 
@@ -138,7 +146,7 @@ def _field(
 
 
 def _draws(true: npt.NDArray[np.intp], said: npt.NDArray[np.intp], size: int, clusters: list[str]) -> Floats | None:
-    """The confusion matrix in each draw of whole clusters: (draws, labels, labels)."""
+    """Return the confusion matrix in each draw of whole clusters: (draws, labels, labels)."""
     drawn = resample(clusters)
     if drawn is None:
         return None
@@ -159,7 +167,7 @@ def _accuracy(counts: Floats) -> Floats:
 
 
 def _macro_f1(counts: Floats) -> Floats:
-    """Mean F1 over the labels that occur, as truth or as said."""
+    """Return the mean F1 over the labels that occur, as truth or as prediction."""
     hits = np.diagonal(counts, axis1=1, axis2=2)
     both = counts.sum(axis=1) + counts.sum(axis=2)
     with np.errstate(invalid="ignore"):
@@ -168,14 +176,14 @@ def _macro_f1(counts: Floats) -> Floats:
 
 
 def figures_of(analyzer: Analyzer, rows: Sequence[TrainingRow]) -> list[FieldFigures]:
-    """An analyzer's figures on rows."""
+    """Return an analyzer's figures on rows."""
     examples = [row.example for row in rows]
     said = probabilities(analyzer.analyze([each.asked for each in examples]))
     return field_figures(examples, [row.documents or (row.query_id,) for row in rows], said)
 
 
 def figure_table(figures: Mapping[str, Sequence[FieldFigures]]) -> str:
-    """A line for each analyzer and field; the intervals are 95 %, drawn by document."""
+    """Return a line for each analyzer and field; the intervals are 95 %, drawn by document."""
     lines = []
     for name, fields in figures.items():
         for each in fields:
@@ -186,6 +194,6 @@ def figure_table(figures: Mapping[str, Sequence[FieldFigures]]) -> str:
 
 
 def confusion_table(figures: FieldFigures, labels: Sequence[str]) -> str:
-    """True labels down, said labels across."""
+    """Return a table with true labels down and predicted labels across."""
     lines = ([label, *map(str, row)] for label, row in zip(labels, figures.confusion, strict=True))
     return markdown_table(["true \\ said", *labels], lines)

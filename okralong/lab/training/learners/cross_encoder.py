@@ -1,4 +1,4 @@
-"""How the cross-encoder is trained: one query with its passages at a time, three losses together."""
+"""Train the cross-encoder: one query with its passages at a time, with three losses."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from okralong.pipelines.models.weights import (
 if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import RankingRow
 
-SPAN_WEIGHT: Final = 0.5
-"""Of the span's loss beside those of relevance and answerable, which count 1 each; ours."""
+SPAN_WEIGHT: Final = 0.5  # project default
+"""Weight of the span's loss; those of relevance and answerable have weight 1."""
 
-RELEVANT: Final = 0.5
-"""Share of a piece of evidence that a passage must hold to count as found in the figures; ours."""
+RELEVANT: Final = 0.5  # project default
+"""Share of a piece of evidence that a passage must hold to count as found in the figures."""
 
 
 class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
-    """See ``Definition``."""
+    """The definition of a cross-encoder."""
 
     use = "reranker.model: {out} in an answer config"
 
@@ -69,7 +69,7 @@ class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
     def card(
         self, recipe: Recipe, base: str, out: Path, train: Sequence[RankingRow], held: Sequence[RankingRow], log: Log
     ) -> list[str]:
-        """See ``Definition``: whether a passage holds the answer is calibrated on ``held``."""
+        """Calibrate ``answerable`` on ``held`` and return the card's sections."""
         shape = calibrate(out, held)
         pairs = sum(len(row.passages) for row in train)
         last = evaluations_of(log)[-1]
@@ -89,14 +89,14 @@ _FIGURES: Final = ("eval_reciprocal_rank", "eval_first_relevant", "eval_answerab
 
 
 class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
-    """Learns the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'."""
+    """Trains the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'."""
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
         super().__init__(recipe, model, CrossEncoderModel(encoder_to_learn(model), recipe.dropout), device, dtype)
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         if recipe.start is not None:
             start = shipped_adapter("cross_encoder") if recipe.start == SHIPPED else Path(recipe.start)
-            # Blocks that were learned before and are not now stay as they are, and are written again.
+            # Blocks that an earlier training changed and this one does not are kept and written again.
             kept = min(read_shape(start).first_block, recipe.first_block)
             self._shape = replace(self._shape, first_block=kept)
             load_learned(start, self.net, sha256)
@@ -108,14 +108,14 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         return {name: value.detach() for name, value in self.net.named_parameters() if value.requires_grad}
 
     def finish(self) -> bool:
-        """See ``Learner``: the mean with the weights that it started from."""
+        """Average the weights with those that it started from."""
         learned = self._learned()
         for name, begun in self._begun.items():
             learned[name].lerp_(begun.to(learned[name].device), self._start_weight)
         return bool(self._begun)
 
     def collate(self, examples: Sequence[RankingExample]) -> dict[str, Any]:
-        """See ``Learner``. A batch is all pairs of its queries, one after the other."""
+        """Make a batch of all pairs of its queries, query by query."""
         counts = [len(each.passages) for each in examples]
         queries = [each.question for each in examples for _ in each.passages]
         passages = [passage for each in examples for passage in each.passages]
@@ -126,7 +126,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         ends = [end for each in examples for end in each.ends]
         places = [_tokens_at(offsets[n], inside[n], starts[n], ends[n]) for n in range(len(passages))]
         held = [value for each in examples for value in each.answerable]
-        # What was cut off cannot be seen: whether the passage holds it is not asked.
+        # An answer that was cut off is not in view, so answerable has no label.
         lost = [start >= 0 and place[0] < 0 for start, place in zip(starts, places, strict=True)]
         return {
             "labels": torch.tensor(counts),
@@ -146,8 +146,10 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         answerable: Tensor,
         spans: Tensor,
     ) -> dict[str, Tensor]:
-        """See ``Learner``. ``right`` is (queries, 7): reciprocal rank of the first relevant passage, whether it is the
-        first, whether there is one to find; answerable right, of; span ends right (both as one sum), of.
+        """Return the loss, and ``right`` (queries, 7).
+
+        The columns are the reciprocal rank of the first relevant passage, whether it is the first, whether there is
+        one; answerable right, and of how many; span ends right (both as one sum), and of how many.
         """
         with self.amp():
             score, held, ends = self.net(tokens)
@@ -218,12 +220,12 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
 
 
 def _padded(values: Tensor, counts: Sequence[int], fill: float) -> Tensor:
-    """Values of all pairs as a row for each query, (queries, most passages)."""
+    """Return values of all pairs as a row per query, (queries, most passages)."""
     return nn.utils.rnn.pad_sequence(list(torch.split(values, list(counts))), batch_first=True, padding_value=fill)
 
 
 def _tokens_at(offsets: Tensor, inside: Tensor, start: int, end: int) -> tuple[int, int]:
-    """The first and last token of the characters [start, end) of the passage; (-1, -1) where they were cut off."""
+    """Return the first and last token of the passage's characters [start, end), or (-1, -1) if they were cut off."""
     if start < 0:
         return -1, -1
     touched = inside & (offsets[:, 1] > start) & (offsets[:, 0] < end)

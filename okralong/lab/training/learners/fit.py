@@ -1,6 +1,6 @@
-"""Training a model by a recipe: prepare, fit, calibrate, card, curves; as a Ray task or alone.
+"""Train a model by a recipe: prepare, fit, calibrate, card, curves; as a Ray task or alone.
 
-What differs between models is a ``Learner`` and a ``Definition``. Everything else is here: batches, checkpoints,
+What differs between models is a ``Learner`` and a ``Definition``. This module has the rest: batches, checkpoints,
 resumption, early stopping (transformers' own trainer), the history and its picture.
 
 On a machine that has PyTorch, transformers and PEFT but neither Ray nor Parquet, from a bare checkout:
@@ -9,7 +9,7 @@ On a machine that has PyTorch, transformers and PEFT but neither Ray nor Parquet
         RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
 
 SHA256 is that of the encoder's weights, for heads; "" for a label scorer or a reader. OUT then holds the weights and
-the history; temperatures, card and curves are made by `okralong train` alone.
+the history; only `okralong train` makes temperatures, card and curves.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ CURVES: Final = "curves.svg"
 HISTORY: Final = "history.json"
 CHECKPOINTS: Final = "checkpoints"
 MARK: Final = "training.sha256"
-"""Beside the checkpoints: of which training they are."""
+"""The file beside the checkpoints that identifies their training."""
 
 Say = Callable[[str], None]
-"""Told how a training goes, a line at a time."""
+"""Receives progress messages, one line at a time."""
 
-_LOADERS: Final = 6
-"""Processes that put batches together for a GPU; ours."""
+_LOADERS: Final = 6  # project default
+"""Processes that make batches for a GPU."""
 
 logger = logging.getLogger(__name__)
 
@@ -65,12 +65,12 @@ R = TypeVar("R")
 
 
 def quiet(_: str) -> None:
-    """Says nothing."""
+    """Discard a message."""
 
 
 def definition_of(recipe: Recipe) -> Definition[Any, Any]:
-    """The definition of what a recipe trains. Raises ConfigError for SARA, which has a command of its own."""
-    # Imported here: what heads read needs more packages than a reader does, and a bare machine need not have them.
+    """Return the definition of what a recipe trains. Raises ConfigError for SARA, which has its own command."""
+    # Imported here: heads need more packages than a reader, which a bare machine may lack.
     if recipe.kind == "sara":
         raise ConfigError(
             "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader, cross_encoder, "
@@ -98,7 +98,7 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
 
 
 def prepared(recipe: Recipe, train: Sequence[R], validation: Sequence[R]) -> tuple[list[R], list[R]]:
-    """The rows of both sides that the recipe takes: the first ones, which the rows' own order has balanced."""
+    """Return the first rows of both sides, as many as the recipe takes; the rows' order is balanced."""
     usable = definition_of(recipe).usable
     return usable(recipe, train)[: recipe.rows], usable(recipe, validation)[: recipe.validation_rows]
 
@@ -111,10 +111,10 @@ def train_session(
     left_out: Sequence[str] = (),
     say: Say = quiet,
 ) -> None:
-    """Train by ``recipe`` on rows and write everything to ``out``; ``left_out`` are the sets that the rows are without,
-    ``say`` is told of each evaluation.
+    """Train by ``recipe`` on rows and write everything to ``out``.
 
-    Raises ConfigError when the model cannot be found.
+    ``left_out`` are the sets missing from the rows; ``say`` receives a line at each evaluation. Raises ConfigError if
+    the model cannot be found.
     """
     definition = definition_of(recipe)
     base = definition.base(recipe)
@@ -133,8 +133,8 @@ def fit_recipe(
     out: Path,
     say: Say = quiet,
 ) -> list[dict[str, float]]:
-    """Train on examples as ``recipe`` says and write weights and history to ``out``; the history."""
-    # Ray gives a task one thread unless told otherwise.
+    """Train on examples by ``recipe``, write weights and history to ``out``, and return the history."""
+    # Ray gives a task one thread by default.
     device, dtype = settle("auto", "auto", available_cores())
     some, held = list(train)[: recipe.rows], list(validation)[: recipe.validation_rows]
     learner = definition_of(recipe).learner(recipe, some, base, device, dtype)
@@ -158,11 +158,11 @@ def fit(
     device: str,
     say: Say = quiet,
 ) -> list[dict[str, float]]:
-    """Train ``learner`` and write it to ``out``; the loss and accuracies along the way.
+    """Train ``learner``, write it to ``out``, and return the loss and accuracies along the way.
 
-    A training that was killed goes on from its last checkpoint below ``out``; checkpoints of another recipe (but for
-    its epochs and ``start_weight``) or of other examples are deleted. The best state by validation loss is the one
-    kept. ``say`` is told of each evaluation.
+    A killed training resumes from its last checkpoint below ``out``; checkpoints of another recipe (except for its
+    epochs and ``start_weight``) or of other examples are deleted. The state of the lowest validation loss is kept.
+    ``say`` receives a line at each evaluation.
     """
     set_seed(recipe.seed)
     checkpoints = out / CHECKPOINTS
@@ -192,7 +192,7 @@ def fit(
         seed=recipe.seed,
         use_cpu=device == "cpu",
         dataloader_pin_memory=False,
-        # A GPU would wait for the next batch's tokens; on a processor more processes only take its cores.
+        # A GPU would wait for the next batch's tokens; on a CPU more processes would only take its cores.
         dataloader_num_workers=0 if device == "cpu" else _LOADERS,
         report_to=[],
         restore_callback_states_from_checkpoint=True,
@@ -216,14 +216,14 @@ def fit(
         trainer.evaluate()  # the log's last figures are those of what is written
     learner.save(out)
     history: list[dict[str, float]] = trainer.state.log_history
-    # The name alone: a folder's path says more of a machine than of a training.
+    # The name alone: the path of a folder belongs to the machine.
     kept = recipe.model_dump() | {"start": recipe.start and Path(recipe.start).name}
     (out / HISTORY).write_text(json.dumps({"recipe": kept, "history": history}, indent=1), encoding="utf-8")
     return history
 
 
 def digest_of(learner: Learner, recipe: Recipe, train: Sequence[Learned], validation: Sequence[Learned]) -> str:
-    """A hash over all that decides the outcome of a training."""
+    """Return a hash of everything that determines the outcome of a training."""
     digest = hashlib.sha256(f"{recipe!r} {learner.made_from}".encode())
     for example in (*train, None, *validation):
         digest.update(repr(example).encode())
@@ -231,7 +231,7 @@ def digest_of(learner: Learner, recipe: Recipe, train: Sequence[Learned], valida
 
 
 def _begin(checkpoints: Path, digest: str) -> None:
-    """Make the folder of a training's checkpoints; what another training left there is deleted."""
+    """Make the folder of a training's checkpoints, and delete those of another training."""
     mark = checkpoints / MARK
     if checkpoints.is_dir() and (not mark.is_file() or mark.read_text(encoding="utf-8") != digest):
         logger.warning("%s is of another recipe or other rows: this training begins anew.", checkpoints)
@@ -247,12 +247,12 @@ def _measures(learner: Learner, found: EvalPrediction) -> dict[str, float]:
 
 
 class HeadsTrainer(Trainer):
-    """Checkpoints hold what is learned, not the base that stands on the disk anyway."""
+    """A trainer whose checkpoints hold only trained weights, as the base is on disk already."""
 
     heads_learning_rate: float | None = None
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """The trainer's own; heads may learn faster than the encoder that they stand on."""
+        """Create the trainer's optimizer; heads may have a higher learning rate than their encoder."""
         optimizer = super().create_optimizer(model)
         if self.heads_learning_rate is not None:
             trained: Any = self.model
@@ -277,18 +277,18 @@ class HeadsTrainer(Trainer):
         return LengthBatches(examples, self.args.train_batch_size, self.args.seed)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """The base is missing from every checkpoint, on purpose."""
+        """Ignore that the base is missing from every checkpoint."""
 
 
 class _Progress(TrainerCallback):
-    """Says a line at each evaluation."""
+    """Reports a line at each evaluation."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self._began, self._first = 0.0, 0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """The clock starts; a training that goes on starts at the step of its checkpoint."""
+        """Start the clock; a resumed training starts at the step of its checkpoint."""
         self._began, self._first = time.monotonic(), state.global_step
 
     def on_evaluate(
@@ -299,7 +299,7 @@ class _Progress(TrainerCallback):
         metrics: Mapping[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """What validation says after this step."""
+        """Report the validation after this step."""
         if metrics and "eval_loss" in metrics and state.global_step > self._first:
             each = (time.monotonic() - self._began) / (state.global_step - self._first)
             minutes = each * (state.max_steps - state.global_step) / 60
@@ -310,18 +310,17 @@ class _Progress(TrainerCallback):
 
 
 class LengthBatches(Sampler[int]):
-    """Indices of which each ``batch_size`` in a row make a batch; the batches come in a seeded random order.
+    """Yields indices of which each ``batch_size`` in a row make a batch; batches come in a seeded random order.
 
-    Examples that share a context stand in one batch as far as it has room: what can be read once is read once. The
-    others are put together by instructions, then by length, so that a short question is not padded to three passages;
-    what fills no batch of its own comes last. The order is another one in each epoch, and the same whether the
-    training was interrupted before it or not.
+    Examples that share a context are in one batch as far as there is room, so that it is read once. The others are
+    sorted by instructions, then by length, so that a short question is not padded to three passages; incomplete batches
+    come last. The order differs between epochs and does not depend on interruptions.
     """
 
     def __init__(self, examples: Sequence[Learned], batch_size: int, seed: int) -> None:
         contexts: dict[tuple[str, str], list[int]] = {}
         for index, each in enumerate(examples):
-            # Without passages nothing is shared but the instructions.
+            # Without passages, prompts share only the instructions.
             contexts.setdefault((each.instructions, each.context or str(index)), []).append(index)
         self._shared = [indices for indices in contexts.values() if len(indices) > 1]
         self._single: dict[str, list[int]] = {}
@@ -334,7 +333,7 @@ class LengthBatches(Sampler[int]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by the trainer before each epoch, the first one after a resume too."""
+        """Set the epoch; the trainer calls this before each one, also after resuming."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -359,7 +358,7 @@ class LengthBatches(Sampler[int]):
         yield from left
 
     def _packed(self, random: torch.Generator) -> list[list[int]]:
-        """Batches of whole families, the largest first, each where it fits; some have room left."""
+        """Return batches of whole families, the largest first; some have room left."""
         size = self._batch_size
         drawn = [self._shared[at] for at in torch.randperm(len(self._shared), generator=random).tolist()]
         parts = [family[at : at + size] for family in drawn for at in range(0, len(family), size)]
@@ -381,7 +380,7 @@ class LengthBatches(Sampler[int]):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See above; prints the last evaluation."""
+    """Train from the command line and print the last evaluation."""
     said, rows, held, model, sha256, out = arguments
     recipe = Recipe.model_validate_json(Path(said).read_text(encoding="utf-8"))
     base = ResolvedModel(model, recipe.model, sha256 or None)

@@ -1,6 +1,6 @@
-"""Learning an adapter (LoRA) of a causal language model: how it begins, how rows are read, how it is kept.
+"""Train an adapter (LoRA) of a causal language model.
 
-What the rows of a batch begin with is read once, with gradients: the loss of every row flows back through it.
+The common beginning of a batch's rows is read once, with gradients: the loss of every row flows back through it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.merged_model import FILES, READER
 from okralong.pipelines.models.weights import SHIPPED, shipped_adapter
 
-LEAST_SHARED: Final = 8
-"""Tokens that the rows of a batch must share to be worth a pass of their own; ours."""
+LEAST_SHARED: Final = 8  # project default
+"""Tokens that the rows of a batch must share to be worth a separate pass."""
 
 Row = tuple[list[int], list[float]]
-"""The tokens of a prompt with its reply, and a mark for each that is a target; 0: it is none."""
+"""The tokens of a prompt with its reply, and a mark for each; 0 is not a target."""
 
 
 class CausalLearner(Learner):
-    """A ``Learner`` of an adapter; what a batch is, and its loss, are the subclass's.
+    """Trains an adapter; subclasses define batches and their loss.
 
-    ``model`` is a folder or hub name. The base stays in ``dtype``, the adapter is in float32: a new one, or with the
-    weights of ``recipe.start``. Raises ValueError for a recipe without an adapter, ConfigError for a start that is none
-    of its shape.
+    ``model`` is a folder or hub name. The base is in ``dtype``, the adapter in float32: a new one, or with the weights
+    of ``recipe.start``. Raises ValueError for a recipe without an adapter, ConfigError for a start of another shape.
     """
 
     def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
@@ -50,12 +49,12 @@ class CausalLearner(Learner):
         self._base = recipe.model
 
     def family(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        """Rows that are read together.
+        """Return rows that are read together.
 
-        ``shared`` (tokens,) is what all of them begin with, taken off them; ``input_ids``, ``attention_mask`` and
+        ``shared`` (tokens,) is their common beginning, which the others lack; ``input_ids``, ``attention_mask`` and
         ``marks`` are (rows, length), padded on the right.
         """
-        # A target is predicted at the token before it, which must stay in its row.
+        # A target is predicted at the token before it, which must be in its row.
         first = [next((at for at, mark in enumerate(marks) if mark), len(marks)) for _, marks in rows]
         size = shared_size([ids for ids, _ in rows], min(first) - 1)
         rest = [(ids[size:], marks[size:]) for ids, marks in rows]
@@ -71,9 +70,9 @@ class CausalLearner(Learner):
     def target_losses(
         self, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, marks: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of each target of a family: its negative log-likelihood, whether it was the likeliest token, row and mark.
+        """Return each target's negative log-likelihood, whether it was the likeliest token, its row and its mark.
 
-        The vocabulary is read at the targets' places only.
+        Logits are computed at the targets only.
         """
         causal: Any = self.model.get_base_model()
         cache = None
@@ -96,13 +95,16 @@ class CausalLearner(Learner):
 
 
 def shared_size(rows: Sequence[Sequence[int]], most: int) -> int:
-    """With how many tokens all rows begin, at most ``most``; 0 where that is not worth a pass, or is one row's."""
+    """Return how many tokens all rows share at the beginning, at most ``most``; 0 if too few, or for a single row."""
     size = next((at for at in range(most) if len({ids[at] for ids in rows}) > 1), most)
     return size if size >= LEAST_SHARED and len(rows) > 1 else 0
 
 
 def reply_counts(hits: Tensor, row: Tensor, rows: int) -> Tensor:
-    """(rows, 2): of each reply the tokens foretold, and all of them; ``hits`` and ``row`` are of single tokens."""
+    """Return (rows, 2): correctly predicted tokens of each reply, and all of them.
+
+    ``hits`` and ``row`` are of single tokens.
+    """
     counts = torch.zeros((rows, 2), dtype=torch.long, device=row.device)
     counts[:, 0].index_add_(0, row, hits.long())
     counts[:, 1].index_add_(0, row, torch.ones_like(row))
@@ -110,7 +112,7 @@ def reply_counts(hits: Tensor, row: Tensor, rows: int) -> Tensor:
 
 
 def with_adapter(model: Any, lora: Lora, task: str | None = None) -> Any:
-    """``model`` with a new adapter to learn and everything else frozen. Raises ConfigError where no block is left."""
+    """Return ``model`` frozen with a new trainable adapter. Raises ConfigError if no block is left."""
     blocks = int(model.config.num_hidden_layers)
     if lora.first_block >= blocks:
         raise ConfigError(
@@ -129,7 +131,7 @@ def with_adapter(model: Any, lora: Lora, task: str | None = None) -> Any:
 
 
 def start_folder(recipe: Recipe) -> Path | None:
-    """The adapter that ``recipe`` goes on from; None for a new one. Raises ConfigError where none is there."""
+    """Return the adapter that ``recipe`` starts from, or None. Raises ConfigError if it is missing."""
     if recipe.start is None:
         return None
     own = READER if recipe.kind == "reader" else f"analyzer/{recipe.kind}"
@@ -143,7 +145,7 @@ def start_folder(recipe: Recipe) -> Path | None:
 
 
 def begin_with(model: Any, folder: Path) -> None:
-    """Give the adapter of a PEFT ``model`` the weights of another. Raises ConfigError where the shapes are others."""
+    """Load the weights of another adapter into that of a PEFT ``model``. Raises ConfigError for other shapes."""
     own = {name: tuple(value.shape) for name, value in get_peft_model_state_dict(model).items()}
     try:
         weights = load_file(folder / FILES[1])
@@ -158,9 +160,9 @@ def begin_with(model: Any, folder: Path) -> None:
 
 
 def save_adapter(model: Any, base: str, folder: Path) -> None:
-    """Write the adapter of a PEFT ``model`` as safetensors. ``base`` is what the config calls the model below it."""
+    """Write the adapter of a PEFT ``model`` as safetensors. ``base`` is the config's name of the model below it."""
     for config in model.peft_config.values():
         config.base_model_name_or_path = base  # else a path of this machine
-    # No adapter here changes the vocabulary; "auto" would ask the hub for the base to find that out.
+    # No adapter here changes the vocabulary; "auto" would ask the hub to find out.
     model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)  # PEFT's template of a card, with nothing filled in

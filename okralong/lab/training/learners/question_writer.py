@@ -1,11 +1,11 @@
-"""The question writer: how it learns, all of its weights, and how it writes, many questions at a time.
+"""Train the question writer, all of its weights, and write many questions with it.
 
 On a machine that has PyTorch and transformers but neither Ray nor Parquet, from a bare checkout:
 
     python -m okralong.lab.training.learners.question_writer WRITER passages.json written.jsonl
 
-passages.json is what `okralong train-data --for cross_encoder --writer WRITER --export` wrote. What stands in
-written.jsonl is not written again: a command that was killed goes on.
+passages.json is what `okralong train-data --for cross_encoder --writer WRITER --export` wrote. A killed command resumes
+after the questions in written.jsonl.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import RankingRow
 
 IGNORED: Final = -100
-"""PyTorch's own sign for a token that is not in the loss."""
+"""PyTorch's own value for a token that the loss ignores."""
 
 
 class QuestionWriterLearner(Learner):
-    """A ``Learner`` over ``ReadingExample`` of all weights of a causal language model, its loss on the replies alone.
+    """Trains all weights of a causal language model on ``ReadingExample``s, with the loss on the replies alone.
 
     ``model`` is a folder or hub name.
     """
@@ -61,7 +61,7 @@ class QuestionWriterLearner(Learner):
         self._device, self._dtype = device, dtype
 
     def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
-        """See ``Learner``; ``labels`` (n, tokens) are those of the replies."""
+        """Make a batch; ``labels`` (n, tokens) are those of the replies."""
         rows = [self._row(each) for each in examples]
         width, end = max(len(ids) for ids, _ in rows), int(self.tokenizer.eos_token_id)
         return {
@@ -71,7 +71,7 @@ class QuestionWriterLearner(Learner):
         }
 
     def forward(self, labels: Tensor, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        """See ``Learner``. The vocabulary is read at the replies' places only."""
+        """Return the loss. Logits are computed at the replies only."""
         row, at = (labels[:, 1:] != IGNORED).nonzero(as_tuple=True)
         with torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16):
             states = self.model.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
@@ -83,7 +83,7 @@ class QuestionWriterLearner(Learner):
         return {"loss": nn.functional.cross_entropy(logits.float(), wanted), "right": right}
 
     def save(self, folder: Path) -> None:
-        """See ``Learner``: a transformers folder in bfloat16, with the tokenizer."""
+        """Write a transformers folder in bfloat16, with the tokenizer."""
         self.model.to(torch.bfloat16).save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
@@ -94,7 +94,7 @@ class QuestionWriterLearner(Learner):
 
 
 class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
-    """See ``Definition``. It learns from the cross-encoder's rows: questions of the kinds of ``config``."""
+    """The definition of a question writer, which learns from the cross-encoder's rows of the kinds of ``config``."""
 
     use = "okralong train-data DATA --for cross_encoder --writer {out} --out DIR"
 
@@ -103,7 +103,7 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
 
     @cached_property
     def _config(self) -> WrittenConfig:
-        # Not before rows are made: another machine has the examples, and no need of it.
+        # Only needed for rows: another machine gets the examples.
         return load_config(WrittenConfig, self._source)
 
     def base(self, recipe: Recipe) -> ResolvedModel:
@@ -111,7 +111,7 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
         return causal_base(recipe.model)
 
     def usable(self, recipe: Recipe, rows: Sequence[RankingRow]) -> list[RankingRow]:
-        """The rows whose question is of a kind that is written, with a passage that holds its evidence."""
+        """Return the rows whose question is of a kind to be written, with a passage that holds its evidence."""
         return [row for row in rows if writer_examples([row], self._config)]
 
     def examples(self, rows: Sequence[RankingRow]) -> list[ReadingExample]:
@@ -136,29 +136,26 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
         ]
 
 
-# --------
-# Writing.
+TEMPERATURE, TOP_P = 0.9, 0.95  # project default
+"""Sampling parameters: several questions about one passage should differ."""
 
-TEMPERATURE, TOP_P = 0.9, 0.95
-"""What is sampled: several questions about one passage are to differ. Ours."""
+LONGEST_REPLY: Final = 96  # project default
+"""Tokens of a reply; the longest one learned has 83. Longer replies are skipped."""
 
-LONGEST_REPLY: Final = 96
-"""Tokens of a reply, of which 83 are the most among those that were learned; ours. A longer one is left out."""
+BATCH: Final = 1024  # project default
+"""Prompts whose questions are written to the file together, in one pass on a GPU."""
 
-BATCH: Final = 1024
-"""Prompts whose questions are written to the file together, by a GPU in one pass; ours."""
-
-ON_A_PROCESSOR: Final = 16
-"""Prompts of a pass on a processor; ours."""
+ON_A_PROCESSOR: Final = 16  # project default
+"""Prompts of a pass on a CPU."""
 
 
 def write_questions(
     writer: Path, passages: Mapping[str, Mapping[str, int]], questions: int | None, written: Path, say: Say
 ) -> None:
-    """Write the questions that ``passages`` want, by kind, to the file ``written``, at least ``questions`` replies of
-    them (None: all), and go on where it ends. Replies that are no question are left out.
+    """Write about ``questions`` of the questions that ``passages`` want, by kind, to the file ``written`` (None: all).
 
-    Raises InputError when the file was begun for other passages, ConfigError when ``writer`` cannot be loaded.
+    An incomplete file is resumed. Replies that are not questions are skipped. Raises InputError if the file was begun
+    for other passages, ConfigError if ``writer`` cannot be loaded.
     """
     batches = _batches(passages)
     wanted = batches[: None if questions is None else -(-questions // BATCH)]
@@ -190,11 +187,11 @@ def write_questions(
 
 
 Asked = tuple[str, str]
-"""A kind of question and the passage that it is to be about."""
+"""A kind of question and the passage to ask about."""
 
 
 def _batches(passages: Mapping[str, Mapping[str, int]]) -> list[list[Asked]]:
-    """Prompts of like length together, in a drawn order, so that the first batches are a fair sample."""
+    """Batch prompts of similar length, in a drawn order, so that the first batches are a fair sample."""
     asked = [(kind, passage) for passage, ask in passages.items() for kind, count in ask.items() for _ in range(count)]
     asked.sort(key=lambda each: len(each[1]))
     batches = [asked[at : at + BATCH] for at in range(0, len(asked), BATCH)]
@@ -207,11 +204,9 @@ def _marker(number: int, mark: str) -> str:
 
 
 def _begin(written: Path, mark: str) -> int:
-    """How many batches the file holds; what a killed command wrote of the next one is taken off. ``mark`` tells these
-    prompts from others.
-    """
+    """Return how many batches the file holds, and remove an incomplete one. ``mark`` identifies the prompts."""
     first = _marker(0, mark).encode()
-    # A command that was killed at once may have written a part of the first line.
+    # A command that was killed early may have written a part of the first line.
     if not written.is_file() or first.startswith(written.read_bytes()[: len(first) + 1]):
         written.write_bytes(first)
         return 0
@@ -251,12 +246,12 @@ def _replies(model: Any, tokenizer: Any, part: Sequence[Asked]) -> list[str]:
         )
     new = said[:, width:]
     found: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    # One that does not end was cut off.
+    # A reply without an end was cut off.
     return [reply if end in ids else "" for reply, ids in zip(found, new.tolist(), strict=True)]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """See above."""
+    """Write questions from the command line."""
     if len(arguments) != 3:
         print("Give three paths: the trained writer, passages.json, and the file that the questions are written to.")
         return 2

@@ -1,7 +1,7 @@
-"""The reader: what it learns to reply, and how it learns it, by LoRA with the loss on the replies' tokens alone.
+"""Train the reader by LoRA, with the loss on the replies' tokens alone.
 
-What prompts of a batch share (the passages, or the instructions alone) is read once; the loss of every row flows back
-through it.
+The part that prompts of a batch share (the passages, or the instructions alone) is read once; the loss of every row
+flows back through it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from okralong.pipelines.models.weights import ResolvedModel, causal_model, chat_
 if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import ReadingRow
 
-QUOTATION_WEIGHT: Final = 0.3
-"""Of a token of an Evidence line in the loss, against 1 for any other. Copying is learned soon, and quotations have
-more tokens than the answers for which they stand. Ours."""
+QUOTATION_WEIGHT: Final = 0.3  # project default
+"""Weight of a token of an Evidence line in the loss, against 1 for any other.
+
+Copying is learned soon, and quotations have more tokens than the answers that they support.
+"""
 
 
 class ReaderLearner(CausalLearner):
-    """A ``Learner`` over ``ReadingExample``. A target's mark is its weight in the loss."""
+    """Learns from ``ReadingExample``s. A target's mark is its weight in the loss."""
 
     def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
-        """See ``Learner``. ``labels`` are there for the trainer; ``families`` are rows that are read together."""
+        """Make a batch. ``labels`` are for the trainer; ``families`` are rows that are read together."""
         by_context: dict[tuple[str, str], list[Row]] = {}
         for each in examples:
             by_context.setdefault((each.instructions, each.context), []).append(self.row(each))
@@ -43,7 +45,7 @@ class ReaderLearner(CausalLearner):
         }
 
     def forward(self, labels: Tensor, families: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """See ``Learner``; ``right`` is in the order of the families."""
+        """Return the loss, and ``right`` in the order of the families."""
         losses, weights, right = list[Tensor](), list[Tensor](), list[Tensor]()
         for family in families:
             found, hits, row, marks = self.target_losses(**family)
@@ -54,7 +56,7 @@ class ReaderLearner(CausalLearner):
         return {"loss": (torch.cat(losses) * weight).sum() / weight.sum(), "right": torch.cat(right)}
 
     def row(self, each: ReadingExample) -> Row:
-        """An example as tokens, its reply's with their weights."""
+        """Return an example as tokens, those of the reply with their weights."""
         prompt = chat_ids(self.tokenizer, [Message("system", each.instructions), Message("user", each.user)])
         said = self.tokenizer(each.reply, add_special_tokens=False, return_offsets_mapping=True)
         quoted = [line.startswith("Evidence:") for line in each.reply.splitlines(keepends=True) for _ in line]
@@ -64,7 +66,7 @@ class ReaderLearner(CausalLearner):
 
 
 def _families(contexts: Sequence[list[Row]]) -> list[list[Row]]:
-    """Rows to be read together: those of one context, and all that stand alone if that saves more than it pads."""
+    """Group rows to be read together: those of one context, and the remaining ones if that saves more than it pads."""
     families = [rows for rows in contexts if len(rows) > 1]
     single = [rows[0] for rows in contexts if len(rows) == 1]
     if not single:
@@ -76,7 +78,7 @@ def _families(contexts: Sequence[list[Row]]) -> list[list[Row]]:
 
 
 class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
-    """See ``Definition``. With the weights goes how the reader wants to be asked (``reader.json``)."""
+    """The definition of a reader. ``reader.json`` beside the weights tells how the reader is to be asked."""
 
     use = "llm.reader: {out} in an answer config"
 
@@ -85,7 +87,7 @@ class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
         return causal_base(recipe.model)
 
     def usable(self, recipe: Recipe, rows: Sequence[ReadingRow]) -> list[ReadingRow]:
-        """The rows of which prompt and reply have at most ``recipe.max_tokens``, in the model's own."""
+        """Return the rows whose prompt and reply have at most ``recipe.max_tokens`` of the model's tokens."""
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(causal_model(recipe.model))
@@ -106,7 +108,7 @@ class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
         return ReaderLearner(recipe, base.path, device, dtype)
 
     def beside(self, rows: Sequence[ReadingRow], out: Path) -> list[Path]:
-        """See ``Definition``: without worked examples, and for formulas where the rows were."""
+        """Write ``reader.json``: without worked examples, and with formulas if the rows have them."""
         asked = ReaderFile(demonstrations=False, calculator=any(row.calculator for row in rows), rows=len(rows))
         (out / ASKED).write_text(asked.model_dump_json(indent=1), encoding="utf-8")
         return [out / ASKED]
@@ -114,7 +116,7 @@ class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
     def card(
         self, recipe: Recipe, base: str, out: Path, train: Sequence[ReadingRow], held: Sequence[ReadingRow], log: Log
     ) -> list[str]:
-        """See ``Definition``. Answers are scored by the report."""
+        """Return the card's sections. Answers are scored by the report."""
         roles = (row.role if row.answerable or row.role == "step" else "held back" for row in train)
         sections = [
             "# A trained reader of okralong",

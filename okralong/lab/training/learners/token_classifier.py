@@ -1,6 +1,6 @@
-"""How the token classifier of LLMLingua-2 is trained: of each token whether its word is to be kept.
+"""Train the token classifier of LLMLingua-2, which decides for each token whether its word is kept.
 
-Its figures hold it against keeping by chance and by rarity at the same rate, on the words of validation passages.
+Its figures compare it with keeping words by chance and by rarity at the same rate, on validation passages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RATES: Final = (0.33, 0.5)
 
 
 class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
-    """See ``Definition``."""
+    """The definition of a token classifier."""
 
     use = "token_classifier.model: {out} in an answer config"
 
@@ -85,15 +85,17 @@ class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
 
 
 class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
-    """Learns the encoder's last blocks and the head. ``model`` is the encoder's folder, ``sha256`` its weights'."""
+    """Trains the encoder's last blocks and the head. ``model`` is the encoder's folder, ``sha256`` its weights'."""
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
         super().__init__(recipe, model, TokenClassifierModel(encoder_to_learn(model), recipe.dropout), device, dtype)
         self._shape = TokenClassifierShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
 
     def collate(self, examples: Sequence[KeepExample]) -> dict[str, Any]:
-        """See ``Learner``. ``labels`` (n, tokens) are those of the words, UNKNOWN for special tokens and padding; what
-        is longer than ``max_tokens`` is cut."""
+        """Make a batch, cut at ``max_tokens``.
+
+        ``labels`` (n, tokens) are those of the words, UNKNOWN for special tokens and padding.
+        """
         rows, said = list[list[int]](), list[list[int]]()
         for each in examples:
             pieces = Pieces.of(self.tokenizer, each.text, words_in(each.text))
@@ -107,8 +109,10 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
         return {"labels": labels, "tokens": tokens}
 
     def forward(self, labels: Tensor, tokens: dict[str, Tensor]) -> dict[str, Tensor]:
-        """See ``Learner``. ``right`` is (n, 4): of a third of the tokens, the most probable ones, how many are to be
-        kept and how many answers name; and of all tokens the same.
+        """Return the loss, and ``right`` (n, 4).
+
+        The columns count, among the most probable third of the tokens, those to be kept and those that answers name,
+        and the same among all tokens.
         """
         with self.amp():
             logits = self.net(tokens)
@@ -124,7 +128,7 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
         return {"loss": loss, "right": right}
 
     def measures(self, right: Tensor) -> Mapping[str, float]:
-        """See ``Learner``: of the tokens to be kept, and of those that answers name, the shares in the best third."""
+        """Return the shares of the tokens to be kept, and of those that answers name, that are in the best third."""
         kept, answers, wanted, answered = right.sum(dim=0).tolist()
         return {"labels_kept": kept / max(1.0, wanted), "answers_kept": answers / max(1.0, answered)}
 
@@ -136,8 +140,10 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
 def keep_figures(
     model: TokenClassifier, train: Sequence[KeepRow], held: Sequence[KeepRow]
 ) -> dict[float, dict[str, dict[str, float]]]:
-    """For each of ``RATES`` and each way to choose words of the ``held`` rows: F1 of the labels, and the shares of the
-    words that answers and that questions name which stay. Rarity is counted over the passages of ``train``.
+    """Measure each way to choose words of the ``held`` rows at each of ``RATES``.
+
+    The figures are the F1 of the labels, and the shares of kept words among those that answers and that questions name.
+    Rarity is counted over the passages of ``train``.
     """
     seen = Counter(word for row in train for word in set(_spoken(row.text)))
     drawn = random.Random(7)

@@ -1,1 +1,1 @@
-"""SARA's training, stage after stage: its examples, its learner, and the figures of what was trained."""
+"""SARA's training, stage by stage: its examples, its learner, and the figures of the result."""

@@ -1,4 +1,4 @@
-"""What SARA's three stages learn from: the config, and the texts and questions of one side of the split.
+"""The examples of SARA's three stages: the config, and the texts and questions of one side of the split.
 
 Everything is held out by document: the split keeps all texts of a document on one side, across all sets.
 """
@@ -52,11 +52,11 @@ Stage = Literal["alignment", "reconstruction", "instruction"]
 """Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
 
 Task = Literal["alignment", "continuation", "reconstruction", "instruction"]
-"""What a single example asks for. Continuation: the chunk that follows, in ICAE's alignment."""
+"""What a single example asks for. Continuation is the following chunk, in ICAE's alignment."""
 
 
 def _numbered(value: Any) -> Any:
-    """Digits as keys are numbers: JSON, in which a training is kept beside what it made, has no other keys."""
+    """Convert keys that are digits to numbers, as JSON has no numeric keys."""
     if not isinstance(value, dict):
         return value
     return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
@@ -66,15 +66,15 @@ Turn = Annotated[
     dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=1000)]],
     BeforeValidator(_numbered),
     Field(min_length=1),
-]
-"""How often in turn each count of chunks is used; the limit is ours, to catch slips."""
+]  # project default
+"""How often each count of chunks is used in a cycle; the limit catches typos."""
 
 
 class StageConfig(Settings):
-    """One stage: at most ``examples`` are learned from, ``epochs`` times, ``validation`` of the held-out ones measured.
+    """One stage: at most ``examples`` are learned ``epochs`` times, and ``validation`` held-out ones measured.
 
-    Of a reply the first ``reply_tokens`` are learned. The state of the least loss on validation, which is measured and
-    saved ``evaluations`` times an epoch, is kept. All values are ours: the paper gives none.
+    The first ``reply_tokens`` of a reply are learned. Validation is measured and saved ``evaluations`` times per epoch,
+    and the state of the lowest loss is kept. The paper gives no values; these are the project's.
     """
 
     examples: Count
@@ -89,28 +89,29 @@ class StageConfig(Settings):
 
 
 class AlignmentConfig(StageConfig):
-    """Stage 1. Of ``continued`` of the chunks not the chunk's own text is asked for but the one that follows: ICAE
-    (section 2.2) learns both in one pretraining, each with a weight of about a half.
+    """Stage 1: a chunk from its vector, or, for the share ``continued`` of the chunks, the following chunk.
+
+    ICAE (section 2.2) learns both in one pretraining, each with a weight of about a half.
     """
 
     continued: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class ReconstructionConfig(StageConfig):
-    """Stage 2: a document is ``chunks`` successive chunks, fewer where it ends."""
+    """Stage 2: a document is ``chunks`` successive chunks, or fewer at its end."""
 
     chunks: Annotated[int, Field(ge=2)] = 4
 
 
 class InstructionConfig(StageConfig):
-    """Stage 3: ``retrieved`` chunks a question, by BM25, of which ``as_text`` stand as text.
+    """Stage 3: ``retrieved`` chunks per question, by BM25, of which ``as_text`` are shown as text.
 
-    The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often in turn each count is used: with
-    ``{0: 3, 5: 1}`` three questions have no chunk as text and the fourth has five. Where there are fewer questions
-    than ``examples``, each is asked again, further on in the turn, at most as often as there are counts. Questions are
-    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With
-    ``lora`` null the compressor learns in its place, below a generator that stays as it is, as xRAG's projector does.
-    Where it is not ``learned``, the questions are only for the figures.
+    The paper's values are 10 and 5 (section 3.1). ``as_text`` gives how often each count is used in a cycle: with ``{0:
+    3, 5: 1}`` three questions have no chunk as text and the fourth has five. If there are fewer questions than
+    ``examples``, each is asked again further on in the cycle, at most as often as there are counts. Questions are asked
+    over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With ``lora``
+    null the compressor is trained instead, below a frozen generator, as xRAG's projector is. If not ``learned``, the
+    questions are only for the figures.
     """
 
     learned: bool = True
@@ -129,8 +130,7 @@ class InstructionConfig(StageConfig):
 
 
 class TextConfig(Settings):
-    """From which sets texts and questions are taken, side by side of the split; ``sample`` is made up and needs no
-    data folder."""
+    """The sets of texts and questions, on each side of the split; ``sample`` is made up and needs no data folder."""
 
     sets: list[SetPart] = Field(default_factory=list)
     sample: SampleRows | None = None
@@ -145,11 +145,11 @@ class TextConfig(Settings):
 
 
 class FiguresConfig(Settings):
-    """What is measured on the side test: reconstruction of so many ``examples``, answers to so many ``questions``.
+    """What is measured on the test side: reconstruction of ``examples``, and answers to ``questions``.
 
-    ``as_text`` are the counts of chunks that stand as text, of those retrieved. Without any, a prompt is short: a row
-    of its own measures ``questions_without_text``, where those are more. To the first ``replies`` questions the reply
-    is also written out, for its F1.
+    ``as_text`` are the counts of retrieved chunks that are shown as text. Prompts without any are short, so a separate
+    row measures ``questions_without_text``, if those are more. The first ``replies`` questions also get a written
+    reply, for its F1.
     """
 
     examples: Count = 200
@@ -172,11 +172,12 @@ class MemoryConfig(Settings):
 
 
 class SaraConfig(Settings):
-    """A whole training. ``width`` and ``vectors_per_chunk`` are of the compressor, see ``Shape``. With ``memory`` the
-    compressor is ICAE's, which learns in every stage; encoder and ``width`` are then not looked at.
+    """A whole training.
 
-    The paper's ablations (section 3.7) are values: ``compression`` false is SARA-C, ``reconstruction`` null SARA-P,
-    ``reranking`` false SARA-R, ``curriculum`` false SARA-L, ``instruction.learned`` false SARA-I.
+    ``width`` and ``vectors_per_chunk`` are the compressor's, see ``Shape``. With ``memory`` the compressor is ICAE's,
+    which learns in every stage and ignores encoder and ``width``. The paper's ablations (section 3.7) are values:
+    ``compression`` false is SARA-C, ``reconstruction`` null SARA-P, ``reranking`` false SARA-R, ``curriculum`` false
+    SARA-L, ``instruction.learned`` false SARA-I.
     """
 
     model: str = Field(default=EMBEDDED, min_length=1)
@@ -214,7 +215,7 @@ class SaraConfig(Settings):
         return self
 
     def stages(self) -> list[tuple[Stage, StageConfig]]:
-        """The stages that are trained, in order."""
+        """Return the stages that are trained, in order."""
         both: list[tuple[Stage, StageConfig | None]] = [
             ("alignment", self.alignment if self.compression else None),
             ("reconstruction", self.reconstruction if self.compression else None),
@@ -223,25 +224,26 @@ class SaraConfig(Settings):
         return [(name, stage) for name, stage in both if stage is not None]
 
     def recipe(self, stage: StageConfig) -> Recipe:
-        """The stage as the trainer takes it."""
+        """Return the stage as the trainer's recipe."""
         shared = stage.model_dump(include=set(Recipe.model_fields) - {"lora"})
         lora = stage.lora if isinstance(stage, InstructionConfig) else None
-        # No early stopping: the number of steps is the config's.
+        # No early stopping: the config sets the number of steps.
         return Recipe(kind="sara", model=self.model, lora=lora, patience=1_000_000, seed=self.seed, **shared)
 
 
 Embeddings = NDArray[np.float32]
 
 SHOWN_AS: Final = "document"
-"""What passages are said to be of. An example's own document is named by those that hold the answer: it would tell."""
+"""The document name of all passages; the real one would give away which passages hold the answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedExample:
-    """``embeddings`` (compressed, inputs) are the sentence embeddings of the texts ``compressed``.
+    """A prompt with texts and compressed texts, and its reply.
 
-    ``document`` is what the bootstrap draws: the source of a text, or those that a question asks about. ``passages``
-    and ``question`` are of the instruction stage alone; in the others the reply is what the compressed texts say.
+    ``embeddings`` (compressed, inputs) are the sentence embeddings of the texts ``compressed``. The bootstrap draws by
+    ``document``: the source of a text, or those that a question asks about. ``passages`` and ``question`` are of the
+    instruction stage alone; in the others the reply is the compressed texts.
     """
 
     stage: Task
@@ -254,22 +256,22 @@ class MixedExample:
 
     @property
     def length(self) -> int:
-        """Characters that a model reads and writes of it."""
+        """Characters that a model reads and writes for it."""
         return len(self.question) + len(self.reply) + sum(map(len, self.passages))
 
     @property
     def instructions(self) -> str:
-        """What prompts share that may stand in one batch."""
+        """The part that prompts of one batch must share."""
         return self.stage
 
     @property
     def context(self) -> str:
-        """What prompts share beyond that: nothing."""
+        """A further part that prompts share: none."""
         return ""
 
 
 def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMessage]:
-    """The prompt with ``vectors``, one tensor (vectors_per_chunk, hidden) for each compressed text."""
+    """Return the prompt with ``vectors``, one tensor (vectors_per_chunk, hidden) for each compressed text."""
     pieces = [Vectors(each) for each in vectors]
     if example.stage == "alignment":
         return alignment_prompt(*pieces)
@@ -287,15 +289,15 @@ Encode = Callable[[list[str]], Embeddings]
 """The sentence encoder: texts in, unit vectors of shape (n, inputs) out."""
 
 Documents = dict[str, list[list[str]]]
-"""The successive chunks of each text, by the document that the texts are parts of."""
+"""The successive chunks of each text, by document."""
 
-LEAST_CHARS: Final = 40
-"""Chunks below that many characters (headings, page numbers) are left out. Ours."""
+LEAST_CHARS: Final = 40  # project default
+"""Chunks of fewer characters (headings, page numbers) are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question with the chunks that BM25 finds for it, best first, and the wordings of its answer."""
+    """A question with its BM25 chunks, best first, and the wordings of its answer."""
 
     document: str
     question: str
@@ -312,7 +314,7 @@ class Material:
 
     @classmethod
     def read(cls, config: SaraConfig, data: Path | None, side: Side) -> Material:
-        """What of the config's sets stands on ``side``. Raises InputError where sets are named and ``data`` is None."""
+        """Read the part of the config's sets on ``side``. Raises InputError if sets are named and ``data`` is None."""
         texts = config.texts
         found: list[DataSet] = []
         if texts.sets:
@@ -327,7 +329,7 @@ class Material:
 
     @cached_property
     def documents(self) -> Documents:
-        """The texts' chunks; a text of several sets counts once. Raises InputError where there is no text."""
+        """Return the texts' chunks; a text of several sets counts once. Raises InputError if there is no text."""
         seen: set[str] = set()
         found: Documents = {}
         for dataset in self.sets:
@@ -341,9 +343,9 @@ class Material:
         return found
 
     def asked(self) -> list[Asked]:
-        """Questions over pooled documents whose answer stands in the chunks that BM25 finds, or is yes or no.
+        """Return questions over pooled documents whose answer is in the BM25 chunks, or is yes or no.
 
-        The others could only be guessed. The sets take turns, so that the first so many are a fair sample of all.
+        Other questions could only be guessed. The sets alternate, so that the first n are a fair sample of all.
         """
         config, stage = self.config, self.config.instruction
         assert stage is not None
@@ -355,7 +357,7 @@ class Material:
             if items:
                 found.append(_asked_of(dataset, items, stage, config))
         dealt = [each[place] for place in range(max(map(len, found), default=0)) for each in found if place < len(each)]
-        # Questions that a chain of shared documents joins rise and fall together.
+        # Questions that a chain of shared documents joins are drawn together.
         names = joined_by_documents([tuple(each.document.split("\n")) for each in dealt])
         return [replace(each, document=name) for each, name in zip(dealt, names, strict=True)]
 
@@ -377,7 +379,7 @@ def _asked_of(dataset: DataSet, items: Sequence[Item], stage: InstructionConfig,
 
 
 def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
-    """The chunks of a text at sentences, as an archive has them, without blanks around them."""
+    """Return the chunks of a text at sentences, as an archive has them, stripped."""
     chunks = (chunk.text.strip() for chunk in chunks_of(document, text, chunk_tokens))
     return [chunk for chunk in chunks if len(chunk) >= LEAST_CHARS]
 
@@ -385,8 +387,10 @@ def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
 def alignment_examples(
     documents: Documents, encode: Encode, count: int, seed: int, continued: float = 0.0
 ) -> list[MixedExample]:
-    """At most ``count`` single chunks in a drawn order; every so many of them, as ``continued`` says, with the reply of
-    the chunk that follows, of those that have one."""
+    """Return at most ``count`` single chunks in a drawn order.
+
+    The share ``continued`` of those with a following chunk has that one as the reply.
+    """
     some = _single_chunks(documents, encode, count - round(count * continued), seed)
     if not continued:
         return some
@@ -415,7 +419,7 @@ def _single_chunks(documents: Documents, encode: Encode, count: int, seed: int) 
 def reconstruction_examples(
     documents: Documents, encode: Encode, count: int, most: int, seed: int
 ) -> list[MixedExample]:
-    """At most ``count`` runs of 2 to ``most`` successive chunks of one text, in a drawn order."""
+    """Return at most ``count`` runs of 2 to ``most`` successive chunks of one text, in a drawn order."""
     runs = sorted(
         {
             (name, tuple(chunks[start : start + most]))
@@ -453,17 +457,18 @@ class _Index:
         self._index.index([analyze_query(chunk) or ["-"] for chunk in self.chunks], show_progress=False)
 
     def best(self, question: str, count: int) -> list[str]:
-        """The first ``count`` chunks, best first; ties in the order of the text."""
+        """Return the first ``count`` chunks, best first; ties in text order."""
         scores = self._index.get_scores(analyze_query(question))
         order = sorted(range(len(self.chunks)), key=lambda number: (-float(scores[number]), number))
         return [self.chunks[number] for number in order[:count]]
 
 
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
-    """What at most ``examples`` examples ask, and how many chunks each shows as text: ``InstructionConfig.as_text``.
+    """Return the questions of at most ``examples`` examples, and how many chunks each shows as text.
 
-    A question is asked at most as often as ``shares`` has counts. Asked again, it is further on in the turn, by a step
-    that shares no factor with the turn's length: after as many rounds as that it has met every place of it.
+    See ``InstructionConfig.as_text``. A question is asked at most as often as ``shares`` has counts. Each time it is
+    further on in the cycle, by a step coprime to the cycle's length, so that it would eventually meet every place of
+    it.
     """
     if not asked:
         return [], []
@@ -483,10 +488,10 @@ def instruction_examples(
     compressor: Compressor | None,
     compression: bool = True,
 ) -> list[MixedExample]:
-    """One example a question, with as many chunks as text as ``as_text`` (one number a question) says.
+    """Return one example per question, with the number of chunks as text that ``as_text`` gives.
 
-    With a ``compressor`` the chunks that stand as text are chosen by embedding novelty in its space, without one they
-    are the first ones. Without ``compression`` the others are left out.
+    With a ``compressor`` the chunks shown as text are chosen by embedding novelty in its space, otherwise they are the
+    first ones. Without ``compression`` the others are left out.
     """
     found = []
     for each, count in zip(asked, as_text, strict=True):
@@ -511,7 +516,7 @@ def instruction_examples(
 
 
 def novel(compressor: Compressor, question: Embeddings, chunks: Embeddings, count: int) -> list[int]:
-    """The places of ``count`` of ``chunks`` (n, inputs; best first) in the order of choice: SARA algorithm 1."""
+    """Return the places of ``count`` of ``chunks`` (n, inputs; best first) in the order of choice: SARA algorithm 1."""
     device = next(compressor.parameters()).device
     space = compressor.pooled(torch.from_numpy(np.vstack([question[None], chunks])).to(device)).cpu().numpy()
     target = (space[0] + space[1]) / 2 if len(chunks) else space[0]

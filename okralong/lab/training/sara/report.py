@@ -1,4 +1,4 @@
-"""The figures of a trained SARA on the side test: how likely replies are with true vectors, with others' and without.
+"""Measure a trained SARA on the test side: the likelihood of replies with true vectors, with others' and without.
 
 Reconstruction by stage, then gold answers by chunks shown as text; means with intervals by document.
 """
@@ -48,15 +48,15 @@ Floats = NDArray[np.float64]
 
 Condition = Literal["true", "shuffled", "none"]
 CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
-"""Examples with their own vectors, with as many of other documents', or without any."""
+"""Examples with their own vectors, with as many of other documents, or without any."""
 
 UNTRAINED = "untrained"
-"""The name of the compressor before its first stage, in figures."""
+"""The name of the compressor before its first stage."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """Of each example the mean negative log-likelihood of its reply's tokens (nats) and the share foretold, (n,)."""
+    """By example, the mean negative log-likelihood of the reply's tokens (nats) and the share predicted, (n,)."""
 
     nll: Floats
     accuracy: Floats
@@ -67,8 +67,8 @@ class Measured:
 class Compared:
     """Means over examples. The differences are paired, true minus the other: below 0, true vectors are likelier.
 
-    ``less_before`` is that of true vectors minus those of the compressor as it was a stage earlier, where there is one;
-    ``f1`` that of replies which were written from true vectors, to the first ``replies`` examples.
+    ``less_before`` is true vectors minus those of the compressor a stage earlier; ``f1`` is that of replies written
+    from true vectors, to the first ``replies`` examples.
     """
 
     examples: int
@@ -83,9 +83,9 @@ class Compared:
 
 
 def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> list[Path]:
-    """Measure what ``train_sara`` wrote to ``out`` on the side test, and write the figures there.
+    """Measure what ``train_sara`` wrote to ``out`` on the test side, and write the figures there.
 
-    Raises ConfigError where a stage of the config has not been trained.
+    Raises ConfigError if a stage of the config has not been trained.
     """
     missing = [name for name, _ in config.stages() if not (out / name / DONE).is_file()]
     if missing:
@@ -129,7 +129,7 @@ def _answers(
     stage = config.instruction
     if stage is None:
         return {}
-    # One that knows nothing where nothing is compressed.
+    # Untrained if nothing is compressed.
     compressor = load_compressor(out, config.model).to(generator.device)
     asked = test.asked()
     if not asked:
@@ -141,7 +141,7 @@ def _answers(
             earlier = [name for name, each in config.stages() if not isinstance(each, InstructionConfig)]
             folder = out / earlier[-1] if before else out
             compressor = load_compressor(folder, config.model).to(generator.device)
-        # In this order: the adapter changes the model itself.
+        # In this order, because the adapter changes the model itself.
         asks = generator.adapted(stage, config, out / LORA) if tuned else generator
         found = answer_figures(
             asks.learner(compressor, stage.reply_tokens), asked, encode, config, compressor, say, alone=before
@@ -152,7 +152,7 @@ def _answers(
 
 @torch.inference_mode()
 def measured(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int) -> Measured:
-    """Every example in batches of like length."""
+    """Measure every example, in batches of similar length."""
     learner.eval()
     nll, accuracy = np.zeros(len(examples)), np.zeros(len(examples))
     for batch in _batches(examples, batch_size):
@@ -165,20 +165,20 @@ def measured(learner: SaraLearner, examples: Sequence[MixedExample], batch_size:
 
 
 def _batches(examples: Sequence[MixedExample], size: int) -> list[list[int]]:
-    """The numbers of the examples in batches of like length."""
+    """Return the numbers of the examples in batches of similar length."""
     order = sorted(range(len(examples)), key=lambda number: examples[number].length)
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def compared(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int) -> Compared:
-    """The examples under all three conditions."""
+    """Compare the examples under all three conditions."""
     return comparison(measured_under_all(learner, examples, batch_size, seed))
 
 
 def measured_under_all(
     learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int
 ) -> dict[Condition, Measured]:
-    """The examples under all three conditions, which are one where nothing is compressed."""
+    """Measure the examples under all three conditions, which are equal if nothing is compressed."""
     if not any(len(each.embeddings) for each in examples):
         return dict.fromkeys(CONDITIONS, measured(learner, examples, batch_size))
     return {each: measured(learner, under(each, examples, seed), batch_size) for each in CONDITIONS}
@@ -187,7 +187,7 @@ def measured_under_all(
 def reply_f1(
     learner: SaraLearner, examples: Sequence[MixedExample], answers: Sequence[Sequence[str]], batch_size: int
 ) -> Estimate:
-    """The mean token F1 of replies that are written out, each against the nearest of its answers' wordings."""
+    """Return the mean token F1 of written replies, each against its nearest gold wording."""
     learner.eval()
     found = np.zeros(len(examples))
     for batch in _batches(examples, batch_size):
@@ -198,7 +198,7 @@ def reply_f1(
 
 
 def comparison(found: dict[Condition, Measured], before: Measured | None = None) -> Compared:
-    """The means and paired differences of what was measured on the same examples; ``before``: a stage earlier."""
+    """Return means and paired differences of measurements on the same examples; ``before`` is a stage earlier."""
     documents = found["true"].documents
     drawn = resample(documents)
 
@@ -219,7 +219,7 @@ def comparison(found: dict[Condition, Measured], before: Measured | None = None)
 def _by_stage(
     task: str, learners: Mapping[str, SaraLearner], examples: Sequence[MixedExample], config: SaraConfig, say: Say
 ) -> dict[str, Compared]:
-    """The same examples by what was learned so far, in that order."""
+    """Measure the same examples after each stage, in order."""
     found: dict[str, Compared] = {}
     before: Measured | None = None
     for name, learner in learners.items():
@@ -239,11 +239,11 @@ def answer_figures(
     say: Say,
     alone: bool = False,
 ) -> dict[str, Compared]:
-    """The likelihood of gold answers by the number of chunks that stand as text; ``asked`` are cut to what is wanted.
+    """Measure the likelihood of gold answers by the number of chunks shown as text.
 
-    All rows are of the same first questions, but for a second row of vectors alone, which is of more of them. With
-    ``alone`` only vectors alone are measured, and no reply is written: enough to see what they tell a generator that
-    never learned to read them. Of a question's wordings of the answer the first counts.
+    All rows are of the same first questions of ``asked``, except a second row of vectors alone, which has more
+    questions. With ``alone`` only vectors alone are measured and no reply is written, for a generator that never
+    learned to read them. The first wording of an answer counts.
     """
     sizes, found = config.figures, {}
     chosen_by = choosing(compressor, config)
@@ -266,7 +266,7 @@ def answer_figures(
 
 
 def table(rows: Mapping[str, Compared]) -> str:
-    """A line for each row: nats a token, 95 % intervals over documents, differences paired."""
+    """Return a line per row: nats per token, 95 % intervals over documents, paired differences."""
     staged = any(each.less_before is not None for each in rows.values())
     answered = any(each.f1 is not None for each in rows.values())
     head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none"]
@@ -285,14 +285,14 @@ def table(rows: Mapping[str, Compared]) -> str:
 
 
 def shown(each: Estimate | None) -> str:
-    """A difference with its interval."""
+    """Format a difference with its interval."""
     return estimate_words(each, "+.3f") if each and each.low is not None and each.high is not None else NONE
 
 
 def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
-    """The examples with their own vectors, with as many of other documents', or without any.
+    """Return the examples with their own vectors, with as many of other documents, or without any.
 
-    The same seed gives the same other examples. Raises ValueError where all examples are of one document.
+    The same seed gives the same vectors. Raises ValueError if all examples are of one document.
     """
     if condition == "true":
         return list(examples)

@@ -1,10 +1,10 @@
-"""SARA's training, stage after stage: the compressor below a frozen language model, then an adapter above it.
+"""Train SARA, stage by stage: the compressor below a frozen language model, then an adapter above it.
 
-xRAG's (Cheng et al. 2024) is the same without the adapter: its projector learns in both of its stages, paraphrase
-pretraining, which is the alignment here, and context-aware instruction tuning. ICAE's (Ge et al. 2024) is that with
-another compressor, memory slots: it is pretrained to have a chunk's text and the text after it written, then tuned.
+xRAG (Cheng et al. 2024) is the same without the adapter: its projector learns in both of its stages, paraphrase
+pretraining, which is the alignment here, and context-aware instruction tuning. ICAE (Ge et al. 2024) uses another
+compressor, memory slots, which is pretrained to reproduce a chunk's text and the text after it, then tuned.
 
-A training that was killed goes on: finished stages stand, an unfinished one goes on from its last checkpoint.
+A killed training resumes: finished stages are kept, an unfinished one continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -63,14 +63,16 @@ from okralong.pipelines.sara.compressor import AnyCompressor, Compressor, Memory
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 
 DONE: Final = "stage.json"
-"""Written last into a stage's folder: it is complete, from what it was made, and of how many examples."""
+"""The last file written into a stage's folder, with what the stage was made from and its number of examples."""
 
 TRAINED: Final = "training.json"
-"""In the result's folder: the config that it is of, but for its figures."""
+"""The config of the result, without its figures."""
 
-BEGINS_AS: Final = "\nIn short, the text above is about the"
-"""What memory tokens begin as, over and over: words behind which a model says what it has read, so that the slots of an
-untrained encoder tell something of their text. Ours."""
+BEGINS_AS: Final = "\nIn short, the text above is about the"  # project default
+"""Initial words of memory tokens, repeated: after them a model retells what it has read.
+
+Slots of an untrained encoder thus carry some of their text.
+"""
 PLAIN: Final = (
     "The company reported revenue of 4.2 million dollars for the year, an increase of 12 percent over 2017.",
     "He was born in Vienna in 1884 and studied law before he turned to painting, for which he is known today.",
@@ -78,15 +80,15 @@ PLAIN: Final = (
     "The committee agreed that schools in rural districts need more teachers, and asked for a report in March.",
     "The film, directed by Anna Lund, tells the story of two brothers who leave their island after a storm.",
     "Cells were kept at low temperature for six days, after which the growth of the culture was measured again.",
-)
-"""Texts of several kinds, by which the norm of memory slots begins; ours."""
+)  # project default
+"""Texts of several kinds, which set the initial norm of memory slots."""
 
 
 def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> None:
-    """Train all stages of ``config`` and write the result to ``out``; embeddings are kept below ``work``.
+    """Train all stages of ``config`` and write the result to ``out``; embeddings are cached below ``work``.
 
-    ``out`` then holds the compressor, the adapter below ``lora``, card, history and curves, and a folder for each
-    stage. Raises ConfigError when a model cannot be found, InputError when there is nothing to learn from.
+    ``out`` then holds the compressor, the adapter below ``lora``, card, history and curves, and a folder per stage.
+    Raises ConfigError if a model cannot be found, InputError if there is nothing to learn from.
     """
     encode = encode_for(config, work)
     train, held = Material.read(config, data, "train"), Material.read(config, data, "validation")
@@ -103,14 +105,15 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
         losses = [entry["eval_loss"] for entry in evaluations_of(_history(out / name))]
         said = f"loss on validation {losses[0]:.3f} first, {min(losses):.3f} at best" if losses else "no evaluation"
         say(f"{name}: {said}")
-        # From the files, as an interrupted training does: float16 rounds.
+        # From the files, as a resumed training does, because float16 rounds.
         compressor = load_compressor(out / name, config.model).to(generator.device)
     _gather(out, config)
 
 
 def encode_for(config: SaraConfig, work: Path) -> Encode:
-    """The sentence encoder of a training, whose vectors are kept below ``work``; for memory slots, which are made of
-    texts, one that gives vectors of no numbers.
+    """Return the sentence encoder of a training, cached below ``work``.
+
+    Memory slots are made of texts, so their encoder returns empty vectors.
     """
     if config.memory is not None:
         return lambda texts: np.zeros((len(texts), 0), dtype=np.float32)
@@ -127,7 +130,7 @@ def _fit_once(
     folder: Path,
     say: Say,
 ) -> None:
-    """Train a stage, unless its folder is complete and was made from the same."""
+    """Train a stage, unless its folder is complete and was made from the same inputs."""
     recipe = config.recipe(stage)
     made_from = digest_of(learner, recipe, train, held)
     if _said(folder).get("made_from") == made_from:
@@ -142,7 +145,7 @@ def _fit_once(
 
 
 def _said(folder: Path) -> dict[str, Any]:
-    """What a complete stage says of itself; nothing where it is not complete."""
+    """Return the description of a complete stage, or an empty one."""
     try:
         said: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -156,7 +159,7 @@ def _history(folder: Path) -> Log:
 
 
 def _gather(out: Path, config: SaraConfig) -> None:
-    """The result of the last stage at the top of ``out``, with history, curves, card and the config of it all."""
+    """Copy the result of the last stage to the top of ``out``, with history, curves, card and config."""
     last, stage = config.stages()[-1]
     for file in (WEIGHTS, DESCRIPTION):
         shutil.copyfile(out / last / file, out / file)
@@ -170,8 +173,9 @@ def _gather(out: Path, config: SaraConfig) -> None:
 
 
 def is_trained_by(out: Path, config: SaraConfig) -> bool:
-    """Whether ``out`` holds the result of this config, whatever figures either asks for. What the kept config does not
-    say yet counts as its default.
+    """Return whether ``out`` holds the result of this config, ignoring figures.
+
+    Keys that the kept config lacks count as defaults.
     """
     try:
         kept = SaraConfig.model_validate_json((out / TRAINED).read_text(encoding="utf-8"))
@@ -181,7 +185,7 @@ def is_trained_by(out: Path, config: SaraConfig) -> bool:
 
 
 def _as_trained(config: SaraConfig) -> str:
-    # The name alone: a folder's path says more of a machine than of a training.
+    # The name alone: the path of a folder belongs to the machine.
     named = config.model_copy(update={"model": Path(config.model).name, "encoder": Path(config.encoder).name})
     return named.model_dump_json(indent=1, exclude={"figures"}) + "\n"
 
@@ -189,7 +193,7 @@ def _as_trained(config: SaraConfig) -> str:
 def stage_examples(
     stage: StageConfig, material: Material, encode: Encode, compressor: AnyCompressor, count: int
 ) -> list[MixedExample]:
-    """At most ``count`` examples of a stage, in the order in which they are learned."""
+    """Return at most ``count`` examples of a stage, in the order in which they are learned."""
     config = material.config
     if isinstance(stage, InstructionConfig):
         chosen_by = choosing(compressor, config)
@@ -202,13 +206,13 @@ def stage_examples(
 
 
 def choosing(compressor: AnyCompressor, config: SaraConfig) -> Compressor | None:
-    """The compressor in whose space the chunks that stand as text are chosen; None where they are the first ones."""
+    """Return the compressor in whose space the chunks shown as text are chosen, or None for the first chunks."""
     chooses = config.reranking and config.compression
     return compressor if chooses and isinstance(compressor, Compressor) else None
 
 
 def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
-    """The card's sections: what it is, what each stage learned from, what validation said."""
+    """Return the card's sections: what it is, what each stage learned from, and validation results."""
     shape, fingerprint = read_shape(out)
     base = "SmolLM2-135M-Instruct" if config.model == "embedded" else Path(config.model).name
     encoder = "all-MiniLM-L6-v2" if config.encoder == "embedded" else Path(config.encoder).name
@@ -268,7 +272,7 @@ def _of_what(shape: AnyShape, encoder: str, base: str) -> str:
 
 @dataclass(frozen=True)
 class Generator:
-    """The frozen language model of a training, where it runs, and what a config calls it."""
+    """The frozen language model of a training, its device, and its name in configs."""
 
     model: Any
     tokenizer: Any
@@ -277,15 +281,15 @@ class Generator:
 
     @classmethod
     def load(cls, name: str) -> Generator:
-        """In bfloat16 on a GPU, else in what the processor is fast in. Raises ConfigError as ``causal_model`` does."""
-        # Ray gives a task one thread unless told otherwise.
+        """Load it in bfloat16 on a GPU, else in the CPU's fast type. Raises ConfigError as ``causal_model`` does."""
+        # Ray gives a task one thread by default.
         device, dtype = settle("auto", "auto", available_cores())
         path = causal_model(name)
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
         return cls(model.to(device).requires_grad_(False), AutoTokenizer.from_pretrained(path), name, device)
 
     def new_compressor(self, config: SaraConfig, inputs: int) -> AnyCompressor:
-        """An untrained compressor for it; the same seed gives the same."""
+        """Return an untrained compressor for it; the same seed gives the same one."""
         if (memory := config.memory) is not None:
             slots = MemoryShape(
                 hidden=int(self.model.get_input_embeddings().weight.shape[1]),
@@ -317,8 +321,9 @@ class Generator:
 
     @torch.no_grad()
     def _begin(self, compressor: MemoryCompressor) -> None:
-        """Have memory tokens begin as words, and the norm such that the slots of some plain texts have the mean and the
-        spread of token embeddings, number by number.
+        """Initialize memory tokens as words, and the norm by the slots of some plain texts.
+
+        The slots then have the mean and spread of token embeddings in each dimension.
         """
         table = self.model.get_input_embeddings().weight.float()
         words = text_ids(self.tokenizer, BEGINS_AS)
@@ -329,12 +334,13 @@ class Generator:
         compressor.norm.bias.copy_(table.mean(dim=0) - weight * states.mean(dim=0))
 
     def learner(self, compressor: AnyCompressor, reply_tokens: int, in_order: bool = False) -> SaraLearner:
-        """What learns: the compressor below the model, or the model's adapter where it has one."""
+        """Return the learner of the compressor below the model, or of the model's adapter if it has one."""
         return SaraLearner(self.model, self.tokenizer, compressor, self.name, reply_tokens, in_order)
 
     def adapted(self, stage: InstructionConfig, config: SaraConfig, start: Path | None = None) -> Generator:
-        """The same with an adapter to learn, a new one or that of the folder ``start``, by which the model itself is
-        changed; as it is where the stage learns none.
+        """Return the generator with an adapter to learn, a new one or that of the folder ``start``.
+
+        This changes the model itself. Returns it unchanged if the stage trains no adapter.
         """
         if stage.lora is None:
             return self
@@ -346,10 +352,10 @@ class Generator:
 
 
 class SaraLearner(Learner):
-    """A ``Learner`` over ``MixedExample``: the loss is on the reply's tokens.
+    """Learns from ``MixedExample``s, with the loss on the reply's tokens.
 
-    ``model`` is a causal language model, or a PEFT model around one, whose adapter then learns instead of the
-    compressor. ``base`` is what a config calls it; of a reply the first ``reply_tokens`` tokens are learned.
+    ``model`` is a causal language model, or a PEFT model around one, whose adapter is then trained instead of the
+    compressor. ``base`` is its name in configs; the first ``reply_tokens`` tokens of a reply are learned.
     """
 
     def __init__(
@@ -369,16 +375,16 @@ class SaraLearner(Learner):
         self.made_from = f"{compressor.shape} {compressor.fingerprint} {reply_tokens} {in_order}"
 
     def collate(self, examples: Sequence[MixedExample]) -> dict[str, Any]:
-        """See ``Learner``. ``labels`` are there for the trainer alone."""
+        """Make a batch; ``labels`` are for the trainer alone."""
         return {"labels": torch.zeros(len(examples), dtype=torch.long), "examples": list(examples)}
 
     def forward(self, labels: Tensor, examples: Sequence[MixedExample]) -> dict[str, Tensor]:
-        """See ``Learner``; the loss is the mean over the reply tokens of the batch."""
+        """Return the loss, the mean over the reply tokens of the batch."""
         losses, hits, row = self.token_losses(examples)
         return {"loss": losses.mean(), "right": reply_counts(hits, row, len(examples))}
 
     def token_losses(self, examples: Sequence[MixedExample]) -> tuple[Tensor, Tensor, Tensor]:
-        """Of each reply token the negative log-likelihood, whether it was the likeliest, and the number of its row."""
+        """Return each reply token's negative log-likelihood, whether it was the likeliest, and its row's number."""
         causal = self._causal()
         rows = self.rows(examples)
         shared = _shared(rows)
@@ -386,7 +392,7 @@ class SaraLearner(Learner):
         batch = padded([_without(row, shared) for row in rows], embedding, "right")
         said, mask = batch.inputs(), batch.attention_mask
         if shared:
-            # What all rows begin with is read once; with gradients only where they lead to something that learns.
+            # The common beginning is read once, with gradients only if something below it is trained.
             with nullcontext() if self.adapted and torch.is_grad_enabled() else torch.no_grad():
                 opening = Opening.read(causal, list(rows[0].ids[:shared]))
             said["past_key_values"] = opening.cache_for(len(rows))
@@ -400,7 +406,7 @@ class SaraLearner(Learner):
         return nn.functional.cross_entropy(logits, wanted, reduction="none"), logits.argmax(dim=1) == wanted, row
 
     def rows(self, examples: Sequence[MixedExample]) -> list[Row]:
-        """The examples as a model reads them; gradients flow back through the compressor where that learns."""
+        """Return the examples as a model reads them; gradients flow back through a compressor that is trained."""
         device = next(self.compressor.parameters()).device
         given = np.concatenate([each.embeddings for each in examples])
         texts = [text for each in examples for text in each.compressed]
@@ -418,7 +424,7 @@ class SaraLearner(Learner):
 
     @torch.inference_mode()
     def write(self, examples: Sequence[MixedExample]) -> list[str]:
-        """A reply to each prompt, of the likeliest tokens, at most ``reply_tokens``."""
+        """Write a reply to each prompt by greedy decoding, at most ``reply_tokens`` long."""
         causal, end = self._causal(), self._tokenizer.eos_token_id
         rows = [replace(row, ids=row.ids[: row.usage], targets=0) for row in self.rows(examples)]
         batch = padded(rows, causal.get_input_embeddings(), "left")
@@ -437,15 +443,15 @@ class SaraLearner(Learner):
         return self.model.get_base_model() if self.adapted else self.model
 
     def save(self, folder: Path) -> None:
-        """See ``Learner``: the compressor's two files, and the adapter's below ``lora`` where one learned."""
+        """Write the compressor's two files, and the adapter's below ``lora`` if one was trained."""
         self.compressor.save(folder)
         if self.adapted:
             save_adapter(self.model, self._base, folder / LORA)
 
 
 def _shared(rows: Sequence[Row]) -> int:
-    """With how many tokens all rows begin, up to the first vector; 0 where it is not worth a pass of its own."""
-    # The first target is predicted at the token before it, which must stay in the rows.
+    """Return how many tokens all rows share before the first vector; 0 if too few to be worth a separate pass."""
+    # The first target is predicted at the token before it, which must be in the rows.
     most = min(min(*row.places, row.usage - 1) if row.places else row.usage - 1 for row in rows)
     return shared_size([row.ids for row in rows], most)
 
@@ -454,9 +460,9 @@ def _without(row: Row, size: int) -> Row:
     return replace(row, ids=row.ids[size:], places=tuple(place - size for place in row.places))
 
 
-# The order of the alignment stage (SARA appendix A.1). The paper ranks sentences by their token count and by the
-# entities that spaCy finds. No model of spaCy is at hand here, so entities are counted by a rule of ours: runs of
-# capitalised words that do not merely begin a sentence, dates, and other numbers, each once for every time it is said.
+# The order of the alignment stage (SARA appendix A.1). The paper ranks sentences by their token count and by spaCy's
+# entities. We have no model of spaCy and count runs of capitalised words that do not merely begin a sentence, dates,
+# and other numbers, at every occurrence.
 
 _MONTH: Final = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December|"
@@ -471,7 +477,7 @@ _BEFORE_SENTENCE: Final = re.compile(r"(?:^|[.!?:\n]['\"\u201d)]*)\s*$")
 
 
 def count_entities(text: str) -> int:
-    """Dates, other numbers and names in ``text``. A single capitalised word that opens a sentence is no name."""
+    """Count dates, other numbers and names in ``text``, except a single capitalised word that opens a sentence."""
     rest, dates = _DATE.subn(" ", text)
     numbers = len(_NUMBER.findall(rest))
     names = sum(
@@ -481,9 +487,9 @@ def count_entities(text: str) -> int:
 
 
 def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
-    """The examples by rising mean of two ranks: that of their tokens and that of their entities. Ties keep their order.
+    """Sort the examples by the mean of two ranks: of their tokens and of their entities; the sort is stable.
 
-    That the two ranks weigh the same is ours; the paper names both measures and not how they are joined.
+    The paper names both measures but not how they are combined; weighting them equally is a project default.
     """
     ranks = _ranks([count_tokens(each.reply) for each in examples])
     ranks += _ranks([count_entities(each.reply) for each in examples])
@@ -491,6 +497,6 @@ def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
 
 
 def _ranks(values: Sequence[int]) -> NDArray[np.float64]:
-    """The rank of each value, from 0; equal values share the mean of theirs."""
+    """Return the rank of each value, from 0; equal values share the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[place])
