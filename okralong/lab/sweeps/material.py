@@ -29,7 +29,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Analysis, NobodyAsked
 from okralong.pipelines.indexing.config import EmbeddingConfig, IndexConfig
 from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.sara.artifact import NONE
+from okralong.pipelines.sara.config import NONE
 
 CELL_FILE = "cell.json"
 """The file in a cell's folder that holds its names and the relative path of its questions."""

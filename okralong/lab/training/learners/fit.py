@@ -1,11 +1,11 @@
-"""Train a model by a recipe: prepare, fit, calibrate, card, curves; as a Ray task or alone.
+r"""Train a model by a recipe: prepare, fit, calibrate, card, curves; as a Ray task or alone.
 
 What differs between models is a ``Learner`` and a ``Definition``. This module has the rest: batches, checkpoints,
 resumption, early stopping (transformers' own trainer), the history and its picture.
 
 On a machine that has PyTorch, transformers and PEFT but neither Ray nor Parquet, from a bare checkout:
 
-    python -m okralong.lab.training.learners.fit \\
+    python -m okralong.lab.training.learners.fit \
         RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
 
 SHA256 is that of the encoder's weights, for heads; "" for a label scorer or a reader. OUT then holds the weights and
