@@ -8,9 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from okralong.jobs.terminal import say_line, widen_plain
-from okralong.lab.sweeps.config import (
-    DEFAULT,
-)
+from okralong.lab.sweeps.config import DEFAULT
 from okralong.lab.sweeps.engine import Expanded
 from okralong.lab.sweeps.outline import CostEstimate, total
 

@@ -41,14 +41,7 @@ def train(
     from okralong.jobs.terminal import say_line
     from okralong.lab.training.learners.fit import CARD, definition_of, prepared, train_session
     from okralong.lab.training.recipe import Recipe, export_files
-    from okralong.lab.training.rows.tables import (
-        ANALYZER_ROWS,
-        KEEP,
-        LEARNED,
-        RANKING,
-        READER_ROWS,
-        without_sets,
-    )
+    from okralong.lab.training.rows.tables import ANALYZER_ROWS, KEEP, LEARNED, RANKING, READER_ROWS, without_sets
     from okralong.pipelines.core.config import load_config
     from okralong.pipelines.core.storage import Folder
 
@@ -93,7 +86,7 @@ def _run(work: Callable[..., None], here: bool, console: Console) -> None:
 
 
 class LabelWith(StrEnum):
-    """What labels the gaps that the sets leave."""
+    """The source of labels that the sets lack."""
 
     NOBODY = "nobody"
     LLM = "llm"

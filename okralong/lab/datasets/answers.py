@@ -10,7 +10,7 @@ from okralong.lab.datasets.gold import MOST_WORDS, Parts, answer_recall, findabl
 
 
 def spans_of(row: Row, field: str, answer: Any) -> tuple[str, ...]:
-    """Return the spans of a TAT-QA answer, which is a list or one value. Raises InputError if there is none."""
+    """Return the spans of a TAT-QA answer, which is a list or one value. Raises InputError for an empty answer."""
     spans = tuple(str(span) for span in (answer if isinstance(answer, list) else [answer]) if str(span).strip())
     if answer is None or not spans:
         row.bad(field, "holds no answer")

@@ -11,17 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from okralong.lab.datasets.answers import (
-    grounded,
-    operand_parts,
-)
+from okralong.lab.datasets.answers import grounded, operand_parts
 from okralong.lab.datasets.base import Builder, DataSet, Evidence, GoldCell, Item, Text
 from okralong.lab.datasets.catalog import question_type
 from okralong.lab.datasets.files import Row, rows_in
-from okralong.lab.datasets.gold import (
-    program_expression,
-    program_operands,
-)
+from okralong.lab.datasets.gold import program_expression, program_operands
 from okralong.lab.datasets.pipe_tables import PipeTable, cells_with, is_figure, table_cells, write_table
 from okralong.lab.datasets.places import Pieces, Range
 
@@ -96,7 +90,7 @@ def _filing(row: Row) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page's text, its sentences by their number in the files (None for one without a word), and its table."""
+    """A page's text, its sentences by their number in the files (None without a word), and its table."""
 
     text: str
     sentences: tuple[Range | None, ...]

@@ -137,7 +137,7 @@ class OperandBook:
     def operands(self, question: str, answers: Sequence[str]) -> tuple[str, ...]:
         """Return the operands of a question that has one of these answers, or () if they are unknown.
 
-        The answer is compared too, because reports of different companies are asked the same questions.
+        The answer is compared too, because questions about different companies have the same wording.
         """
         wanted = _keys(answers)
         return next((operands for known, operands in self._known.get(_key(question), ()) if known & wanted), ())

@@ -143,7 +143,7 @@ ENDINGS: Final = (".txt", ".md")
 WORDS_FOUND: Final = 0.8  # project default
 """The least share of a passage's words that its place must hold, in any order."""
 MORE_WORDS: Final = 0.25  # project default
-"""How many more words than the passage its place may have, at least two: a footer, a note."""
+"""The share of further words that a passage's place may have, at least two words: a footer, a note."""
 
 _PLACE: Final = re.compile(r"(?P<doc_id>.+):(?P<start>\d+):(?P<end>\d+)")
 Token = tuple[str, int, int]

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from okralong.lab.datasets.files import Row
-from okralong.lab.datasets.gold import (
-    words,
-)
+from okralong.lab.datasets.gold import words
 from okralong.lab.datasets.places import Pieces, Range
 from okralong.pipelines.reporting.metrics import plain_words
 

@@ -38,9 +38,9 @@ Scope = Literal["archive", "documents"]
 Kind = Literal["look_up", "prose", "derived", "periods", "companies", "segment", "yes_no", "unanswerable"]
 """The kind of a question.
 
-A figure of a statement; a reason or fact of the prose; a metric computed from line items; the same over two periods;
-over two companies; a segment or region; yes or no with the deciding fact; and questions that their scope does not
-answer.
+It asks for a figure of a statement, a reason or fact of the prose, a metric computed from line items, the same over two
+periods or over two companies, a segment or region, yes or no with the deciding fact, or something that its scope does
+not answer.
 """
 
 

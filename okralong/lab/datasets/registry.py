@@ -11,25 +11,14 @@ from okralong.lab.datasets.base import DataSet
 from okralong.lab.datasets.catalog import DataSource
 from okralong.lab.datasets.financial import read_financial_qa, read_loong_finance
 from okralong.lab.datasets.finqa import read_finqa
-from okralong.lab.datasets.long_texts import (
-    read_multihop_rag,
-    read_narrativeqa,
-    read_quality,
-    read_triviaqa,
-)
+from okralong.lab.datasets.long_texts import read_multihop_rag, read_narrativeqa, read_quality, read_triviaqa
 from okralong.lab.datasets.other import read_longbench, read_longbench_rows, read_own
 from okralong.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
 from okralong.lab.datasets.placed import read_filings_questions
 from okralong.lab.datasets.reports import read_reports_set
 from okralong.lab.datasets.tatqa import read_tatqa
 from okralong.lab.datasets.uda import read_uda_bench, read_uda_csv
-from okralong.lab.datasets.wiki import (
-    read_hotpotqa,
-    read_hotpotqa_pooled,
-    read_musique,
-    read_squad,
-    read_twowiki,
-)
+from okralong.lab.datasets.wiki import read_hotpotqa, read_hotpotqa_pooled, read_musique, read_squad, read_twowiki
 from okralong.pipelines.core.types import InputError
 
 FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {

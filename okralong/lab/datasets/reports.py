@@ -16,22 +16,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from okralong.lab.datasets.answers import (
-    grounded,
-    length_label,
-    one_part,
-    operand_parts,
-    scaled_wordings,
-    span_parts,
-)
+from okralong.lab.datasets.answers import grounded, length_label, one_part, operand_parts, scaled_wordings, span_parts
 from okralong.lab.datasets.base import Builder, DataSet, Item
 from okralong.lab.datasets.catalog import question_type
-from okralong.lab.datasets.gold import (
-    Gold,
-    OperandBook,
-    Parts,
-    read_operands,
-)
+from okralong.lab.datasets.gold import Gold, OperandBook, Parts, read_operands
 from okralong.pipelines.core.types import InputError, Question
 
 REPORTS: Final = "reports"

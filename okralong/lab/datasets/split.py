@@ -28,8 +28,8 @@ Side: TypeAlias = Literal["train", "validation", "tune", "test"]
 SIDES: Final[tuple[Side, ...]] = ("train", "validation", "tune", "test")
 """The sides, from the freest to the strictest.
 
-Models are trained on train; validation chooses temperatures and thresholds, tune the policy's values; figures come from
-test.
+Models are trained on train. Temperatures and thresholds are chosen on validation, the policy's values on tune. Figures
+come from test.
 """
 
 KEY_DIGITS: Final = 10
@@ -40,7 +40,7 @@ MANIFEST: Final = "split/manifest.parquet"
 """The shipped manifest, among the configs."""
 
 SPLIT: Final = table_schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
-"""``kind`` is question, document or text; ``side`` train, validation, tune or test; ``key`` its hash."""
+"""The kind (question, document or text), its side (train, validation, tune or test), and its hash as the key."""
 
 _PREFIX: Final = b"okralong.split."
 

@@ -14,12 +14,7 @@ from itertools import combinations
 from typing import Final
 
 from okralong.lab.datasets.base import DataSet
-from okralong.lab.datasets.split import (
-    SIDES,
-    Split,
-    leaks,
-    question_hash,
-)
+from okralong.lab.datasets.split import SIDES, Split, leaks, question_hash
 from okralong.lab.datasets.split_components import Rule, SplitRules, find_aliases, members
 from okralong.lab.datasets.split_draw import draw_in_rounds, settle
 from okralong.pipelines.core.types import BrokenError, InputError

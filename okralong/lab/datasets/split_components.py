@@ -11,13 +11,7 @@ from typing import Final
 from pydantic import Field, field_validator
 
 from okralong.lab.datasets.base import DataSet, Item
-from okralong.lab.datasets.split import (
-    Side,
-    document_hash,
-    gold_texts,
-    question_hash,
-    text_hash,
-)
+from okralong.lab.datasets.split import Side, document_hash, gold_texts, question_hash, text_hash
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents

@@ -8,15 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from okralong.lab.datasets.base import DataSet
-from okralong.lab.datasets.split import (
-    SIDES,
-    Side,
-    Split,
-    document_hash,
-    gold_texts,
-    strictest,
-    text_hash,
-)
+from okralong.lab.datasets.split import SIDES, Side, Split, document_hash, gold_texts, strictest, text_hash
 from okralong.lab.datasets.split_components import Member, SplitRules, components
 from okralong.pipelines.core.types import InputError
 
@@ -96,7 +88,7 @@ def _followed(group: Component, rules: SplitRules) -> tuple[int, list[str]]:
 
 
 def _rule(member: Member, rules: SplitRules) -> int:
-    """Return the number of the rule that covers a member. Raises InputError if there is none."""
+    """Return the number of the rule that covers a member. Raises InputError if no rule does."""
     rule = rules.rule_of(member.name, member.part)
     if rule is None:
         raise InputError(

@@ -14,19 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from okralong.lab.datasets.answers import (
-    grounded,
-    operand_parts,
-    scaled_wordings,
-    span_parts,
-    spans_of,
-)
+from okralong.lab.datasets.answers import grounded, operand_parts, scaled_wordings, span_parts, spans_of
 from okralong.lab.datasets.base import Builder, DataSet, Evidence, GoldCell, Item, Text
 from okralong.lab.datasets.files import Row, rows_in
-from okralong.lab.datasets.gold import (
-    Parts,
-    derivation_operands,
-)
+from okralong.lab.datasets.gold import Parts, derivation_operands
 from okralong.lab.datasets.pipe_tables import (
     PipeTable,
     Place,

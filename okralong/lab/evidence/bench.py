@@ -34,12 +34,7 @@ from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
-from okralong.pipelines.core.types import (
-    Candidates,
-    Hit,
-    Passage,
-    Plan,
-)
+from okralong.pipelines.core.types import Candidates, Hit, Passage, Plan
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
@@ -65,8 +60,8 @@ class Bench:
 class Row:
     """One question under one method at one point of its curve (a count for plain methods, a scale for policies).
 
-    ``queries`` counts the distinct texts looked up, including the question; ``calls`` those of the writer;
-    ``prompt_tokens`` the tokens of all prompts, including the answer's.
+    ``queries`` counts the distinct texts looked up, including the question, and ``calls`` those of the writer.
+    ``prompt_tokens`` counts the tokens of all prompts, including the answer's.
     """
 
     dataset: str

@@ -14,15 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from okralong.pipelines.reporting.statistics import (
-    DRAWS,
-    Drawn,
-    Estimate,
-    Floats,
-    estimate,
-    mean_over_sets,
-    resample,
-)
+from okralong.pipelines.reporting.statistics import DRAWS, Drawn, Estimate, Floats, estimate, mean_over_sets, resample
 
 _Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
 """Compares mean tokens and recall of a method (curves, budgets) with those of a baseline at one budget (curves,)."""

@@ -22,13 +22,7 @@ from okralong.lab.evidence.curves import (
     recall_differences,
     token_ratios,
 )
-from okralong.pipelines.reporting.statistics import (
-    DRAWS,
-    Estimate,
-    Floats,
-    clustered_mean,
-    joined_by_documents,
-)
+from okralong.pipelines.reporting.statistics import DRAWS, Estimate, Floats, clustered_mean, joined_by_documents
 
 HALF: Final = 0.5
 """The share of the baseline's tokens at which all-evidence rates are compared."""

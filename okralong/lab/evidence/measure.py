@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from okralong.lab.datasets.gold import answer_recall
 from okralong.lab.datasets.pooling import PooledQuestion, Span
 from okralong.pipelines.answering.context import passage_of
-from okralong.pipelines.core.types import (
-    Hit,
-    Passage,
-)
+from okralong.pipelines.core.types import Hit, Passage
 
 
 def shown_share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:

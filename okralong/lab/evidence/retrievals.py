@@ -16,11 +16,7 @@ from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.search import LocalShard, search
 from okralong.pipelines.archive.shard import Vector
-from okralong.pipelines.core.types import (
-    Analysis,
-    Candidates,
-    Reading,
-)
+from okralong.pipelines.core.types import Analysis, Candidates, Reading
 from okralong.pipelines.models.weights import SHIPPED
 
 if TYPE_CHECKING:

@@ -142,7 +142,7 @@ def given(analysis: Analysis) -> Analyze:
 
 
 def analyzed_by(analyzer: Analyzer) -> Analyze:
-    """Return an analyzer that is asked one question at a time."""
+    """Return an analyzer that gets one question at a time."""
 
     async def analyze(asked: AnalysisInput) -> Analysis:
         return analyzer.analyze([asked])[0]

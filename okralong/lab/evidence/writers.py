@@ -59,7 +59,7 @@ class Writer(Protocol):
 
     @property
     def demonstrate(self) -> bool:
-        """Whether each prompt is preceded by a worked example."""
+        """True if each prompt is preceded by a worked example."""
         ...
 
     def count(self, text: str) -> int:
@@ -140,7 +140,7 @@ SEED: Final = 7
 
 @dataclass
 class KeptReplies:
-    """Replies by prompt, in a file of JSON lines: the model is asked each prompt once, ever.
+    """Replies by prompt, in a file of JSON lines, so that no prompt is ever sent twice.
 
     Only one process at a time may use a file.
     """

@@ -23,10 +23,7 @@ from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.run_folder import RunResult, begun_alike, statuses
 from okralong.jobs.terminal import say_line
 from okralong.lab.sweeps.budget import SharedBudget, spent_usd
-from okralong.lab.sweeps.config import (
-    CellPlan,
-    Sweep,
-)
+from okralong.lab.sweeps.config import CellPlan, Sweep
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
 from okralong.pipelines.llm.batch_tracker import ResumeState
@@ -46,7 +43,7 @@ class PreparedCell:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether some question has not ended: the budget did not reach it, or the set has grown.
+        """True if some question has not ended: the budget did not reach it, or the set has grown.
 
         Raises ConfigError if its run was begun with another set-up or other questions under the same query_ids: the
         answers would be mistaken for those of this sweep.
@@ -68,13 +65,13 @@ class CellEnd:
 
     @property
     def fatal(self) -> bool:
-        """Whether it stopped for a reason that would stop every other cell as well."""
+        """True if it stopped for a reason that would stop every other cell as well."""
         return bool(self.result.stopped) and self.result.exit_code != EXIT_OVER_BUDGET
 
 
 @dataclass
 class Running:
-    """What all cells of a sweep share while it runs.
+    """The state that all cells of a running sweep share.
 
     Each of ``every`` cell may share its replies with others of its set.
     """

@@ -34,7 +34,7 @@ class GoldQuestion:
 
 
 def write_gold_questions(folder: Folder, name: str, questions: Iterable[PooledQuestion]) -> None:
-    """Write the file ``name`` in ``folder``, asked of the documents that the questions were pooled into."""
+    """Write the file ``name`` in ``folder``; the questions name the documents that they were pooled into."""
     rows = []
     for each in questions:
         spans = tuple(f"{span.doc_id}:{span.start_char}:{span.end_char}" for span in each.evidence)

@@ -86,8 +86,8 @@ RUBRIC: Final[Mapping[str, str]] = {
     "same; 3: related; 1: something else.",
     "faithfulness": "how much of what the answer claims is supported by the passages that its author had read, "
     "whether or not it is correct. 5: all claims; 3: half of them; 1: none.",
-}
-"""The four marks in the order of SARA's table 6. Their meaning is the paper's; scale and wording are ours."""
+}  # project default
+"""The four marks in the order of SARA's table 6. Their meaning is the paper's."""
 
 MARKS: Final = tuple(RUBRIC)
 
@@ -108,7 +108,7 @@ LEAST, TOP = 1, 5
 class ToMark:
     """An answered question with its gold answers and the texts of its context.
 
-    Without context, no mark for faithfulness is asked.
+    Without context there is no mark for faithfulness.
     """
 
     query_id: str

@@ -9,9 +9,7 @@ import numpy as np
 
 from okralong.lab.sweeps.config import DEFAULT
 from okralong.lab.sweeps.statistics import ResultRow
-from okralong.pipelines.reporting.statistics import (
-    Floats,
-)
+from okralong.pipelines.reporting.statistics import Floats
 from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 SHOWN: Final[Mapping[str, str]] = {

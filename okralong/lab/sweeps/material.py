@@ -14,13 +14,7 @@ from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.sets import Material, Say
 from okralong.lab.evidence.tools import BenchTools, gold_labels
 from okralong.lab.evidence.writers import GoldWriter
-from okralong.lab.sweeps.config import (
-    CellPlan,
-    CompressedBy,
-    Sweep,
-    SweepFolder,
-    SweepSet,
-)
+from okralong.lab.sweeps.config import CellPlan, CompressedBy, Sweep, SweepFolder, SweepSet
 from okralong.lab.sweeps.gold_questions import write_gold_questions
 from okralong.pipelines.answering.analyzers.analyzer import Labels, write_labels
 from okralong.pipelines.answering.policy import Policy

@@ -33,7 +33,7 @@ METRICS: Final[Mapping[str, Better]] = {
     "seconds_generation": "less",
     "seconds_total": "less",
 }
-"""Whether more or less is better, by column of the table ``scores``.
+"""The better direction of each metric, by column of the table ``scores``.
 
 Marks and recalls are 0 to 1, all others a question's sum.
 """

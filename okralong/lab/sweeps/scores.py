@@ -12,9 +12,7 @@ from typing import Any, Final
 from okralong.lab.datasets.base import Item
 from okralong.lab.datasets.pooling import PooledQuestion, Span
 from okralong.lab.evidence.measure import measure
-from okralong.lab.sweeps.config import (
-    CellName,
-)
+from okralong.lab.sweeps.config import CellName
 from okralong.lab.sweeps.gold_questions import GoldQuestion
 from okralong.lab.sweeps.judge import MARKS
 from okralong.lab.sweeps.metrics import citation_precision

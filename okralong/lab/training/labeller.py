@@ -25,7 +25,7 @@ from okralong.pipelines.run.config import RunConfig
 
 LABELS = "labels"
 RATIONALES = "rationales"
-"""The folders beside the rows with journal and ledger of labels and of rationales; nothing is paid twice."""
+"""The folders beside the rows with journal and ledger of labels and of rationales."""
 
 R = TypeVar("R")
 

@@ -92,10 +92,10 @@ class ReaderReport:
         figures: Figures by name.
         by_kind: F1 by type and by set, of rows whose evidence is in view.
         gains: Figures minus those of the base.
-        arithmetic: Numeric match when asked for the expression and for the result.
-        formed: By role, the share of well-formed replies, and how many were asked.
+        arithmetic: Numeric match for prompts that ask for the expression and for the result.
+        formed: By role, the share of well-formed replies, and their number.
         speed: Seconds and tokens per second.
-        terms: How the reader was asked.
+        terms: The prompt's options: demonstrations, calculator, grammar.
     """
 
     rows: int

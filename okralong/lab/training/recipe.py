@@ -16,7 +16,7 @@ from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder", "token_classifier", "question_writer"]
-"""What is trained; SARA's stages have their own command."""
+"""The kind of model that is trained; SARA's stages have their own command."""
 
 BLOCKS: Final = ("cross_encoder", "token_classifier")
 """Kinds that train an encoder's last blocks directly, without an adapter."""

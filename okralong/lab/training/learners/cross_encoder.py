@@ -148,8 +148,8 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
     ) -> dict[str, Tensor]:
         """Return the loss, and ``right`` (queries, 7).
 
-        The columns are the reciprocal rank of the first relevant passage, whether it is the first, whether there is
-        one; answerable right, and of how many; span ends right (both as one sum), and of how many.
+        The columns are: reciprocal rank of the first relevant passage, 1 if it is the first, 1 if there is one, correct
+        answerable labels and their number, correct span ends (start and end together) and their number.
         """
         with self.amp():
             score, held, ends = self.net(tokens)

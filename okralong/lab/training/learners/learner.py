@@ -24,10 +24,10 @@ class Learner(nn.Module, ABC):
     """A module whose call on a batch returns {"loss": scalar, "right": tensor (n, ...)}, which ``measures`` reads."""
 
     in_order: bool = False
-    """Whether examples are learned in the order given, for a curriculum, instead of a drawn one."""
+    """True to learn the examples in the order given, for a curriculum, instead of a drawn one."""
 
     made_from: str = ""
-    """What else, besides recipe and examples, determines the outcome; it invalidates checkpoints."""
+    """Further inputs that determine the outcome, besides recipe and examples; a change invalidates checkpoints."""
 
     _keys_to_ignore_on_save: None = None
     """Required by the trainer, which takes every module for one of transformers' own."""

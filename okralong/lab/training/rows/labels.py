@@ -82,12 +82,12 @@ async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: in
 async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: int) -> Labelled[ReadingRow]:
     """Turn the answer rows of ``rows`` into InstructRAG's, each with a rationale; other rows are left out.
 
-    ``at_once`` rows are asked at a time. A row's prompt is the method's own without examples, its reply the rationale
-    followed by the lines of the contract. A reader trained on them needs no examples: `llm.reader` with the strategy
-    ``instructrag`` and ``instructrag.examples: 0``.
+    At most ``at_once`` calls run at a time. A row's prompt is the method's own without examples, its reply the
+    rationale followed by the lines of the contract. A reader trained on them needs no examples: `llm.reader` with the
+    strategy ``instructrag`` and ``instructrag.examples: 0``.
 
-    A row is left out if its rationale is useless even when asked for again, or would be parsed as another answer, if
-    the call failed, or if the cap is reached. Raises EndpointError if the endpoint is gone.
+    A row is left out if its rationale is useless even after a repair, or would be parsed as another answer, if the call
+    failed, or if the cap is reached. Raises EndpointError if the endpoint is gone.
     """
 
     async def explained(row: ReadingRow) -> ReadingRow:
@@ -122,10 +122,10 @@ def _read(row: ReadingRow, reply: str) -> str:
 async def _ask_each(
     rows: Sequence[R], ask: Callable[[R], Awaitable[S]], at_once: int, done: str
 ) -> tuple[list[S | None], dict[str, int]]:
-    """Return what ``ask`` returns for each row, in order, and how many rows are ``done``, "over_budget" and "failed".
+    """Return the results of ``ask`` for each row, in order, and counts of ``done``, "over_budget" and "failed".
 
-    ``at_once`` rows are asked at a time. A row without a usable reply gives None. Raises EndpointError if the endpoint
-    is gone, after the calls in flight have ended; their replies are in the journal and free the next time.
+    At most ``at_once`` calls run at a time. A row without a usable reply gives None. Raises EndpointError if the
+    endpoint is gone, after the calls in flight have ended; their replies are in the journal and free the next time.
     """
     counts: Counter[str] = Counter()
     places = asyncio.Semaphore(at_once)

@@ -1,8 +1,8 @@
-"""Define what a question writer learns and is asked, and read its replies.
+"""Define a question writer's examples and prompts, and read its replies.
 
-A small model learns from people's questions what is asked about a passage. It writes several questions about each
-passage of the train side's documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The
-cross-encoder learns from these before it learns from people's (``cross_encoder_rows``).
+A small model learns from people's questions. It writes several questions about each passage of the train side's
+documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The cross-encoder learns from these
+before it learns from people's (``cross_encoder_rows``).
 """
 
 from __future__ import annotations

@@ -425,7 +425,7 @@ def hop_questions(question: PooledQuestion, texts: Mapping[str, str]) -> list[Po
 
 
 class SharedContexts:
-    """Questions by the texts that they ask about, so that they can share a context; each is asked once."""
+    """Questions by their texts, so that several can share a context; each is taken once."""
 
     def __init__(self, questions: Iterable[PooledQuestion]) -> None:
         self._waiting = {question.item.gold.question.query_id: question for question in questions}

@@ -45,8 +45,8 @@ RANKING_ROWS: Final = table_schema(
 )
 """A question that a cross-encoder learns from, with passages.
 
-For each passage: how much of the evidence it holds, whether it holds the answer (1, 0, or -100 if unknown), and at
-which characters (-1 if nowhere or unknown).
+Each passage has the share of the evidence that it holds, a label for holding the answer (1, 0, or -100 if unknown), and
+the answer's characters (-1 if unknown or absent).
 """
 
 KEEP_ROWS: Final = table_schema(

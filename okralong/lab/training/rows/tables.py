@@ -32,7 +32,7 @@ MODEL_SIDES: Final[tuple[Side, ...]] = tuple(side for side in SIDES if side != "
 
 
 class AnyRow(Protocol):
-    """What all rows have. ``source`` is "set part"; figures cluster by ``documents``, those asked about."""
+    """The fields of all rows. ``source`` is "set part"; figures cluster by ``documents``, those asked about."""
 
     @property
     def source(self) -> str: ...  # noqa: D102
@@ -240,9 +240,9 @@ prompt is InstructRAG's, and the reply begins with an explanation{explainer}."""
 class RankingRow:
     """A question with passages, those with evidence first, which the cross-encoder learns from.
 
-    ``source`` is "set part"; ``documents`` are those asked about. ``relevance`` (0 to 1) is how much of a piece of
-    evidence a passage holds, ``answerable`` whether it holds the answer (1, 0, or -100 if unknown), ``starts`` and
-    ``ends`` the characters of the answer (-1 if nowhere or unknown).
+    ``source`` is "set part"; ``documents`` are those asked about. Each passage has a ``relevance`` (the share of a
+    piece of evidence that it holds, 0 to 1), an ``answerable`` label (1, 0, or -100 if unknown), and the answer's
+    characters from ``starts`` to ``ends`` (-1 if unknown or absent).
     """
 
     query_id: str

@@ -52,7 +52,7 @@ Stage = Literal["alignment", "reconstruction", "instruction"]
 """Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
 
 Task = Literal["alignment", "continuation", "reconstruction", "instruction"]
-"""What a single example asks for. Continuation is the following chunk, in ICAE's alignment."""
+"""The task of a single example. Continuation is the following chunk, in ICAE's alignment."""
 
 
 def _numbered(value: Any) -> Any:
@@ -66,8 +66,8 @@ Turn = Annotated[
     dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=1000)]],
     BeforeValidator(_numbered),
     Field(min_length=1),
-]  # project default
-"""How often each count of chunks is used in a cycle; the limit catches typos."""
+]  # project default  # project default
+"""By count of chunks, its uses in a cycle; the limit catches typos."""
 
 
 class StageConfig(Settings):
@@ -145,7 +145,7 @@ class TextConfig(Settings):
 
 
 class FiguresConfig(Settings):
-    """What is measured on the test side: reconstruction of ``examples``, and answers to ``questions``.
+    """The figures on the test side: reconstruction of ``examples``, and answers to ``questions``.
 
     ``as_text`` are the counts of retrieved chunks that are shown as text. Prompts without any are short, so a separate
     row measures ``questions_without_text``, if those are more. The first ``replies`` questions also get a written
@@ -464,9 +464,9 @@ class _Index:
 
 
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
-    """Return the questions of at most ``examples`` examples, and how many chunks each shows as text.
+    """Return the questions of at most ``examples`` examples, each with its number of chunks as text.
 
-    See ``InstructionConfig.as_text``. A question is asked at most as often as ``shares`` has counts. Each time it is
+    See ``InstructionConfig.as_text``. A question is repeated at most as often as ``shares`` has counts. Each time it is
     further on in the cycle, by a step coprime to the cycle's length, so that it would eventually meet every place of
     it.
     """

@@ -28,15 +28,7 @@ from okralong.lab.training.sara.examples import (
     instruction_examples,
     reconstruction_examples,
 )
-from okralong.lab.training.sara.train import (
-    DONE,
-    TRAINED,
-    Generator,
-    SaraLearner,
-    choosing,
-    encode_for,
-    is_trained_by,
-)
+from okralong.lab.training.sara.train import DONE, TRAINED, Generator, SaraLearner, choosing, encode_for, is_trained_by
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
