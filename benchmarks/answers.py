@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, cast
 
 from benchmarks.spans import questions_of
 from okralong.actors.generator import as_served
+from okralong.lab.evidence.report_files import estimate_words
 from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import UNANSWERABLE, with_demonstration
@@ -38,7 +39,7 @@ from okralong.pipelines.models.merged_model import merged_model
 from okralong.pipelines.models.weights import EMBEDDED, SMOLLM_WINDOW, available_cores, converted_model, settle
 from okralong.pipelines.reporting.metrics import answer_marks
 from okralong.pipelines.reporting.statistics import clustered_mean, joined_by_documents
-from okralong.pipelines.reporting.tables import estimate_words, markdown_table
+from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.generator import MixedGenerator, Text
 from okralong.pipelines.sara.prompts import Asked, MixedMessage, RefusedError

@@ -23,6 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
+from okralong.lab.evidence.report_files import estimate_words
 from okralong.lab.training.learners.calibration import BINS
 from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.storage import Folder
@@ -38,7 +39,7 @@ from okralong.pipelines.reporting.statistics import (
     joined_by_documents,
     resample,
 )
-from okralong.pipelines.reporting.tables import estimate_words, markdown_table
+from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.run.questions import read_questions
 
 SHOWN: Final = (0.25, 0.5, 0.75, 1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 from okralong.lab.evidence.config import PlainMethod, PolicyMethod, Sweep
 from okralong.lab.evidence.figures import Comparison, MethodFigures, SetFigures
 from okralong.lab.evidence.pictures import RecallLine, RecallPanel, draw_recall
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
+from okralong.lab.evidence.report_files import estimate_words, write_markdown_report
+from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 
 def write_report(
@@ -28,18 +28,17 @@ def write_report(
     The files are named after the sweep's file, ``source``, followed by the side if it is the ``other_side`` than the
     file's. ``overall`` has, by the name of the other method, each method against it over all sets. Returns the paths.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
-    page, data = folder / f"{name}.md", folder / f"{name}.json"
-    page.write_text(markdown(source, sweep, sets, overall, other_side), encoding="utf-8")
     content = {
         "sweep": _dumped(sweep),
         "sets": [asdict(figures) for figures in sets],
         "overall": {other: {m: asdict(c) for m, c in by.items()} for other, by in overall.items()},
     }
-    data.write_text(json.dumps(_rounded(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    written = write_markdown_report(
+        folder, name, [markdown(source, sweep, sets, overall, other_side).rstrip("\n")], _rounded(content)
+    )
     if not sweep.pictured:
-        return [page, data]
+        return written
     panels = []
     for figures in sets:
         curves = {method: figures.methods[method].curve for method in sweep.pictured}
@@ -48,7 +47,7 @@ def write_report(
         panels.append(RecallPanel(figures.name, figures.questions, figures.documents, lines, measured))
     picture = folder / f"{name}.svg"
     draw_recall(picture, panels)
-    return [page, data, picture]
+    return [*written, picture]
 
 
 def markdown(

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field, model_validator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from okralong.lab.evidence.report_files import estimate_words, write_markdown_report
 from okralong.lab.training.learners.calibration import (
     FieldFigures,
     Probabilities,
@@ -36,7 +37,7 @@ from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.models.weights import available_cores, causal_model, settle
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
+from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 
 class LeftOut(Settings):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from okralong.lab.datasets.pooling import Span
+from okralong.lab.evidence.report_files import estimate_words, write_markdown_report
 from okralong.lab.evidence.writers import KeptReplies
 from okralong.lab.sweeps.metrics import scores
 from okralong.lab.training.learners.fit import Say
@@ -45,7 +46,7 @@ from okralong.pipelines.reporting.statistics import (
     ratio,
     resample,
 )
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
+from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 TRIVIAL: Final = "best sentence"
 """The name of the trivial reader that every report has, which is not a model."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.core.storage_errors import writing
 from okralong.pipelines.reporting.charts import Groups, stages_of
 from okralong.pipelines.reporting.rows import ACCURACY, MEASURES, Row, as_seen, is_formula, known_measures, plain
 from okralong.pipelines.reporting.statistics import Estimate
@@ -236,26 +233,6 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], figures: 
         " | ".join(" ".join(cell.replace("|", "\\|").splitlines()) for cell in line) for line in (head, rule, *rows)
     )
     return "\n".join(f"| {line} |" for line in lines)
-
-
-def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
-    """Format an estimate as "0.412 [0.380, 0.447]", with "-" for unknown numbers and ``form`` for each number."""
-    if each is None or each.value is None:
-        return NONE
-    if each.low is None and each.high is None:
-        return format(each.value, form)
-    low, high = (NONE if end is None else format(end, form) for end in (each.low, each.high))
-    return f"{each.value:{form}} [{low}, {high}]"
-
-
-def write_markdown_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
-    """Write the sections to NAME.md and the values, which may be dataclasses, to NAME.json; return both paths."""
-    page, data = folder / f"{name}.md", folder / f"{name}.json"
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        page.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
-        data.write_text(json.dumps(values, indent=1, default=asdict) + "\n", encoding="utf-8")
-    return [page, data]
 
 
 def _words(column: Column, cell: Cell) -> str:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 import numpy.typing as npt
 
+from okralong.lab.evidence.report_files import estimate_words
 from okralong.lab.training.recipe import UNKNOWN, Example
 from okralong.pipelines.answering.analyzers.analysis import FIELDS, Analyzer, Temperatures, write_temperatures
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig, load_analyzer
 from okralong.pipelines.core.types import Analysis
 from okralong.pipelines.reporting.statistics import Estimate, Floats, estimate, joined_by_documents, resample
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table
+from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import TrainingRow

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from okralong.lab.evidence.report_files import estimate_words, write_markdown_report
 from okralong.lab.training.learners.fit import Say, quiet
 from okralong.lab.training.sara.examples import (
     Asked,
@@ -32,7 +33,7 @@ from okralong.lab.training.sara.train import DONE, TRAINED, Generator, SaraLearn
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
-from okralong.pipelines.reporting.tables import NONE, estimate_words, markdown_table, write_markdown_report
+from okralong.pipelines.reporting.tables import NONE, markdown_table
 from okralong.pipelines.sara.artifact import LORA
 from okralong.pipelines.sara.compressor import AnyCompressor, load_compressor
 
