@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from okralong.pipelines.core.storage import writing
+from okralong.pipelines.core.storage_errors import writing
 from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import NONE
 
