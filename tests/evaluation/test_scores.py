@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from okralong.lab.sweeps.metrics import scores
+from okralong.lab.training.reader_marks import scores
 
 
 def test_a_right_number_is_right_however_it_is_rounded() -> None:

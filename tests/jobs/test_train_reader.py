@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from okralong.jobs.run_folder import table
-from okralong.lab.training.reader_report import mark, well_formed
+from okralong.lab.training.reader_marks import mark, well_formed
 from okralong.lab.training.rows.tables import READER_ROWS, ReadingRow
 from okralong.pipelines.answering.citations import find_citations
 from okralong.pipelines.answering.prompts import parse_answer, parse_split, parse_step

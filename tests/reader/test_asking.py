@@ -8,7 +8,7 @@ from pathlib import Path
 import openai
 
 from okralong.lab.evidence.writers import KeptReplies
-from okralong.lab.training.reader_report import Asker
+from okralong.lab.training.asking import Asker
 from okralong.pipelines.core.types import Message
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import config_for

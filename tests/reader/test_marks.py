@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from okralong.lab.datasets.pooling import Span
-from okralong.lab.training.reader_report import FIGURES, best_sentence, difference, figure, mark, well_formed
+from okralong.lab.training.reader_marks import FIGURES, best_sentence, difference, figure, mark, well_formed
 from okralong.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.core.types import Passage
 

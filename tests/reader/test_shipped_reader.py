@@ -11,7 +11,8 @@ import openai
 import pytest
 
 from okralong.actors.generator import generator
-from okralong.lab.training.reader_report import Asker, Said, mark, well_formed
+from okralong.lab.training.asking import Asker, Said
+from okralong.lab.training.reader_marks import mark, well_formed
 from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer
 from okralong.pipelines.llm.config import LlmConfig

@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from okralong.lab.training.rows.tables import MODEL_SIDES
+from okralong.lab.training.sara.config import InstructionConfig, SaraConfig
 from okralong.lab.training.sara.examples import (
     Asked,
     Embeddings,
-    InstructionConfig,
     Material,
-    SaraConfig,
     alignment_examples,
     dealt,
     instruction_examples,

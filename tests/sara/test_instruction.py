@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from okralong.lab.training.learners.fit import fit
-from okralong.lab.training.sara.examples import MixedExample, SaraConfig
+from okralong.lab.training.sara.config import SaraConfig
+from okralong.lab.training.sara.examples import MixedExample
 from okralong.lab.training.sara.report import compared
 from okralong.lab.training.sara.train import Generator, SaraLearner
 from okralong.pipelines.core.config import parse_config

@@ -12,7 +12,8 @@ import torch
 from safetensors.numpy import load_file
 
 from okralong.lab.training.learners.fit import CHECKPOINTS
-from okralong.lab.training.sara.examples import MixedExample, SaraConfig, alignment_examples
+from okralong.lab.training.sara.config import SaraConfig
+from okralong.lab.training.sara.examples import MixedExample, alignment_examples
 from okralong.lab.training.sara.report import measured_under_all, report_sara
 from okralong.lab.training.sara.train import DONE, Generator, train_sara
 from okralong.pipelines.core.config import load_config, parse_config

@@ -9,7 +9,8 @@ import pytest
 
 from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.training.rows.sources import SampleRows, sample_set
-from okralong.lab.training.sara.examples import Material, SaraConfig, alignment_examples
+from okralong.lab.training.sara.config import SaraConfig
+from okralong.lab.training.sara.examples import Material, alignment_examples
 from okralong.lab.training.sara.report import compared
 from okralong.lab.training.sara.train import TRAINED, Generator, SaraLearner, is_trained_by
 from okralong.pipelines.core.config import load_config

@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from okralong.lab.training.learners.fit import CHECKPOINTS
-from okralong.lab.training.sara.examples import MixedExample, SaraConfig, prompt_of
+from okralong.lab.training.sara.config import SaraConfig
+from okralong.lab.training.sara.examples import MixedExample, prompt_of
 from okralong.lab.training.sara.report import measured, report_sara
 from okralong.lab.training.sara.train import DONE, SaraLearner, train_sara
 from okralong.pipelines.core.child_process import module_command, module_environment

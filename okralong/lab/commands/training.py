@@ -196,7 +196,7 @@ def train_sara(
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line
     from okralong.lab.training.learners.fit import CARD
-    from okralong.lab.training.sara.examples import SaraConfig
+    from okralong.lab.training.sara.config import SaraConfig
     from okralong.lab.training.sara.report import report_sara
     from okralong.lab.training.sara.train import train_sara
     from okralong.pipelines.core.config import load_config

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from okralong.lab.datasets.pooling import Span
-from okralong.pipelines.reporting.metrics import best, exact_match, gold_quantity, numeric_match, token_f1
 
 Better = Literal["more", "less"]
 
@@ -37,19 +36,6 @@ METRICS: Final[Mapping[str, Better]] = {
 
 Marks and recalls are 0 to 1, all others a question's sum.
 """
-
-
-def scores(answer: str, golds: Sequence[str]) -> tuple[float, float, bool | None]:
-    """Return F1, exact match and numeric match of an answer against the best of ``golds``.
-
-    The last is None if no gold answer is a number. As in UDA and FinQA numbers count by value: an answer that is just
-    the right number has F1 and exact match 1. A sentence around it is scored by its words. Raises ValueError without
-    golds.
-    """
-    numeric = numeric_match(answer, golds)
-    if numeric and gold_quantity(answer) is not None:
-        return 1.0, 1.0, True
-    return best(token_f1, answer, golds), best(exact_match, answer, golds), numeric
 
 
 def citation_precision(

@@ -5,47 +5,35 @@ Each reader is served and called over HTTP, as in a run. Only figures are writte
 
 from __future__ import annotations
 
-import hashlib
-import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
-import numpy as np
-import openai
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from okralong.lab.datasets.pooling import Span
 from okralong.lab.evidence.report_files import estimate_words, write_markdown_report
 from okralong.lab.evidence.writers import KeptReplies
-from okralong.lab.sweeps.metrics import scores
+from okralong.lab.training.asking import Serve, Speed, speed_of
 from okralong.lab.training.learners.fit import Say
-from okralong.lab.training.rows.tables import ReadingRow
-from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.generate import calculate
-from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer, with_demonstration
-from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.sentences import boundaries
-from okralong.pipelines.core.types import Citation, InputError, Message, Passage, ReplyError
-from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
-from okralong.pipelines.llm.request import LlmRequest
-from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.reporting.statistics import (
-    Estimate,
-    Floats,
-    Resample,
-    estimate,
-    joined_by_documents,
-    ratio,
-    resample,
+from okralong.lab.training.reader_marks import (
+    FIGURES,
+    Embed,
+    Marks,
+    best_sentence,
+    difference,
+    figure,
+    mark,
+    well_formed,
 )
+from okralong.lab.training.rows.tables import ReadingRow
+from okralong.pipelines.answering.prompts import answer_prompt
+from okralong.pipelines.core.config import Settings
+from okralong.pipelines.core.types import InputError, Message
+from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
+from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 TRIVIAL: Final = "best sentence"
@@ -245,240 +233,3 @@ def _rate(tokens: float | None) -> str:
 
 def _share(found: tuple[float, int] | None) -> str:
     return NONE if found is None else f"{found[0]:.3f} ({found[1]})"
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A reply with its duration in seconds, from sending to the last byte.
-
-    ``read`` and ``written`` are the tokens that the server really read and wrote, each with milliseconds, as llama.cpp
-    reports them, or (0, 0.0). Tokens found in its cache are not read.
-    """
-
-    text: str
-    seconds: float
-    read: tuple[int, float] = (0, 0.0)
-    written: tuple[int, float] = (0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """The speed of some replies: seconds per answer, and tokens per second read and written (None: unknown)."""
-
-    seconds: float
-    read: float | None
-    written: float | None
-
-
-def speed_of(replies: Sequence[Said]) -> Speed:
-    """Return the speed of at least one reply."""
-
-    def rate(parts: Sequence[tuple[int, float]]) -> float | None:
-        spent = sum(milliseconds for _, milliseconds in parts)
-        return 1000 * sum(tokens for tokens, _ in parts) / spent if spent else None
-
-    seconds = sum(said.seconds for said in replies) / len(replies)
-    return Speed(seconds, rate([said.read for said in replies]), rate([said.written for said in replies]))
-
-
-@dataclass(frozen=True)
-class Asker:
-    """A served reader, asked one question at a time.
-
-    ``llm`` is settled as for a run, ``identity`` identifies weights and engine.
-    """
-
-    llm: LlmConfig
-    client: openai.OpenAI
-    identity: str
-
-    def remembered(self, kept: KeptReplies, role: str, messages: Sequence[Message]) -> str:
-        """Return the text of ``ask``, or an earlier reply of the same reader: an interrupted report can resume."""
-        request = self._request(role, messages)
-        key = hashlib.sha256(f"{self.identity}|{request.canonical()}".encode()).hexdigest()
-        found = kept.get(key)
-        if found is None:
-            found = self.ask(role, messages).text
-            kept.keep(key, found)
-        return found
-
-    def ask(self, role: str, messages: Sequence[Message]) -> Said:
-        """Return the reply to a prompt of ``role``."""
-        request = self._request(role, messages)
-        started = time.perf_counter()
-        reply = self.client.chat.completions.create(**request.parameters())
-        seconds = time.perf_counter() - started
-        read, written = _timings(reply)
-        text = reply.choices[0].message.content or ""
-        return Said(text, seconds, read, written)
-
-    def _request(self, role: str, messages: Sequence[Message]) -> LlmRequest:
-        return LlmRequest(
-            model=self.llm.model,
-            base_url=self.llm.base_url,
-            messages=tuple(with_demonstration(messages, role) if self.llm.demonstrations else messages),
-            max_tokens=self.llm.completion_limit(role),
-            temperature=0.0,
-            seed=self.llm.seed,
-            grammar=grammar(role, messages) if self.llm.constrained else None,
-        )
-
-
-def _timings(reply: Any) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Return tokens read and written with their milliseconds, from llama.cpp's extension of the protocol."""
-    said = (reply.model_extra or {}).get("timings") or {}
-    read = int(said.get("prompt_n", 0)), float(said.get("prompt_ms", 0.0))
-    return read, (int(said.get("predicted_n", 0)), float(said.get("predicted_ms", 0.0)))
-
-
-Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
-"""Serves a reader as its ``llm`` section describes, for the duration of the context."""
-
-
-_EVIDENCE: Final = r'Evidence: \[\d{1,2}\] "[^"\n]+"'
-_FORMS: Final = {
-    "generate": re.compile(rf"(?:{_EVIDENCE}\n)*Answer: [^\n]+"),
-    "step": re.compile(rf"(?:{_EVIDENCE}\n|Evidence: none\n)+Query: [^\n]+\nAnswer: [^\n]+"),
-    "split": re.compile(r"[^\n]+\?(?:\n[^\n]+\?){0,3}"),
-}
-"""The replies that the contracts ask for, literally; the parsers are much more lenient."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """The marks of one answer.
-
-    Attributes:
-        answer: Its text.
-        f1: 0 to 1; 1 if the answer is just the right number, since gold numbers are rounded in many ways.
-        exact: Likewise.
-        numeric: Whether the number is right, or None if no gold answer is a number.
-        said_unanswerable: Whether the reply is "unanswerable".
-        cited: The number of citations.
-        right: The citations that touch gold evidence.
-        pieces: The gold pieces in the prompt.
-        found: The gold pieces that a citation touches.
-    """
-
-    answer: str
-    f1: float
-    exact: float
-    numeric: bool | None
-    said_unanswerable: bool
-    cited: int
-    right: int
-    pieces: int
-    found: int
-
-
-def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
-    """Mark a reply to an answer prompt; one without an answer gets 0 throughout.
-
-    With ``calculator`` a formula is evaluated, as the executor does if the prompt asks for one.
-    """
-    try:
-        parsed = parse_answer(reply)
-    except ReplyError:
-        return mark_text(row, "")
-    answer = calculate(parsed.answer) if calculator else parsed.answer
-    return mark_text(row, answer, find_citations(parsed.evidence, row.passages))
-
-
-def well_formed(role: str, reply: str) -> bool:
-    """Return whether a reply has exactly the form that its prompt asks for."""
-    return _FORMS[role].fullmatch(reply.strip()) is not None
-
-
-def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) -> Marks:
-    """Mark an answer with its citations."""
-    shown = [piece for piece in row.evidence if any(_touch(piece, each) for each in row.passages)]
-    right = [each for each in citations if any(_touch(piece, each) for piece in row.evidence)]
-    f1, exact, numeric = scores(answer, row.answers)
-    return Marks(
-        answer=answer,
-        f1=f1,
-        exact=exact,
-        numeric=numeric,
-        said_unanswerable=answer == UNANSWERABLE,
-        cited=len(citations),
-        right=len(right),
-        pieces=len(shown),
-        found=sum(any(_touch(piece, each) for each in citations) for piece in shown),
-    )
-
-
-def _touch(piece: Span, place: Passage | Citation) -> bool:
-    """Return whether a piece of evidence and a passage or citation share a character."""
-    return piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char
-
-
-Ratio = Callable[[ReadingRow, Marks], tuple[float, float]]
-"""Returns what a row adds to a figure's numerator and denominator; (0, 0) if the figure ignores the row."""
-
-
-def _mean(of: Callable[[Marks], float], when: Callable[[ReadingRow], bool] = lambda row: True) -> Ratio:
-    return lambda row, marks: (of(marks), 1.0) if when(row) else (0.0, 0.0)
-
-
-def _refused(row: ReadingRow, marks: Marks) -> bool:
-    return marks.said_unanswerable and not row.answerable
-
-
-_IN_VIEW: Final[Callable[[ReadingRow], bool]] = attrgetter("answerable")
-
-FIGURES: Final[dict[str, Ratio]] = {
-    "F1": _mean(lambda marks: marks.f1),
-    "EM": _mean(lambda marks: marks.exact),
-    "F1, evidence in view": _mean(lambda marks: marks.f1, _IN_VIEW),
-    "EM, evidence in view": _mean(lambda marks: marks.exact, _IN_VIEW),
-    "citation precision": lambda row, marks: (marks.right, marks.cited) if row.answerable and row.evidence else (0, 0),
-    "citation recall": lambda row, marks: (marks.found, marks.pieces) if row.answerable else (0, 0),
-    "unanswerable precision": lambda row, marks: (_refused(row, marks), marks.said_unanswerable),
-    "unanswerable recall": lambda row, marks: (_refused(row, marks), not row.answerable),
-}
-"""Each figure is a ratio of two sums over rows.
-
-Citations count only if there is evidence to cite: not for unanswerable questions, and not if the set marks none.
-"""
-
-
-def figure(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:
-    """Return a figure with its 95 % interval; undefined if no row counts."""
-    return estimate(*ratio(*_sums(of, rows, marks), _drawn(rows)))
-
-
-def difference(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks], others: Sequence[Marks]) -> Estimate:
-    """Return the figure of ``marks`` minus that of ``others``, on the same rows and with paired draws."""
-    drawn = _drawn(rows)
-    (mine, own), (theirs, other) = (ratio(*_sums(of, rows, each), drawn) for each in (marks, others))
-    return estimate(mine - theirs, None if own is None or other is None else own - other)
-
-
-def _sums(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> tuple[Floats, Floats]:
-    pairs = np.array([of(row, each) for row, each in zip(rows, marks, strict=True)], dtype=np.float64)
-    return pairs[:, 0], pairs[:, 1]
-
-
-def _drawn(rows: Sequence[ReadingRow]) -> Resample | None:
-    return resample(joined_by_documents([row.documents for row in rows]))
-
-
-Embed = Callable[[list[str]], NDArray[np.float32]]
-"""Returns unit vectors of some texts, (texts, dimension)."""
-
-
-def best_sentence(row: ReadingRow, embed: Embed) -> Marks:
-    """Mark the sentence whose embedding is nearest to the question's, cited as its own source."""
-    places = [(passage, start, end) for passage in row.passages for start, end in _sentences(passage)]
-    texts = [passage.text[start:end] for passage, start, end in places]
-    vectors = embed([row.question, *texts])
-    passage, start, end = places[int(np.argmax(vectors[1:] @ vectors[0]))]
-    quote = passage.text[start:end]
-    citation = Citation(passage.doc_id, passage.start_char + start, passage.start_char + end, quote)
-    return mark_text(row, " ".join(quote.split()), [citation])
-
-
-def _sentences(passage: Passage) -> list[tuple[int, int]]:
-    ends = list(boundaries(passage.text, ()))
-    spans = zip([0, *ends], ends, strict=False)
-    return [(start, end) for start, end in spans if passage.text[start:end].strip()]

@@ -19,8 +19,8 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.weights import EMBEDDED, available_cores, resolve_embedding_model
 
 if TYPE_CHECKING:
+    from okralong.lab.training.asking import Asker
     from okralong.lab.training.learners.fit import Say
-    from okralong.lab.training.reader_report import Asker
     from okralong.pipelines.llm.config import LlmConfig
 
 
@@ -62,7 +62,7 @@ def _readers(config: str, rows: Path, out: Path, command: str, say: Say) -> list
 def _served(llm: LlmConfig) -> Iterator[Asker]:
     import openai
 
-    from okralong.lab.training.reader_report import Asker
+    from okralong.lab.training.asking import Asker
 
     with generator(llm, None) as served:
         # An embedded server needs no key.

@@ -12,30 +12,26 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Final, Literal, TypeVar
 
 import bm25s
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
 from okralong.lab.datasets.base import DataSet, Item
 from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.pooling import pool
 from okralong.lab.datasets.registry import read_dataset
-from okralong.lab.datasets.split import MANIFEST, Side, Split
+from okralong.lab.datasets.split import Side, Split
 from okralong.lab.evidence.sets import drawn
-from okralong.lab.training.recipe import Count, Epochs, Lora, Rate, Recipe, Share
-from okralong.lab.training.rows.sources import SampleRows, SetPart, chunks_of, sample_set
+from okralong.lab.training.rows.sources import chunks_of, sample_set
 from okralong.lab.training.rows.tables import MODEL_SIDES
+from okralong.lab.training.sara.config import InstructionConfig, SaraConfig
 from okralong.pipelines.answering.select_evidence import closeness
 from okralong.pipelines.archive.bm25 import analyze_query
-from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import InputError, Passage
-from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
-from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
 from okralong.pipelines.sara.compressor import Compressor
@@ -48,187 +44,8 @@ from okralong.pipelines.sara.prompts import (
     reconstruction_prompt,
 )
 
-Stage = Literal["alignment", "reconstruction", "instruction"]
-"""Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
-
 Task = Literal["alignment", "continuation", "reconstruction", "instruction"]
 """The task of a single example. Continuation is the following chunk, in ICAE's alignment."""
-
-
-def _numbered(value: Any) -> Any:
-    """Convert keys that are digits to numbers, as JSON has no numeric keys."""
-    if not isinstance(value, dict):
-        return value
-    return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
-
-
-Turn = Annotated[
-    dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=1000)]],
-    BeforeValidator(_numbered),
-    Field(min_length=1),
-]  # project default  # project default
-"""By count of chunks, its uses in a cycle; the limit catches typos."""
-
-
-class StageConfig(Settings):
-    """One stage: at most ``examples`` are learned ``epochs`` times, and ``validation`` held-out ones measured.
-
-    The first ``reply_tokens`` of a reply are learned. Validation is measured and saved ``evaluations`` times per epoch,
-    and the state of the lowest loss is kept. The paper gives no values; these are the project's.
-    """
-
-    examples: Count
-    validation: Count = 64
-    epochs: Epochs = 1
-    batch_size: Count = 8
-    accumulation: Count = 1
-    learning_rate: Rate
-    warmup: Share = 0.05
-    evaluations: Count = 4
-    reply_tokens: Count
-
-
-class AlignmentConfig(StageConfig):
-    """Stage 1: a chunk from its vector, or, for the share ``continued`` of the chunks, the following chunk.
-
-    ICAE (section 2.2) learns both in one pretraining, each with a weight of about a half.
-    """
-
-    continued: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-
-class ReconstructionConfig(StageConfig):
-    """Stage 2: a document is ``chunks`` successive chunks, or fewer at its end."""
-
-    chunks: Annotated[int, Field(ge=2)] = 4
-
-
-class InstructionConfig(StageConfig):
-    """Stage 3: ``retrieved`` chunks per question, by BM25, of which ``as_text`` are shown as text.
-
-    The paper's values are 10 and 5 (section 3.1). ``as_text`` gives how often each count is used in a cycle: with ``{0:
-    3, 5: 1}`` three questions have no chunk as text and the fourth has five. If there are fewer questions than
-    ``examples``, each is asked again further on in the cycle, at most as often as there are counts. Questions are asked
-    over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With ``lora``
-    null the compressor is trained instead, below a frozen generator, as xRAG's projector is. If not ``learned``, the
-    questions are only for the figures.
-    """
-
-    learned: bool = True
-    retrieved: Count = 10
-    as_text: Turn = Field(default={5: 1})
-    pool_tokens: Count = 4000
-    lora: Lora | None = Lora(targets=["q_proj", "v_proj"], rank=16, alpha=32, dropout=0.1)
-
-    @model_validator(mode="after")
-    def _retrieved(self) -> Self:
-        if max(self.as_text) > self.retrieved:
-            raise ValueError(f"as_text shows {max(self.as_text)} chunks, but {self.retrieved} are retrieved")
-        if self.lora is None and min(self.as_text) >= self.retrieved:
-            raise ValueError("without lora the compressor learns, and as_text leaves it nothing to compress")
-        return self
-
-
-class TextConfig(Settings):
-    """The sets of texts and questions, on each side of the split; ``sample`` is made up and needs no data folder."""
-
-    sets: list[SetPart] = Field(default_factory=list)
-    sample: SampleRows | None = None
-    catalog: str = "datasets.yaml"
-    split: str = MANIFEST
-
-    @model_validator(mode="after")
-    def _some(self) -> Self:
-        if not self.sets and self.sample is None:
-            raise ValueError("there is nothing to learn from: give sets, or sample")
-        return self
-
-
-class FiguresConfig(Settings):
-    """The figures on the test side: reconstruction of ``examples``, and answers to ``questions``.
-
-    ``as_text`` are the counts of retrieved chunks that are shown as text. Prompts without any are short, so a separate
-    row measures ``questions_without_text``, if those are more. The first ``replies`` questions also get a written
-    reply, for its F1.
-    """
-
-    examples: Count = 200
-    questions: Count = 60
-    questions_without_text: Count = 60
-    replies: Annotated[int, Field(ge=0)] = 40
-    as_text: list[Annotated[int, Field(ge=0)]] = Field(default=[0, 1, 2, 5, 10], min_length=1)
-    batch_size: Count = 8
-
-
-class MemoryConfig(Settings):
-    """ICAE's encoder: the generator with a low-rank adapter on the matrices ``targets`` of every block, no dropout.
-
-    The paper's (section 3.1) has rank 128 on a model of 7 billion parameters, and 128 slots for 512 tokens.
-    """
-
-    targets: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
-    rank: Count = 16
-    alpha: Count = 32
-
-
-class SaraConfig(Settings):
-    """A whole training.
-
-    ``width`` and ``vectors_per_chunk`` are the compressor's, see ``Shape``. With ``memory`` the compressor is ICAE's,
-    which learns in every stage and ignores encoder and ``width``. The paper's ablations (section 3.7) are values:
-    ``compression`` false is SARA-C, ``reconstruction`` null SARA-P, ``reranking`` false SARA-R, ``curriculum`` false
-    SARA-L, ``instruction.learned`` false SARA-I.
-    """
-
-    model: str = Field(default=EMBEDDED, min_length=1)
-    encoder: str = Field(default=EMBEDDED, min_length=1)
-    seed: int = 7
-    width: Count = 2048
-    vectors_per_chunk: Count = 1
-    memory: MemoryConfig | None = None
-    chunk_tokens: Annotated[int, Field(ge=MIN_GRANULARITY)] = 256
-    texts: TextConfig
-    compression: bool = True
-    reranking: bool = True
-    curriculum: bool = True
-    alignment: AlignmentConfig
-    reconstruction: ReconstructionConfig | None = None
-    instruction: InstructionConfig | None = None
-    figures: FiguresConfig = FiguresConfig()
-
-    @model_validator(mode="after")
-    def _learns_something(self) -> Self:
-        if not self.compression and not (self.instruction and self.instruction.learned and self.instruction.lora):
-            raise ValueError(
-                "without compression only the instruction stage's adapter learns: give instruction, with lora"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _memory_slots_alone(self) -> Self:
-        if self.memory is None:
-            return self
-        if self.reranking or not self.compression:
-            raise ValueError("memory slots are of one chunk's text and no space to choose in: set reranking: false")
-        if self.instruction and self.instruction.lora is not None:
-            raise ValueError("with memory the compressor learns and not the generator: set instruction.lora: null")
-        return self
-
-    def stages(self) -> list[tuple[Stage, StageConfig]]:
-        """Return the stages that are trained, in order."""
-        both: list[tuple[Stage, StageConfig | None]] = [
-            ("alignment", self.alignment if self.compression else None),
-            ("reconstruction", self.reconstruction if self.compression else None),
-            ("instruction", self.instruction if self.instruction and self.instruction.learned else None),
-        ]
-        return [(name, stage) for name, stage in both if stage is not None]
-
-    def recipe(self, stage: StageConfig) -> Recipe:
-        """Return the stage as the trainer's recipe."""
-        shared = stage.model_dump(include=set(Recipe.model_fields) - {"lora"})
-        lora = stage.lora if isinstance(stage, InstructionConfig) else None
-        # No early stopping: the config sets the number of steps.
-        return Recipe(kind="sara", model=self.model, lora=lora, patience=1_000_000, seed=self.seed, **shared)
 
 
 Embeddings = NDArray[np.float32]

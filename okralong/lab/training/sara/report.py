@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from okralong.lab.evidence.report_files import estimate_words, write_markdown_report
 from okralong.lab.training.learners.fit import Say, quiet
+from okralong.lab.training.sara.config import InstructionConfig, SaraConfig, StageConfig
 from okralong.lab.training.sara.examples import (
     Asked,
     Encode,
-    InstructionConfig,
     Material,
     MixedExample,
-    SaraConfig,
-    StageConfig,
     alignment_examples,
     instruction_examples,
     reconstruction_examples,

@@ -28,14 +28,11 @@ from okralong.lab.datasets.encoder import cached_encoder
 from okralong.lab.training.learners.fit import CHECKPOINTS, HISTORY, Say, digest_of, fit, quiet, write_card
 from okralong.lab.training.learners.learner import Learner, Log, evaluations_of
 from okralong.lab.training.learners.lora import begin_with, reply_counts, save_adapter, shared_size, with_adapter
+from okralong.lab.training.sara.config import InstructionConfig, ReconstructionConfig, SaraConfig, StageConfig
 from okralong.lab.training.sara.examples import (
     Encode,
-    InstructionConfig,
     Material,
     MixedExample,
-    ReconstructionConfig,
-    SaraConfig,
-    StageConfig,
     alignment_examples,
     dealt,
     instruction_examples,
