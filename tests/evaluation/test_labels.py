@@ -25,5 +25,5 @@ def test_a_gold_analysis_is_sure() -> None:
     assert found.pattern_probabilities["semantic"] == 1.0
     assert found.evidence_probability == 0.0
     assert gold_analysis("extractive", "same", True).evidence_probability == 1.0
-    with pytest.raises(ValueError, match="none of the question types"):
+    with pytest.raises(ValueError, match="not one of the question types"):
         gold_analysis("", "same", True)

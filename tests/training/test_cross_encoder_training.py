@@ -112,7 +112,7 @@ def test_the_weights_can_be_averaged_with_those_that_it_started_from(trained: Pa
         np.testing.assert_allclose(value, 0.25 * begun[name] + 0.75 * learned[name], atol=1e-3)
     assert len(logs[0.25]) == len(logs[0.0]) + 1
     assert logs[0.25][-1]["eval_loss"] != logs[0.25][-2]["eval_loss"]
-    with pytest.raises(ValidationError, match="goes on from start"):
+    with pytest.raises(ValidationError, match="cross_encoder with a start"):
         RECIPE.changed(start_weight=0.5)
 
 

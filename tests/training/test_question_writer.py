@@ -156,7 +156,7 @@ def test_it_writes_questions_and_goes_on_where_it_was_killed(
     (tmp_path / "mine.txt").write_text("Notes of my own, which nobody is to lose: " + "and so on. " * 9)
     (tmp_path / "short.txt").write_text("Mine.")
     for file in (some, tmp_path / "mine.txt", tmp_path / "short.txt"):
-        with pytest.raises(InputError, match="begun for other passages, or is no file of written questions"):
+        with pytest.raises(InputError, match="begun for other passages, or is not a file of written questions"):
             write_questions(writer, others, None, file, said.append)
     assert (tmp_path / "mine.txt").read_text().startswith("Notes of my own")
     assert (tmp_path / "short.txt").read_text() == "Mine."
@@ -181,7 +181,7 @@ def test_a_reply_that_is_cut_off_is_left_out(writer: Path, tmp_path: Path, monke
 )
 def test_a_line_that_is_no_question_is_named(line: str, tmp_path: Path) -> None:
     (tmp_path / "written.jsonl").write_text(f"{line}\n")
-    with pytest.raises(InputError, match=r"written\.jsonl, line 1: is no written question"):
+    with pytest.raises(InputError, match=r"written\.jsonl, line 1: is not a written question"):
         read_written(tmp_path / "written.jsonl")
 
 

@@ -116,7 +116,7 @@ def test_it_learns_what_is_asked_about_and_says_how_well(trained: Path) -> None:
 
 
 def test_what_such_a_recipe_may_not_say(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="begin anew"):
+    with pytest.raises(ValueError, match="start from scratch"):
         RECIPE.changed(start="shipped")
     with pytest.raises(ValueError, match="has no heads: leave heads_learning_rate out"):
         RECIPE.changed(kind="reader", lora={"targets": ["q_proj"]}, heads_learning_rate=0.01)

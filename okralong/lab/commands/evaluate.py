@@ -67,7 +67,7 @@ def _print(console: Console, found: list[Compared]) -> None:
 def evaluate(
     sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/sweeps/.")],
     data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
-    out: Annotated[Path, typer.Option(help="The sweep's folder: cells and tables. The same command goes on there.")],
+    out: Annotated[Path, typer.Option(help="The sweep's folder: cells and tables. The same command resumes there.")],
     work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
         ".evidence"
     ),
@@ -119,7 +119,7 @@ def _agree(yes: bool) -> None:
 def tune(
     tune: Annotated[str, typer.Argument(help="A tune file: a policy, a grid of its values, sets, a metric.")],
     data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
-    out: Annotated[Path, typer.Option(help="The folder of both sweeps. The same command goes on there.")],
+    out: Annotated[Path, typer.Option(help="The folder of both sweeps. The same command resumes there.")],
     work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
         ".evidence"
     ),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def train(
     config: Annotated[str, typer.Argument(help="What to train, or to report on; see configs/training/.")],
     rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
-    out: Annotated[Path, typer.Option(help="Where the trained model goes; a second start goes on from there.")],
+    out: Annotated[Path, typer.Option(help="Where the trained model goes; a second start resumes from there.")],
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
     export: Annotated[
         bool, typer.Option(help="Train nothing: write what a machine without Ray and Parquet needs to train.")
@@ -178,14 +178,14 @@ def train_data(
         say_line(
             console,
             f"{label.over_budget:,} rows are left {'out' if explained else 'unlabelled'}: budget_usd is used up. A "
-            "higher one goes on.",
+            "higher one resumes.",
         )
         raise typer.Exit(EXIT_OVER_BUDGET)
 
 
 def train_sara(
     config: Annotated[str, typer.Argument(help="What to train; training/sara.yaml or sara_small.yaml of configs/.")],
-    out: Annotated[Path, typer.Option(help="Where the result goes; a second start goes on from there.")],
+    out: Annotated[Path, typer.Option(help="Where the result goes; a second start resumes from there.")],
     data: Annotated[
         Path | None, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")
     ] = None,

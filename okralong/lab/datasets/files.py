@@ -94,7 +94,7 @@ def read_json(file: Path) -> Any:
     try:
         return json.loads(_read(file))
     except ValueError as error:
-        raise InputError(f"{file} is no JSON: {error}. Fetch the file again.") from error
+        raise InputError(f"{file} is not JSON: {error}. Fetch the file again.") from error
 
 
 def rows_in(file: Path) -> Iterator[Row]:
@@ -163,7 +163,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise InputError(f"{file}, row {number} is no JSON: {error}. Correct or delete that line.") from error
+            raise InputError(f"{file}, row {number} is not JSON: {error}. Correct or delete that line.") from error
         yield number, value
 
 

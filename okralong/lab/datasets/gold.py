@@ -256,5 +256,5 @@ def evidence_label(share: float) -> bool:
 def gold_analysis(question_type: str, pattern: Pattern, evidence: bool) -> Analysis:
     """Return an analysis with these labels at full confidence. Raises ValueError for an unknown type."""
     if question_type not in TYPES:
-        raise ValueError(f"{question_type!r} is none of the question types {', '.join(TYPES)}")
+        raise ValueError(f"{question_type!r} is not one of the question types {', '.join(TYPES)}")
     return sure_analysis(question_type, pattern, evidence, "gold")

@@ -253,7 +253,7 @@ def _placed(row: Row, question: Question, scope: list[Text], made: Builder) -> t
         lost = True
         shown = passage if len(passage) <= 60 else f"{passage[:60]}..."
         made.notes.append(
-            f"{row.file}, {row.place}: the field 'evidence' holds {shown!r}, which stands in none of the question's "
+            f"{row.file}, {row.place}: the field 'evidence' holds {shown!r}, which is in none of the question's "
             f"documents: no place there has {WORDS_FOUND:.0%} of its words and all of its numbers. The question "
             f"{question.query_id} is left without evidence."
         )

@@ -54,7 +54,7 @@ def read_qasper(path: Path, part: str) -> DataSet:
             item, missing = _item(row, text, ranges, made)
             made.items.append(item)
             lost += missing
-    logger.info("%s: %d pieces of evidence are no text of the papers, left out.", path, lost)
+    logger.info("%s: %d pieces of evidence are not in the papers' text and were left out.", path, lost)
     return made.built()
 
 

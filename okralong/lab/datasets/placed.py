@@ -114,7 +114,7 @@ def read_placed(folder: Traversable, data: Path, part: str) -> DataSet:
     for name in wanted:
         if name not in hashes:
             raise InputError(
-                f"{folder / QUESTIONS} asks about {name}, which is none of the {side} documents of {ARCHIVES}. List it "
+                f"{folder / QUESTIONS} asks about {name}, which is not among the {side} documents of {ARCHIVES}. List it "
                 "there with its SHA-256, or correct the question's documents."
             )
         texts[name] = made.text(Path(name).stem, _document(data / name, hashes[name]))

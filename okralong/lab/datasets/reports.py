@@ -70,7 +70,7 @@ def read_reports(data: Path) -> list[Gold]:
             raise InputError(f"{file}, line {number}: {error}") from error
         except (ValueError, KeyError, TypeError, SyntaxError) as error:
             raise InputError(
-                f"{file}, line {number} is none of the shapes {', '.join(_SHAPES)}: {type(error).__name__}: {error}. "
+                f"{file}, line {number} has none of the shapes {', '.join(_SHAPES)}: {type(error).__name__}: {error}. "
                 "Correct or delete that line."
             ) from error
     return golds

@@ -71,15 +71,15 @@ class Split:
         try:
             table = pq.read_table(io.BytesIO(path.read_bytes() if path.is_file() else shipped.read_bytes()))
         except pa.ArrowInvalid as error:
-            raise ConfigError(f"{source} is no Parquet file: {error}. Make it again with `okralong split`.") from error
+            raise ConfigError(f"{source} is not a Parquet file: {error}. Make it again with `okralong split`.") from error
         metadata = table.schema.metadata or {}
         if not table.schema.equals(SPLIT) or any(metadata.get(name) != value for name, value in SPLIT.metadata.items()):
-            raise ConfigError(f"{source} is no split manifest of this version. Make it again with `okralong split`.")
+            raise ConfigError(f"{source} is not a split manifest of this version. Make it again with `okralong split`.")
         by_kind: dict[str, dict[str, Side]] = {"question": {}, "document": {}, "text": {}}
         names = {name: name for name in get_args(Side)}
         for kind, side, key in zip(*(table[column].to_pylist() for column in SPLIT.names), strict=True):
             if by_kind[kind].setdefault(key.hex(), names[side]) != side:
-                raise ConfigError(f"{source}: the {kind} {key.hex()} stands on two sides. Make the manifest again.")
+                raise ConfigError(f"{source}: the {kind} {key.hex()} is on two sides. Make the manifest again.")
         about = {k[len(_PREFIX) :].decode(): v.decode() for k, v in metadata.items() if k.startswith(_PREFIX)}
         return cls(by_kind["question"], by_kind["document"], by_kind["text"], about)
 

@@ -141,7 +141,7 @@ def _tat_row(row: Row, made: Builder) -> Item:
     try:
         answer = ast.literal_eval(row.text("answer"))
     except (ValueError, SyntaxError) as error:
-        row.bad("answer", f"is no list of answers ({error})")
+        row.bad("answer", f"is not a list of answers ({error})")
     spans = spans_of(row, "answer", answer)
     answers = scaled_wordings(spans, row.get("answer_scale", str).strip())
     parts = () if kind == "arithmetic" else span_parts(spans)

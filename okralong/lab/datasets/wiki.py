@@ -362,7 +362,7 @@ def _squad_answers(row: Row, text: Text, context: str) -> tuple[tuple[str, ...],
         row.bad("answers", "holds no answer, and the question is not marked as impossible")
     for wording, start in answers:
         if start < 0 or context[start : start + len(wording)] != wording:
-            row.bad("answers", f"says that {wording!r} stands at character {start} of the context, and it does not")
+            row.bad("answers", f"puts {wording!r} at character {start} of the context, where it is not")
     wording, start = answers[0]
     before = len(text.text) - len(context)
     place = (before + start, before + start + len(wording))

@@ -151,14 +151,14 @@ class Sweep(SweepSettings):
     def _known_names(self) -> Self:
         for name in (*self.against, *self.pictured):
             if name not in self.methods:
-                raise ValueError(f"{name!r} is none of the methods ({', '.join(self.methods)})")
+                raise ValueError(f"{name!r} is not one of the methods ({', '.join(self.methods)})")
         known = {RULES, GOLD, *self.analyzers}
         for name, method in self.methods.items():
             if isinstance(method, PolicyMethod) and method.analyzer not in known:
                 raise ValueError(f"methods.{name}.analyzer = {method.analyzer!r} is none of {', '.join(sorted(known))}")
         for name, method in self.methods.items():
             if method.reranker not in {SHIPPED, *self.rerankers}:
-                raise ValueError(f"methods.{name}.reranker = {method.reranker!r} is none of the sweep's rerankers")
+                raise ValueError(f"methods.{name}.reranker = {method.reranker!r} is not one of the sweep's rerankers")
         _each_once("against", self.against)
         _each_once("sets", [each.named for each in self.sets])
         return self

@@ -118,7 +118,7 @@ def run_cells(
     """
     waiting = [cell for cell in cells if cell.may_go_on or not Folder.of(cell.run).exists(MANIFEST)]
     if not waiting:
-        say_line(console, "every cell is finished; the tables are written anew")
+        say_line(console, "every cell is finished; the tables are written again")
         return []
     here: list[PreparedCell] = []
     on_ray: list[PreparedCell] = []

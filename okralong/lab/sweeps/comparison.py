@@ -122,7 +122,7 @@ def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dic
     run = Folder.of(place)
     if not run.exists(BEGUN):
         raise InputError(
-            f"{place} holds no {BEGUN}: it is no run folder. Give one that okralong answer --run has written."
+            f"{place} holds no {BEGUN}: it is not a run folder. Give one that okralong answer --run has written."
         )
     begun: Mapping[str, Any] = json.loads(run.read_bytes(BEGUN))
     archive = Archive.open(begun["archive"])

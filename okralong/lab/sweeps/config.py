@@ -206,7 +206,7 @@ class Tune(CellSettings):
             )
         for name in (self.metric, *self.most):
             if name not in METRICS:
-                raise ValueError(f"{name!r} is none of the metrics ({', '.join(METRICS)})")
+                raise ValueError(f"{name!r} is not one of the metrics ({', '.join(METRICS)})")
         empty = [key for key, values in self.grid.items() if not values]
         if empty:
             raise ValueError(f"grid.{empty[0]} has no value")

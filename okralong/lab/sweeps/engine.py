@@ -191,7 +191,7 @@ def _outcome(
         left = statuses.get("over_budget", 0)
         return EXIT_OVER_BUDGET, (
             f"The budget of ${expanded.sweep.budget_usd} over the whole sweep is used up; {left} questions are left "
-            "over_budget. Raise budget_usd and run the same command: it goes on with those."
+            "over_budget. Raise budget_usd and run the same command: it resumes with those."
         )
     if unpaid:
         return EXIT_OVER_BUDGET, unpaid

@@ -80,7 +80,7 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
 def _listed(value: Any) -> Sequence[Any]:
     """Return the value if it is a list. Raises TypeError otherwise: a text would be split into letters."""
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return value
 
 

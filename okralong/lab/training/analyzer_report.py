@@ -74,7 +74,7 @@ class ReportConfig(Settings):
         named += [("left_out.beside", each.beside) for each in self.left_out]
         for key, name in named:
             if name is not None and name not in self.analyzers:
-                raise ValueError(f"{key}: {name!r} is none of the analyzers ({', '.join(self.analyzers)})")
+                raise ValueError(f"{key}: {name!r} is not one of the analyzers ({', '.join(self.analyzers)})")
         return self
 
 

@@ -62,7 +62,7 @@ class ReaderReportConfig(Settings):
     @model_validator(mode="after")
     def _can_be_asked(self) -> Self:
         if self.base not in self.readers:
-            raise ValueError(f"base: {self.base!r} is none of the readers ({', '.join(self.readers)})")
+            raise ValueError(f"base: {self.base!r} is not one of the readers ({', '.join(self.readers)})")
         if TRIVIAL in self.readers:
             raise ValueError(f"readers: {TRIVIAL!r} is the trivial reader's name, which every report has")
         remote = [name for name, llm in self.readers.items() if llm.base_url != EMBEDDED]

@@ -100,9 +100,9 @@ class Recipe(Settings):
         if self.kind == "question_writer" and self.lora is not None:
             raise ValueError("a question_writer learns all of its weights: leave lora out")
         if self.kind in ("heads", "token_classifier", "question_writer") and self.start is not None:
-            raise ValueError("start is of a label_scorer, a reader or a cross_encoder; the others begin anew")
+            raise ValueError("start is of a label_scorer, a reader or a cross_encoder; the others start from scratch")
         if self.start_weight and (self.kind != "cross_encoder" or self.start is None):
-            raise ValueError("start_weight is of a cross_encoder that goes on from start")
+            raise ValueError("start_weight belongs to a cross_encoder with a start")
         if self.kind in ("label_scorer", "reader", "question_writer") and self.heads_learning_rate is not None:
             raise ValueError(f"a {self.kind} has no heads: leave heads_learning_rate out")
         return self

@@ -55,7 +55,7 @@ def test_an_impossible_question_is_unanswerable_and_keeps_its_paragraph(tmp_path
     ("question", "why"),
     [
         (asked("a"), "the field 'answers' holds no answer, and the question is not marked as impossible"),
-        (asked("a", answer("1832", 3)), "says that '1832' stands at character 3 of the context, and it does not"),
+        (asked("a", answer("1832", 3)), "puts '1832' at character 3 of the context, where it is not"),
         ({"id": "a", "answers": [answer("1832")]}, "the field 'question' is missing"),
     ],
 )

@@ -49,7 +49,7 @@ def test_the_columns_of_a_csv_say_its_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        (TAT + "a|u1|Rent?|['1']||span\na|u2|Rent?|['1'||span\n", "row 3: the field 'answer' is no list"),
+        (TAT + "a|u1|Rent?|['1']||span\na|u2|Rent?|['1'||span\n", "row 3: the field 'answer' is not a list"),
         (TAT + "a|u1|Rent?|['1']||essay\n", "row 2: the field 'answer_type' holds a kind .*'essay'"),
         (TAT + "a|u1|Rent?|['1']\n", "row 2: the field 'answer_scale' is missing"),
         (TAT + "a|u1|Rent?|['1']||span|more\n", "row 2: the field 'answer_type' is followed by more cells"),

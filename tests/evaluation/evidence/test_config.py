@@ -14,8 +14,8 @@ from tests.evaluation.evidence.invented_rows import SWEEP, sweep
     ("change", "to", "says"),
     [
         ("title: Invented", "title: Invented\ntitel: twice", "titel is not a known key"),
-        ("against: [base]", "against: [bm25]", "'bm25' is none of the methods (base, mine)"),
-        ("pictured: [base, mine]", "pictured: [yours]", "'yours' is none of the methods"),
+        ("against: [base]", "against: [bm25]", "'bm25' is not one of the methods (base, mine)"),
+        ("pictured: [base, mine]", "pictured: [yours]", "'yours' is not one of the methods"),
         ("scales: [0.5, 1]", "scales: [0.5, 2]", "scales must hold 1.0"),
         ("scales: [0.5, 1]", "scales: [1, 0.5, 1.0]", "scales holds 1.0 twice"),
         ("counts: [2, 4]", "counts: [2, 8]", "counts must hold count (4)"),

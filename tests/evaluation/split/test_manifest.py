@@ -65,15 +65,15 @@ def test_bad_manifests_are_refused(tmp_path: Path) -> None:
         Split.load("nowhere.parquet")
     bad = tmp_path / "bad.parquet"
     bad.write_bytes(b"not parquet")
-    with pytest.raises(ConfigError, match="no Parquet file"):
+    with pytest.raises(ConfigError, match="not a Parquet file"):
         Split.load(bad)
     twice = tmp_path / "twice.parquet"
     rows = [["question"] * 2, ["train", "test"], [b"12345"] * 2]
     pq.write_table(pa.table(rows, schema=SPLIT), twice)
-    with pytest.raises(ConfigError, match="the question 3132333435 stands on two sides"):
+    with pytest.raises(ConfigError, match="the question 3132333435 is on two sides"):
         Split.load(twice)
     pq.write_table(pa.table(rows, schema=SPLIT.remove_metadata()), twice)
-    with pytest.raises(ConfigError, match="no split manifest of this version"):
+    with pytest.raises(ConfigError, match="not a split manifest of this version"):
         Split.load(twice)
 
 

@@ -55,7 +55,7 @@ def test_runs_over_other_questions_are_refused(runs: tuple[Path, Path, Path], tm
     with pytest.raises(InputError, match="--questions"):
         compare_runs(first, second)
     (tmp_path / "c").mkdir()
-    with pytest.raises(InputError, match="no run folder"):
+    with pytest.raises(InputError, match="not a run folder"):
         compare_runs(first, str(tmp_path / "c"), questions)
     few = tmp_path / "few.jsonl"
     few.write_text('{"query_id": "late", "question": "Late?"}\n')

@@ -51,7 +51,7 @@ def test_gold_that_is_none_is_refused(tmp_path: Path) -> None:
         read_gold_questions(tmp_path / "q.jsonl")
     for column in ('"parts": "Ida"', '"parts": ["Ida"]', '"documents": "alder"'):  # not the letters, one by one
         (tmp_path / "q.jsonl").write_text(f'{{"query_id": "a", "question": "Who?", {column}}}\n')
-        with pytest.raises(InputError, match="is no list"):
+        with pytest.raises(InputError, match="is not a list"):
             read_gold_questions(tmp_path / "q.jsonl")
     (tmp_path / "q.jsonl").write_text('{"query_id": "a", "question": "Who?"}\n{"query_id": "b", "question": ""}\n')
     with pytest.raises(InputError, match="row 2"):

@@ -49,8 +49,8 @@ def test_every_combination_is_searched_and_the_chosen_one_reported_elsewhere(tmp
     [
         ({"search": "test"}, "search and report are both test"),
         ({"search": "test", "report": "tune"}, "choose values on a side before the reported one"),
-        ({"metric": "accuracy"}, "'accuracy' is none of the metrics"),
-        ({"most": {"tokens": 5.0}}, "'tokens' is none of the metrics"),
+        ({"metric": "accuracy"}, "'accuracy' is not one of the metrics"),
+        ({"most": {"tokens": 5.0}}, "'tokens' is not one of the metrics"),
         ({"grid": {"factoid.count": []}}, "grid.factoid.count has no value"),
         ({"grid": {"factoid.count": list(range(1, 300))}}, "299 combinations"),
         ({"girdle": 1}, "girdle is not a known key"),

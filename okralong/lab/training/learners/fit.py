@@ -234,7 +234,7 @@ def _begin(checkpoints: Path, digest: str) -> None:
     """Make the folder of a training's checkpoints, and delete those of another training."""
     mark = checkpoints / MARK
     if checkpoints.is_dir() and (not mark.is_file() or mark.read_text(encoding="utf-8") != digest):
-        logger.warning("%s is of another recipe or other rows: this training begins anew.", checkpoints)
+        logger.warning("%s belongs to another recipe or other rows: this training starts over.", checkpoints)
         shutil.rmtree(checkpoints)
     checkpoints.mkdir(parents=True, exist_ok=True)
     mark.write_text(digest, encoding="utf-8")

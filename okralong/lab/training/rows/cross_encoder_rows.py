@@ -189,7 +189,7 @@ def _written(
         if each.kind not in kinds.kinds:
             raise InputError(
                 f"A written question is of the kind {each.kind!r}, which {config.written} has not. Give the config "
-                "that it was written for, or delete written.jsonl to have the questions written anew."
+                "that it was written for, or delete written.jsonl to have the questions written again."
             )
         about[each.passage].append(each)
     rows: list[RankingRow] = []
@@ -208,7 +208,7 @@ def _written(
     if not rows:
         raise InputError(
             f"Of {len(written):,} written questions none is about a passage of the sets' documents that our retrievers "
-            "find by it. Were they written for another config? Delete written.jsonl to have them written anew."
+            "find by it. Were they written for another config? Delete written.jsonl to have them written again."
         )
     random.Random(config.seed).shuffle(rows)
     counts: Counter[str] = Counter()

@@ -73,7 +73,7 @@ class WrittenConfig(Settings):
     def _asks_for_kinds(self) -> Self:
         unknown = sorted({kind for each in self.kinds.values() for kind in each.ask} - self.kinds.keys())
         if unknown:
-            raise ValueError(f"kinds ask for {', '.join(unknown)}, which nothing teaches: there is no such kind")
+            raise ValueError(f"kinds ask for {', '.join(unknown)}, which is not among the kinds")
         return self
 
     def kind_of(self, name: str) -> str | None:
@@ -179,13 +179,13 @@ def read_written(path: Path) -> list[WrittenQuestion]:
                 continue
             one = WrittenQuestion(**said)
             if not all(isinstance(value, str) for value in said.values()):
-                raise TypeError("a value is no text")
+                raise TypeError("a value is not a text")
             if one.answer and not one.places:
                 raise ValueError("its answer does not stand in its passage")
         except (ValueError, TypeError) as error:
             raise InputError(
-                f"{path}, line {number}: is no written question ({error}). A line is a JSON object with kind, passage, "
-                "answer and question, all of them texts; take the line out, or delete the file to have it written anew."
+                f"{path}, line {number}: is not a written question ({error}). A line is a JSON object with kind, passage, "
+                "answer and question, all of them texts. Remove the line, or delete the file to have it written again."
             ) from error
         found.setdefault((one.passage, one.question.lower()), one)
     return list(found.values())
