@@ -114,8 +114,8 @@ def read_placed(folder: Traversable, data: Path, part: str) -> DataSet:
     for name in wanted:
         if name not in hashes:
             raise InputError(
-                f"{folder / QUESTIONS} asks about {name}, which is not among the {side} documents of {ARCHIVES}. List it "
-                "there with its SHA-256, or correct the question's documents."
+                f"{folder / QUESTIONS} asks about {name}, which is not among the {side} documents of {ARCHIVES}. List "
+                "it there with its SHA-256, or correct the question's documents."
             )
         texts[name] = made.text(Path(name).stem, _document(data / name, hashes[name]))
     for number, each in enumerate(asked, start=1):

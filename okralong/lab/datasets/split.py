@@ -71,7 +71,9 @@ class Split:
         try:
             table = pq.read_table(io.BytesIO(path.read_bytes() if path.is_file() else shipped.read_bytes()))
         except pa.ArrowInvalid as error:
-            raise ConfigError(f"{source} is not a Parquet file: {error}. Make it again with `okralong split`.") from error
+            raise ConfigError(
+                f"{source} is not a Parquet file: {error}. Make it again with `okralong split`."
+            ) from error
         metadata = table.schema.metadata or {}
         if not table.schema.equals(SPLIT) or any(metadata.get(name) != value for name, value in SPLIT.metadata.items()):
             raise ConfigError(f"{source} is not a split manifest of this version. Make it again with `okralong split`.")

@@ -64,8 +64,8 @@ def score_rows(
             continue
         if row["question"].strip() != asked.question.strip():
             raise InputError(
-                f"{run.path} was asked another question under the query_id {asked.query_id!r} than the gold questions have. "
-                "Score it with the questions file that it was asked."
+                f"{run.path} was asked another question under the query_id {asked.query_id!r} than the gold questions "
+                "have. Score it with the questions file that it was asked."
             )
         try:
             said = _said((judged or {}).get(asked.query_id, {}))

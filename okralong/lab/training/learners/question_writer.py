@@ -214,8 +214,8 @@ def _begin(written: Path, mark: str) -> int:
     with written.open("rb") as file:
         if file.readline() != first:
             raise InputError(
-                f"{written} was begun for other passages, or is not a file of written questions. Give the config that it "
-                "was made by, or delete it to have the questions written again."
+                f"{written} was begun for other passages, or is not a file of written questions. Give the config that "
+                "it was made by, or delete it to have the questions written again."
             )
         end = file.tell()
         for line in iter(file.readline, b""):
