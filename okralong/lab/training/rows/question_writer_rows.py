@@ -185,7 +185,8 @@ def read_written(path: Path) -> list[WrittenQuestion]:
         except (ValueError, TypeError) as error:
             raise InputError(
                 f"{path}, line {number}: is not a written question ({error}). A line is a JSON object with kind, "
-                "passage, answer and question, all of them texts. Remove the line, or delete the file to have it written again."
+                "passage, answer and question, all of them texts. Remove the line, or delete the file to have it "
+                "written again."
             ) from error
         found.setdefault((one.passage, one.question.lower()), one)
     return list(found.values())
