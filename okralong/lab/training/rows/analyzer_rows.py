@@ -26,17 +26,17 @@ from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say, drawn, measurable
 from okralong.lab.evidence.tools import Lookup, gold_labels
-from okralong.lab.training.rows.sources import Limit, SampleRows, SetPart, indexed, sample_of, stores
+from okralong.lab.training.rows.sources import Limit, RowsSettings, SampleRows, SetPart, indexed, sample_of
 from okralong.lab.training.rows.tables import LEARNED, TrainingRow
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import primary_retrieval
-from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Question, QuestionType
 from okralong.pipelines.methods.registry import FullPolicy
 
 
-class RowsConfig(Settings):
+class RowsConfig(RowsSettings):
     """The sets and options of ``configs/training/rows.yaml``, from which the analyzer's rows are made.
 
     The primary retrieval of ``policy`` finds the passages. ``questions_only`` are sets without documents, or whose
@@ -46,15 +46,23 @@ class RowsConfig(Settings):
     `okralong split` writes it, or the rules by which the ``sets`` are split here.
     """
 
-    seed: int = 7
     policy: str = "policy/default.yaml"
     sets: list[SetChoice] = Field(min_length=1)
     questions_only: list[SetPart] = Field(default_factory=list)
     sample: SampleRows | None = None
     per_type: Limit
     every: bool = False
-    catalog: str = "datasets.yaml"
-    split: str | SplitRules = MANIFEST
+    split: str | SplitRules = MANIFEST  # type: ignore[assignment]
+
+    def load_split(self, data: Path) -> Split:
+        """Load the split, or make it by the rules."""
+        if isinstance(self.split, str):
+            return Split.load(self.split)
+        named = {(each.name, each.part) for each in self.sets}
+        named |= {(each.name, each.part) for each in self.questions_only}
+        sources = [each for each in load_catalog(self.catalog).sources if (each.name, each.part) in named]
+        split, _ = build_split([read_dataset(source, data) for source in sources], self.split)
+        return split
 
 
 LabelRows = Callable[[list[TrainingRow]], list[TrainingRow]]
@@ -70,25 +78,14 @@ def build_rows(
     """
     policy = load_config(FullPolicy, config.policy)
     rows: dict[Side, list[TrainingRow]] = {}
-    for side, store in stores(config.catalog, _split(config, data), data, work, config.seed, say, SIDES):
+    for side, store in config.stores(data, work, say, SIDES):
         asked = label if side in LEARNED else None
         found = _rows_of_side(store, config, policy, side, every=config.every or asked is not None)
         rows[side] = [row for row in (asked(found) if asked else found) if row.type is not None]
-        # The first n rows of a side are a fair sample of it.
-        random.Random(config.seed).shuffle(rows[side])
+        config.shuffle(rows[side])
         if side == "train":
             rows[side] = balanced(rows[side], config.per_type, config.seed)
     return rows
-
-
-def _split(config: RowsConfig, data: Path) -> Split:
-    if isinstance(config.split, str):
-        return Split.load(config.split)
-    named = [(each.name, each.part) for each in config.sets]
-    named += [(each.name, each.part) for each in config.questions_only]
-    sources = [each for each in load_catalog(config.catalog).sources if (each.name, each.part) in named]
-    split, _ = build_split([read_dataset(source, data) for source in sources], config.split)
-    return split
 
 
 def _rows_of_side(

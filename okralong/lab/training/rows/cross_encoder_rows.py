@@ -19,23 +19,23 @@ from pydantic import Field
 
 from okralong.lab.datasets.gold import COMMON, answer_recall, findable, words
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion, Span
-from okralong.lab.datasets.split import MANIFEST, Side, Split, question_hash
+from okralong.lab.datasets.split import Side, question_hash
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say
 from okralong.lab.training.recipe import UNKNOWN
 from okralong.lab.training.rows.question_writer_rows import Passages, WrittenConfig, WrittenQuestion
-from okralong.lab.training.rows.sources import Limit, SampleRows, chunks_of, indexed, sample_of, stores
+from okralong.lab.training.rows.sources import Limit, RowsSettings, SampleRows, chunks_of, indexed, sample_of
 from okralong.lab.training.rows.tables import LEARNED, RankingRow
 from okralong.pipelines.answering.retrieve import fuse_ranks
-from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Chunk, ConfigError, InputError
 
 UNANSWERABLE: Final = "unanswerable"
 """The gold answer of a question that its text does not answer."""
 
 
-class RankingConfig(Settings):
+class RankingConfig(RowsSettings):
     """The sets and options of ``configs/training/ranking.yaml``, from which the cross-encoder's rows are made.
 
     For each question and each chunk size (o200k tokens) there are at most ``positives`` chunks that hold evidence and
@@ -44,7 +44,6 @@ class RankingConfig(Settings):
     cut at ``wide`` tokens. ``written`` names the config of a question writer.
     """
 
-    seed: int = 7
     sets: list[SetChoice] = Field(min_length=1)
     sample: SampleRows | None = None
     granularity: Annotated[int, Field(ge=16, le=1024)] = 150
@@ -54,8 +53,6 @@ class RankingConfig(Settings):
     positives: Limit = 2
     negatives: Limit = 5
     written: str = "training/written.yaml"
-    catalog: str = "datasets.yaml"
-    split: str = MANIFEST
 
     def sizes(self, name: str) -> list[int]:
         """Return the chunk sizes, in tokens, for a set."""
@@ -71,7 +68,7 @@ def build_ranking(
     cannot be read.
     """
     rows: dict[Side, list[RankingRow]] = {}
-    for side, store in stores(config.catalog, Split.load(config.split), data, work, config.seed, say):
+    for side, store in config.stores(data, work, say):
         pooled = _asked(config, store)
         if written is not None and side == "train":
             rows[side] = _written(config, store, pooled, written)
@@ -86,8 +83,7 @@ def build_ranking(
                 for row in asyncio.run(rows_of(bench, config, size)):
                     kept.setdefault((question_hash(row.question), row.documents, size), row)
         rows[side] = list(kept.values())
-        # The first n rows of a side are a fair sample of it.
-        random.Random(config.seed).shuffle(rows[side])
+        config.shuffle(rows[side])
     return rows
 
 
@@ -97,9 +93,8 @@ def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Sa
     Raises ConfigError or InputError naming what cannot be read, and if there are no passages.
     """
     kinds = load_config(WrittenConfig, config.written)
-    sides = stores(config.catalog, Split.load(config.split), data, work, config.seed, say, ("train",))
     found: dict[str, Mapping[str, int]] = {}
-    for _, store in sides:
+    for _, store in config.stores(data, work, say, ("train",)):
         for choice, pooled in _asked(config, store):
             if (kind := kinds.kind_of(choice.name)) is None:
                 continue
@@ -210,7 +205,7 @@ def _written(
             f"Of {len(written):,} written questions none is about a passage of the sets' documents that our retrievers "
             "find by it. Were they written for another config? Delete written.jsonl to have them written again."
         )
-    random.Random(config.seed).shuffle(rows)
+    config.shuffle(rows)
     counts: Counter[str] = Counter()
     kept = []
     for row in rows:

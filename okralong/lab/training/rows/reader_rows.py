@@ -20,7 +20,7 @@ from pydantic import Field
 from okralong.lab.datasets.answers import one_part
 from okralong.lab.datasets.gold import Gold, answer_recall, findable, gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
-from okralong.lab.datasets.split import MANIFEST, Side, Split
+from okralong.lab.datasets.split import Side
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.measure import Shown, measure
@@ -36,7 +36,7 @@ from okralong.lab.training.rows.reader_replies import (
     spoken_answer,
     step_reply,
 )
-from okralong.lab.training.rows.sources import Limit, SampleRows, indexed, sample_of, stores
+from okralong.lab.training.rows.sources import Limit, RowsSettings, SampleRows, indexed, sample_of
 from okralong.lab.training.rows.tables import LEARNED, ReadingRow
 from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.context import process_context
@@ -45,7 +45,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, split_prompt, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
 from okralong.pipelines.answering.workflows.split import retrieve_for_parts
-from okralong.pipelines.core.config import Settings, load_config
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Analysis, Hit, Message, Passage, Plan, Question
 from okralong.pipelines.methods.registry import FullPolicy
 
@@ -53,7 +53,7 @@ Tokens = Annotated[int, Field(ge=100, le=100_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class ReadingConfig(Settings):
+class ReadingConfig(RowsSettings):
     """The sets and options of ``configs/training/reading.yaml``, from which the reader's rows are made.
 
     ``policy`` makes the contexts. Each question draws one of ``context_tokens`` as the limit of its context, which
@@ -68,7 +68,6 @@ class ReadingConfig(Settings):
     generator explains each answer, and the explanation is learned.
     """
 
-    seed: int = 7
     policy: str = "policy/default.yaml"
     sets: list[SetChoice] = Field(min_length=1)
     sample: SampleRows | None = None
@@ -83,8 +82,6 @@ class ReadingConfig(Settings):
     per_role: Annotated[int, Field(ge=0)]
     per_source: Limit | None = None
     rationales: bool = False
-    catalog: str = "datasets.yaml"
-    split: str = MANIFEST
 
 
 def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[ReadingRow]]:
@@ -94,7 +91,7 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
     """
     policy = load_config(FullPolicy, config.policy)
     built: dict[Side, list[ReadingRow]] = {}
-    for side, store in stores(config.catalog, Split.load(config.split), data, work, config.seed, say):
+    for side, store in config.stores(data, work, say):
         sets = [(each, store.pooled(each)) for each in config.sets if measurable(store.read(each.name, each.part))]
         if config.sample and side in LEARNED:
             sets.append(sample_of(config.sample, side))
@@ -112,7 +109,7 @@ def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> l
     No side has more unanswerable rows than the config's share of its answer rows.
     """
     shuffled = sorted(rows, key=lambda row: (row.query_id, row.role, row.user))
-    random.Random(config.seed).shuffle(shuffled)
+    config.shuffle(shuffled)
     if capped and config.per_source is not None:
         shuffled = _per_source(shuffled, config.per_source, {f"{each.name} {each.part}" for each in config.sets})
     held = [row for row in shuffled if row.role == "generate" and not row.answerable]

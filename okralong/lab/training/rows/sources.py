@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -14,7 +15,7 @@ from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.encoder import EACH, cached_encoder
 from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.pooling import Pooled, whole
-from okralong.lab.datasets.split import Side, Split
+from okralong.lab.datasets.split import MANIFEST, Side, Split
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say
@@ -64,14 +65,33 @@ class SampleRows(Settings):
         )
 
 
-def stores(
-    catalog: str, split: Split, data: Path, work: Path, seed: int, say: Say, sides: Sequence[Side] = MODEL_SIDES
-) -> Iterator[tuple[Side, DataSetStore]]:
-    """Yield each side with its part of the catalog's sets; archives and vectors are kept below ``work``."""
-    sources, encoder = load_catalog(catalog), cached_encoder(work)
-    for side in sides:
-        say(f"{side}:")
-        yield side, DataSetStore(sources, split, data, work, side, seed, encoder, say)
+class RowsSettings(Settings):
+    """The keys that the configs of all rows share.
+
+    ``seed`` draws questions and orders rows, ``catalog`` lists the sets' files, ``split`` is a manifest as `okralong
+    split` writes it.
+    """
+
+    seed: int = 7
+    catalog: str = "datasets.yaml"
+    split: str = MANIFEST
+
+    def load_split(self, data: Path) -> Split:
+        """Load the split of the sets below ``data``."""
+        return Split.load(self.split)
+
+    def stores(
+        self, data: Path, work: Path, say: Say, sides: Sequence[Side] = MODEL_SIDES
+    ) -> Iterator[tuple[Side, DataSetStore]]:
+        """Yield each side with its part of the catalog's sets; archives and vectors are kept below ``work``."""
+        sources, split, encoder = load_catalog(self.catalog), self.load_split(data), cached_encoder(work)
+        for side in sides:
+            say(f"{side}:")
+            yield side, DataSetStore(sources, split, data, work, side, self.seed, encoder, say)
+
+    def shuffle(self, rows: list[Any]) -> None:
+        """Shuffle the rows of a side in place, so that its first n are a fair sample."""
+        random.Random(self.seed).shuffle(rows)
 
 
 def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:

@@ -20,28 +20,24 @@ from okralong.lab.datasets.base import DataSet, Item
 from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.gold import COMMON, findable, words
 from okralong.lab.datasets.registry import read_dataset
-from okralong.lab.datasets.split import MANIFEST, Side, Split
+from okralong.lab.datasets.split import Side
 from okralong.lab.evidence.sets import Say
 from okralong.lab.training.recipe import ANSWERED, ASKED, LEFT
-from okralong.lab.training.rows.sources import Limit, SetPart, chunks_of
+from okralong.lab.training.rows.sources import Limit, RowsSettings, SetPart, chunks_of
 from okralong.lab.training.rows.tables import MODEL_SIDES, KeepRow
-from okralong.pipelines.core.config import Settings
 from okralong.pipelines.models.token_classifier import words_in
 
 
-class KeepConfig(Settings):
+class KeepConfig(RowsSettings):
     """The sets and options of ``configs/training/keep.yaml``, from which the token classifier's rows are made.
 
     Texts are cut into chunks of ``granularity`` o200k tokens. Chunks that hold evidence become rows, at most a set's
     ``limit`` on a side; those of fewer than ``least_words`` words are skipped.
     """
 
-    seed: int = 7
     sets: list[SetPart] = Field(min_length=1)
     granularity: Annotated[int, Field(ge=16, le=1024)] = 256
     least_words: Limit = 20
-    catalog: str = "datasets.yaml"
-    split: str = MANIFEST
 
 
 def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[KeepRow]]:
@@ -49,7 +45,7 @@ def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[Keep
 
     Raises ConfigError or InputError naming what cannot be read.
     """
-    split, catalog = Split.load(config.split), load_catalog(config.catalog)
+    split, catalog = config.load_split(data), load_catalog(config.catalog)
     rows: dict[Side, list[KeepRow]] = {side: [] for side in MODEL_SIDES}
     seen: set[str] = set()
     for each in config.sets:
@@ -61,8 +57,7 @@ def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[Keep
         counted = ", ".join(f"{side} {len(found):,} rows so far" for side, found in rows.items())
         say(f"  {each.name} {each.part}: {counted}")
     for found in rows.values():
-        # The first n rows of a side are a fair sample of it.
-        random.Random(config.seed).shuffle(found)
+        config.shuffle(found)
     return rows
 
 
