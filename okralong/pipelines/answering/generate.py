@@ -1,6 +1,6 @@
-"""The answer call: passages into the answer prompt, one call of the generator, reply into answer and citations.
+"""The answer call: build the prompt, call the generator, parse the reply into an answer with citations.
 
-Also the long context, which shows whole documents, and the calculator, which works out an answer that is a formula.
+Also the long context, which shows whole documents, and the calculator, which evaluates answers that are formulas.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.values import Context
 
 LONGER: Final = "longer"
-"""Names the step of a reply that is asked for once more, with more room."""
+"""The step of a second call, with more room for the reply."""
 
 
 async def generate(
@@ -65,19 +65,24 @@ async def generate(
     role: str = "generate",
     cite_in: Callable[[Sequence[Passage]], Sequence[Passage]] | None = None,
 ) -> Answer:
-    """Answer ``question`` from ``passages``, less what the window cannot hold (the last of ``hits`` goes first).
+    """Answer ``question`` from ``passages``, as far as the window has room for them.
 
-    A reply that says anything is an answer, without citations where it names no source (see ``parse_answer``).
-    ``cite_in`` gives for each passage that is shown the one in which its quotations stand, an empty one where none may
-    be cited; None: in the shown ones.
+    A reply that its limit cut within the answer is requested once more with more room (``whole_reply``). A reply that
+    does not fit the answer type is requested once more (``step/repair``); if that does not fit either, the answer is
+    ``invalid_output`` with the raw text of both replies.
 
-    Without any passage nothing is asked and nothing is paid: the answer is "unanswerable". Raises QuestionError when
-    the question leaves no room for a passage, and what ``Tools.complete`` raises.
+    Args:
+        tools: The tools of the question.
+        step: Step of the call.
+        question: The question.
+        passages: The passages to show. Without any, no call is made and the answer is "unanswerable".
+        hits: The chunks of the passages, most important first; the last ones are dropped first.
+        role: Key of ``llm.max_completion_tokens``.
+        cite_in: Returns for each shown passage the one in which its quotations are searched, empty if it must not be
+            cited. By default they are searched in the shown passages.
 
-    A reply that its limit cut within the answer is asked for once more with more room (``whole_reply``).
-
-    The answer to a question with an ``answer_type`` has its value. A reply that does not fit the type is asked for once
-    more (``step/repair``), and is ``invalid_output`` with the raw text of both replies if that does not fit either.
+    Raises:
+        QuestionError: The question leaves no room for a passage.
     """
     wanted = AnswerType.of(tools.answer_type)
     build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted)
@@ -96,8 +101,17 @@ async def generate(
 async def answer_of_reply(
     tools: Tools, question: str, reply: str, shown: Sequence[Passage], sources: Sequence[Passage]
 ) -> Answer:
-    """The answer that a reply gives, with its citations in ``sources``, which are numbered as the ``shown`` passages.
-    Raises ReplyError for a reply that says nothing.
+    """Return the answer that a reply gives.
+
+    Args:
+        tools: The tools of the question.
+        question: The question.
+        reply: The generator's reply.
+        shown: The passages of the prompt.
+        sources: The passages that may be cited, numbered as the shown ones.
+
+    Raises:
+        ReplyError: The reply says nothing.
     """
     read = partial(_answer, tools, question, reply, shown, sources)
     return await off_loop(len(reply) + _length(sources), read)
@@ -125,10 +139,12 @@ def _answer(tools: Tools, question: str, reply: str, shown: Sequence[Passage], s
 async def whole_reply(
     tools: Tools, step: str, messages: Sequence[Message], *, role: str, answer_type: str = ""
 ) -> Reply:
-    """Return the reply at ``step``, or where its limit cut it within its answer the one at ``step/longer``, which has
-    more room: half a number is a wrong number.
+    """Return the reply, or one with more room (``step/longer``) if its limit cut it within its answer.
 
-    Raises CutShort where that one is cut as well, and what ``Tools.complete`` raises.
+    Half a number is a wrong number.
+
+    Raises:
+        CutShort: The second reply was cut as well.
     """
     ask = partial(tools.complete, messages=messages, role=role, answer_type=answer_type)
     with suppress(CutShort):
@@ -159,7 +175,7 @@ async def _generate_typed(
     role: str,
     wanted: AnswerType,
 ) -> Answer:
-    """``generate`` for a question with a type, from the prompt ``messages`` on. ``sources`` are what may be cited."""
+    """Answer a typed question from the prompt ``messages``."""
     misfits: list[str] = []
 
     def read(reply: str) -> Answer:
@@ -193,8 +209,10 @@ def _typed_answer(
     sources: Sequence[Passage],
     wanted: AnswerType,
 ) -> Answer:
-    """The answer that these values are, each with citations of its own. Raises ValueError where one does not fit, and
-    under the short contract where one stands in no passage.
+    """Return the answer that these values form, each with its own citations.
+
+    Raises:
+        ValueError: A value does not fit the type, or, under the short contract, is in no passage.
     """
     words: list[str] = []
     read: list[tuple[str, str, Context]] = []
@@ -217,8 +235,9 @@ def _typed_answer(
 
 
 def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
-    """Raises ValueError where an amount of ``said``, or the year of a date or period, is in no passage: a small model
-    that finds no answer says what the contract has as its example.
+    """Raise ValueError if an amount, or the year of a date or period, is in no passage.
+
+    A small model that finds no answer repeats the example of the contract.
     """
     if kind in AMOUNTS:
         known = {abs(each.digits) for passage in shown for each in amounts(passage.text)}
@@ -238,16 +257,17 @@ def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
 
 ROLE = "full_text"
 
-_SURELY_TOO_LONG = 2
-"""A scope of more o200k tokens than this many windows is not fetched to be counted; ours. Vocabularies differ, but
-none in use needs half as many tokens as o200k."""
+_SURELY_TOO_LONG = 2  # project default; vocabularies differ, but none in use needs half as many tokens as o200k
+"""A scope of more o200k tokens than this many windows is not fetched to be counted."""
 
 
 async def answer_from_full_text(tools: Tools, question: str, step: str = ROLE) -> Answer:
-    """Answer from the whole scope, or from as much of it as fits.
+    """Answer from the whole scope, or from the best chunks that fit.
 
-    Steps: ``step/generate``, and ``step/retrieve`` when the scope does not fit. Raises QuestionError when the question
-    leaves no room in the window.
+    Steps: ``step/generate``, and ``step/retrieve`` if the scope does not fit.
+
+    Raises:
+        QuestionError: The question leaves no room in the window.
     """
     passages = await whole_scope(tools, question)
     if passages is None:
@@ -256,7 +276,7 @@ async def answer_from_full_text(tools: Tools, question: str, step: str = ROLE) -
 
 
 async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
-    """All documents of the scope in order of doc_id, or None when they do not fit."""
+    """Return all documents of the scope in order of doc_id, or None if they do not fit the window."""
     sizes = await tools.documents()
     if sum(tokens for _, tokens in sizes) > _SURELY_TOO_LONG * tools.window:
         return None
@@ -273,8 +293,9 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
 
 
 async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
-    """The longest run of top dense chunks that fits the window, neighbours merged, in reading order. Where the archive
-    has no vectors they are the top chunks by BM25. Steps: ``step``.
+    """Return as many of the best chunks as fit the window, neighbours merged, in reading order.
+
+    They are the best by dense vectors, or by BM25 if the archive has no vectors. Step: ``step``.
     """
     policy = tools.policy.full_text
     found = await tools.retrieve(step, question, granularity=policy.fallback_granularity, k=policy.fallback_count)
@@ -321,22 +342,22 @@ _PARTS: Final = re.compile(r"(?P<expression>.*[\d)])\s*(?P<unit>(?:%|(?=[^\W\d_]
 """The expression ends at its last digit or bracket. A unit begins with "%" or a letter."""
 _PERCENTAGE: Final = re.compile(r"(\d[\d.]*)\s?%")
 _TWICE: Final = re.compile(r"%\s*(?=per\s?cent)", re.IGNORECASE)
-"""Of "4.1% percentage points", what the words say again."""
+"""The percent sign of "4.1% percentage points"."""
 _ENDS_IN_SHARE: Final = re.compile(
     r"(?:/\s*[\d.]+%|\*\s*(?!100(?:\.0*)?\s?(?:%|per))[\d.]+\s?(?:%|per\s?cent))$", re.IGNORECASE
 )
-"""As in "=1200 * 5%", where the mark belongs to the number; in "* 100%" it is the unit."""
+"""As in "=1200 * 5%", where the sign belongs to the number; in "* 100%" it is the unit."""
 _PER_CENT: Final = re.compile(r"per\s?cent", re.IGNORECASE)
 
-_AGREE: Final = Decimal("0.01")
-"""Share by which the model's own result may differ from ours; covers its rounding."""
+_AGREE: Final = Decimal("0.01")  # project default: covers the model's rounding
+"""Share by which the model's own result may differ from the computed one."""
 
 
 def calculate(answer: str) -> str:
-    """``answer`` with a formula worked out: "25%", "$1,234.5 million", "0.0938"; never raises.
+    """Return ``answer`` with its formula evaluated, such as "25%", "$1,234.5 million" or "0.0938"; never raises.
 
-    At most 2 decimals, below 1 four significant digits. An answer that does not begin with "=" comes back as it is,
-    and a formula that cannot be worked out without its "=", for a person to look at. Only the first line is read.
+    Results have at most 2 decimals, and four significant digits below 1. An answer without a leading "=" is returned as
+    it is, and a formula that cannot be evaluated without its "=". Only the first line is read.
     """
     if not answer.startswith("="):
         return answer
@@ -363,7 +384,7 @@ def _work_out(formula: str) -> str:
 
 
 def _read(text: str) -> tuple[Decimal, str]:
-    """The value and the unit ("" for none) of an expression in plain characters. Raises ValueError."""
+    """Return the value and the unit, "" for none, of an expression. Raises ValueError."""
     text = text.strip()
     parts = _PARTS.fullmatch(text)
     if parts is None:
@@ -381,7 +402,7 @@ def _read(text: str) -> tuple[Decimal, str]:
 
 
 def _agreed_unit(text: str, value: Decimal) -> str:
-    """The unit of the result that the model worked out by itself, where it has our value."""
+    """Return the unit of the result that the model computed itself, if it has the same value."""
     try:
         own, unit = _read(text)
     except ValueError:
@@ -394,7 +415,7 @@ def _in_percent(unit: str) -> bool:
 
 
 def _digits(value: Decimal) -> str:
-    """A value from 0 on in digits, rounded half up, with separators between thousands."""
+    """Return a value from 0 on in digits, rounded half up, with separators between thousands."""
     step = Decimal("0.01") if value >= 1 or not value else Decimal(1).scaleb(value.adjusted() - 3)
     digits = f"{value.quantize(step, ROUND_HALF_UP):,f}"
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
@@ -407,20 +428,20 @@ def _digits(value: Decimal) -> str:
 # are read to 17 digits. The bounds are ours.
 
 LONGEST: Final = 300
-"""Characters of an expression."""
+"""Most characters of an expression."""
 
 DEEPEST: Final = 100
-"""Operations inside each other; a sum of n numbers is n - 1 deep."""
+"""Most nested operations; a sum of n numbers is n - 1 deep."""
 
 LARGEST_EXPONENT: Final = 64
 
 _CONTEXT: Final = Arithmetic(
     prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
 )
-"""Values from 1e-24 to 1e25: all of them are computed at once and can be written in digits."""
+"""Values from 1e-24 to 1e25: cheap to compute, and they can be written in digits."""
 
 _ALPHABET: Final = re.compile(r"[0-9.+\-*/() ]+")
-"""Without letters there are no names, calls, hexadecimal or imaginary numbers to think of."""
+"""Without letters there are no names, calls, hexadecimal or imaginary numbers."""
 
 _BINARY: Final[dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
     ast.Add: operator.add,
@@ -433,9 +454,10 @@ _UNARY: Final[dict[type[ast.unaryop], Callable[[Decimal], Decimal]]] = {ast.UAdd
 
 
 def evaluate(expression: str) -> Decimal:
-    """The value, to 28 digits. Operators bind as in Python: ``-2 ** 2`` is -4.
+    """Return the value of an arithmetic expression, to 28 digits. Operators bind as in Python: ``-2 ** 2`` is -4.
 
-    Raises ValueError for what is no such expression, has no finite real value, or goes beyond the bounds.
+    Raises:
+        ValueError: The text is no such expression, has no finite real value, or exceeds the bounds.
     """
     if len(expression) > LONGEST or not _ALPHABET.fullmatch(expression):
         raise ValueError(f"{expression[:80]!r} is no arithmetic expression of at most {LONGEST} characters.")

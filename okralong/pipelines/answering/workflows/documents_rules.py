@@ -315,6 +315,7 @@ _TIMES: Final = re.compile(
     r"|over\s+(?:time|the\s+years?)|based\s+on|according\s+to|as\s+per|and\s+what)\b.*$",
     re.IGNORECASE,
 )
+"""When and where a measure is looked at, after the measure."""
 
 
 def _over_years(match: re.Match[str]) -> DocumentsTask | None:
@@ -372,7 +373,7 @@ _MONEY: Final = re.compile(
 def _task(
     measure: str, operation: Operation, options: tuple[str, ...] = (), counted: bool = False
 ) -> DocumentsTask | None:
-    """The task over a measure that the question names; None where there is nothing left of it."""
+    """Return the task over the measure that a question names, None if nothing is left of it."""
     said = _bare(measure)
     if len(re.findall(r"[A-Za-z]{2,}", said)) < 1:
         return None
@@ -391,7 +392,7 @@ def _task(
 
 
 def _bare(measure: str) -> str:
-    """A measure without quote marks, articles and the words that point at the documents."""
+    """Return a measure without quote marks, articles and words that refer to the documents."""
     said = re.sub(rf"(?<!\w)[{_QUOTES}]|[{_QUOTES}](?!\w)", "", measure)
     said = re.sub(rf"{_LISTED}(?=\s|$|[?.,;])", " ", said, flags=re.IGNORECASE)
     said = re.sub(r"\s+(?:each|of each|respectively)\b.*$", "", said.strip(" ?.,;:"), flags=re.IGNORECASE)
@@ -401,7 +402,7 @@ def _bare(measure: str) -> str:
 
 
 def _period_apart(said: str) -> tuple[str, str]:
-    """A limit and the time behind it: "5 million in 2023"."""
+    """Separate a limit and the time after it: "5 million in 2023"."""
     match = re.search(r"\s+(?:in|for|during)\s+(?:fiscal\s+(?:year\s+)?)?(?:FY)?(?:19|20)\d\d\b.*$", said)
     return (said[: match.start()], match[0].strip(" ?.")) if match else (said, "")
 
@@ -417,13 +418,13 @@ def _year_of(said: str) -> str:
 
 
 def options_of(asked: str) -> tuple[str, ...]:
-    """The things at the end of a question: "..., Alder, Birch or Cedar?"."""
+    """Return the things at the end of a question: "..., Alder, Birch or Cedar?"."""
     match = re.search(r",\s*(?P<list>[^?]*?\bor\b[^?]*)\?\s*$", asked)
     return _parts(_period_apart(match["list"])[0]) if match else ()
 
 
 def years_of(asked: str) -> list[str]:
-    """The years that a question names, each once."""
+    """Return the years that a question names, each once."""
     return list(dict.fromkeys(YEAR.findall(asked)))
 
 
@@ -433,7 +434,7 @@ def _parts(said: str) -> tuple[str, ...]:
 
 
 def _without_options(said: str) -> str:
-    """``said`` up to the things that the question chooses between."""
+    """Return ``said`` up to the things that the question chooses between."""
     match = re.search(r",\s*[^?]*\bor\b", said)
     return said[: match.start()] if match else said
 

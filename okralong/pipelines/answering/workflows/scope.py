@@ -1,4 +1,4 @@
-"""The documents that a question over many documents is asked of."""
+"""The documents that answer a question over many documents."""
 
 from __future__ import annotations
 
