@@ -12,7 +12,7 @@ import pytest
 
 from okralong.actors.generator import generator
 from okralong.lab.training.reader_report import Asker, Said, mark, well_formed
-from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import asked_as

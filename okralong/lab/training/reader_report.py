@@ -26,8 +26,8 @@ from okralong.lab.evidence.writers import KeptReplies
 from okralong.lab.sweeps.metrics import scores
 from okralong.lab.training.learners.fit import Say
 from okralong.lab.training.rows.tables import ReadingRow
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer, with_demonstration
 from okralong.pipelines.core.config import Settings

@@ -165,11 +165,8 @@ def _normalise(text: str) -> tuple[str, list[int]]:
     return "".join(out), origin
 
 
-# Structured replies (an analysis, sub-questions, a step): read, and asked for once more if they cannot be. What then
-# holds without one is the operator's to say, see each: no question fails for a form that a model does not keep to.
-#
-# The further call shows the model its reply and what is wrong with it. It is a call like any other: reserved, in
-# journal and ledger, replayed by a rerun.
+# Structured replies: an analysis, sub-questions, a step. A question does not fail because a model breaks their form:
+# each caller has a fallback.
 
 T = TypeVar("T")
 Otherwise = TypeVar("Otherwise")
@@ -179,7 +176,7 @@ REPAIR: Final = "repair"
 NOTHING: Final = "(nothing)"
 """Stands for an empty reply in the repair prompt: some servers reject empty messages."""
 
-Ask = Callable[[str, Sequence[Message]], Awaitable[Reply]]
+CallStep = Callable[[str, Sequence[Message]], Awaitable[Reply]]
 """Makes the call of a step. Raises ReplyError for an empty reply."""
 
 
@@ -213,7 +210,7 @@ async def ask_or(
 
 
 async def ask_and_read(
-    ask: Ask,
+    ask: CallStep,
     step: str,
     messages: Sequence[Message],
     read: Callable[[str], T],
@@ -266,7 +263,7 @@ def repair_prompt(messages: Sequence[Message], error: ReplyError) -> list[Messag
 
 
 async def _read(
-    ask: Ask, step: str, messages: Sequence[Message], read: Callable[[str], T], chars: int
+    ask: CallStep, step: str, messages: Sequence[Message], read: Callable[[str], T], chars: int
 ) -> tuple[T, Reply]:
     reply = await ask(step, messages)
     try:

@@ -39,14 +39,14 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
 def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
     if plan.extension_tokens:
         passage = extend(passage, document, plan.extension_tokens, count_tokens)
-    # After the extension, because its new ends may cut a table too.
+    # After the extension, whose new ends may cut a table too.
     if plan.recover_tables:
         passage = recover_tables(passage, document, table_tokens, count_tokens)
     return passage
 
 
-# Order of passages in a prompt: documents by their best score, since the likeliest source should come first; within a
-# document by position, since "the following table" makes sense only after the sentence that says so.
+# Order of passages in a prompt: documents by their best score, so that the likeliest source comes first; within a
+# document by position, since "the following table" makes sense only after that sentence.
 
 _ORIGINS = ("retrieved", "merged", "extended", "table", "full")
 """From the plainest to the most processed; a joined passage has the origin of its most processed part."""
@@ -143,7 +143,7 @@ def extend(passage: Passage, document: Document, tokens: int, count: Callable[[s
 def _widen_left(text: str, start: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
     for boundary in (_SENTENCE, _WORD):
         places = [match.end() for match in boundary.finditer(text, limit, start) if match.end() < start]
-        # From the nearest to the farthest, so that the text between grows along the list.
+        # From the nearest to the farthest, as ``_furthest`` requires.
         places = [*reversed(places), *([0] if limit == 0 and start > 0 else [])]
         if (place := _furthest(places, lambda place: count(text[place:start]) <= tokens)) is not None:
             return place
@@ -176,8 +176,8 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
 
 # Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, so that the table is shown whole.
 #
-# A passage is one contiguous range of its document. When the whole table would break the token bound, the passage
-# first grows to the table's start, because rows without their column heads say little, and then forwards, row by row.
+# A passage is one contiguous range of its document. If the whole table exceeds the token bound, the passage first grows
+# to the table's start, because rows without column heads say little, and then forwards, row by row.
 
 
 def recover_tables(
@@ -235,10 +235,10 @@ def _breaks(text: str, low: int, high: int) -> list[int]:
     return [i for i in range(low, high) if text[i] == "\n"]
 
 
-# Keeping a prompt inside the generator's window: the least important passages go, the last one is cut.
+# Fitting a prompt to the generator's window: the least important passages are dropped, the last one is cut.
 #
-# The window is counted in the generator's own tokens. A prompt that is too long would be an error of the endpoint, or
-# worse, would be cut by it without a word.
+# The window is counted in the generator's own tokens. An endpoint rejects a prompt that is too long, or worse, cuts it
+# silently.
 
 MESSAGE_OVERHEAD = 16  # project default, on the safe side
 """Tokens that a chat template may put around a message: role markers and line ends."""

@@ -5,14 +5,10 @@ Also the long context, which shows whole documents, and the calculator, which ev
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal, DivisionByZero, InvalidOperation, Overflow, Underflow, localcontext
-from decimal import Context as Arithmetic
 from functools import partial
 from typing import Final
 
@@ -24,6 +20,7 @@ from okralong.pipelines.answering.answer_types import (
     misfit,
     typed_value,
 )
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, best_line, find_citations
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
 from okralong.pipelines.answering.prompts import (
@@ -130,7 +127,7 @@ def _answer(tools: Tools, question: str, reply: str, shown: Sequence[Passage], s
     found = find_citations(parsed.evidence, sources, about)
     citations = tuple(each for each in found if each.quote)
     if parsed.only_number and citations:
-        # Nothing but "[2]": the model has pointed at its answer.
+        # The reply is only "[2]": the answer is the best line of that passage.
         start, end = best_line(citations[0].quote, "", question)
         said = citations[0].quote[start:end]
     return Answer("answered", said, citations, context=tuple(shown))
@@ -250,10 +247,10 @@ def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
         raise ValueError(f"{strange[0].strip()} stands in no passage")
 
 
-# The long context: every document of the scope in full where the window holds them, else the best chunks that fit.
+# The long context: every document of the scope in full if the window holds them, else the best chunks that fit.
 #
 # Used by the strategy ``long_context`` and by precise mode. The fallback is the paper's (appendix B.2): the top chunks
-# of the dense retriever, 200 of them for a window of 128k tokens.
+# of the dense retriever, 200 for a window of 128k tokens.
 
 ROLE = "full_text"
 
@@ -303,7 +300,7 @@ async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
     wanted = AnswerType.of(tools.answer_type)
     build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
-    # Not even one fits: the first is handed on, and cut where it is shown.
+    # If not even one fits, ``fit_passages`` cuts the first.
     return _passages(hits[: max(fitting, 1)])
 
 
@@ -313,174 +310,3 @@ def _passages(hits: list[Hit]) -> list[Passage]:
 
 def _whole(document: Document) -> Passage:
     return Passage(document.doc_id, 0, len(document.text), document.text, document.n_tokens, score=1.0, origin="full")
-
-
-# The calculator: a formula that the generator gave as its answer is worked out here, not by the model.
-#
-# The paper names code-aided generation as an extension; this is its smallest form. A formula reads as in a
-# spreadsheet: an equals sign, an expression, a unit, such as ``=(12.5 - 10) / 10 * 100 %``. How it is read is ours:
-#
-# - One currency sign in it goes before the result, unless the result is in percent or a divisor has the sign too.
-# - Numbers marked with % stand as they are where the result is in percent: where its unit says so, and in sums of
-# percentages. Elsewhere they are hundredths, so ``=5% * 1200`` is 60, and so is ``=1200 * 5%``. - A unit behind every
-# number of a sum counts once. Square brackets are round ones; "(461)" is 461. - A result that the model adds ("= 25
-# %") is dropped; its unit is taken where the formula has none and both agree.
-
-_ALIKE: Final = str.maketrans(
-    dict.fromkeys("\u00d7\u00b7", "*")
-    | dict.fromkeys("\u2013\u2212", "-")
-    | {"\u00f7": "/", "\u2248": "=", "^": "**", "[": "(", "]": ")"}
-)
-"""Signs for times, minus, divided by and about equal; "^" is a power."""
-_THOUSANDS: Final = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_TIMES: Final = re.compile(r"(?<=[\d)%])\s*[xX]\s*(?=[\d.($€£¥-])")
-
-_CURRENCY: Final = re.compile(r"[$€£¥]")
-_DIVIDED_BY_MONEY: Final = re.compile(r"/[\s(+-]*[$€£¥]")
-
-_PARTS: Final = re.compile(r"(?P<expression>.*[\d)])\s*(?P<unit>(?:%|(?=[^\W\d_]))[^\d()+*=%]*)?\.?")
-"""The expression ends at its last digit or bracket. A unit begins with "%" or a letter."""
-_PERCENTAGE: Final = re.compile(r"(\d[\d.]*)\s?%")
-_TWICE: Final = re.compile(r"%\s*(?=per\s?cent)", re.IGNORECASE)
-"""The percent sign of "4.1% percentage points"."""
-_ENDS_IN_SHARE: Final = re.compile(
-    r"(?:/\s*[\d.]+%|\*\s*(?!100(?:\.0*)?\s?(?:%|per))[\d.]+\s?(?:%|per\s?cent))$", re.IGNORECASE
-)
-"""As in "=1200 * 5%", where the sign belongs to the number; in "* 100%" it is the unit."""
-_PER_CENT: Final = re.compile(r"per\s?cent", re.IGNORECASE)
-
-_AGREE: Final = Decimal("0.01")  # project default: covers the model's rounding
-"""Share by which the model's own result may differ from the computed one."""
-
-
-def calculate(answer: str) -> str:
-    """Return ``answer`` with its formula evaluated, such as "25%", "$1,234.5 million" or "0.0938"; never raises.
-
-    Results have at most 2 decimals, and four significant digits below 1. An answer without a leading "=" is returned as
-    it is, and a formula that cannot be evaluated without its "=". Only the first line is read.
-    """
-    if not answer.startswith("="):
-        return answer
-    try:
-        return _work_out(answer[1:].strip().partition("\n")[0])
-    except ValueError:
-        return answer[1:].strip() or answer
-
-
-def _work_out(formula: str) -> str:
-    if len(formula) > LONGEST:
-        raise ValueError(f"A formula has at most {LONGEST} characters.")
-    text = _THOUSANDS.sub(lambda number: number[0].replace(",", ""), formula.translate(_ALIKE))
-    text = _TIMES.sub(" * ", text)
-    signs = set(_CURRENCY.findall(text))
-    divided = _DIVIDED_BY_MONEY.search(text) is not None
-    first, *own = _CURRENCY.sub(" ", text).split("=")
-    value, unit = _read(first)
-    if own and not unit:
-        unit = _agreed_unit(own[-1], value)
-    sign = signs.pop() if len(signs) == 1 and not divided and not _in_percent(unit) else ""
-    number = f"{'-' if value < 0 else ''}{sign}{_digits(abs(value))}"
-    return f"{number}{unit}" if unit.startswith("%") or not unit else f"{number} {unit}"
-
-
-def _read(text: str) -> tuple[Decimal, str]:
-    """Return the value and the unit, "" for none, of an expression. Raises ValueError."""
-    text = text.strip()
-    parts = _PARTS.fullmatch(text)
-    if parts is None:
-        raise ValueError(f"{text!r} is no expression with a unit.")
-    expression, unit = parts["expression"], _TWICE.sub("", (parts["unit"] or "").strip(" ."))
-    if _ENDS_IN_SHARE.search(text):
-        expression, unit = _PER_CENT.sub("%", text), ""
-    elif not unit and "%" in expression and not re.search(r"[^-+() ]", _PERCENTAGE.sub("", expression)):
-        unit = "%"
-    if unit and not re.search(r"[*/]", expression):
-        expression = re.sub(rf"(?<!\w){re.escape(unit)}(?!\w)", " ", expression)
-    if _in_percent(unit):
-        expression = expression.replace("%", " ")
-    return evaluate(_PERCENTAGE.sub(r"(\1/100)", expression)), unit
-
-
-def _agreed_unit(text: str, value: Decimal) -> str:
-    """Return the unit of the result that the model computed itself, if it has the same value."""
-    try:
-        own, unit = _read(text)
-    except ValueError:
-        return ""
-    return unit if abs(own - value) <= _AGREE * abs(value) else ""
-
-
-def _in_percent(unit: str) -> bool:
-    return unit.casefold().startswith(("%", "percent", "per cent"))
-
-
-def _digits(value: Decimal) -> str:
-    """Return a value from 0 on in digits, rounded half up, with separators between thousands."""
-    step = Decimal("0.01") if value >= 1 or not value else Decimal(1).scaleb(value.adjusted() - 3)
-    digits = f"{value.quantize(step, ROUND_HALF_UP):,f}"
-    return digits.rstrip("0").rstrip(".") if "." in digits else digits
-
-
-# The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets, nothing else.
-#
-# Expressions are written by a generator that has read documents of anyone, so what one may cost is bounded: its length,
-# its depth, its exponents and the size of each value on the way. Values are decimal, so that 2.675 is 2.675; numbers
-# are read to 17 digits. The bounds are ours.
-
-LONGEST: Final = 300
-"""Most characters of an expression."""
-
-DEEPEST: Final = 100
-"""Most nested operations; a sum of n numbers is n - 1 deep."""
-
-LARGEST_EXPONENT: Final = 64
-
-_CONTEXT: Final = Arithmetic(
-    prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
-)
-"""Values from 1e-24 to 1e25: cheap to compute, and they can be written in digits."""
-
-_ALPHABET: Final = re.compile(r"[0-9.+\-*/() ]+")
-"""Without letters there are no names, calls, hexadecimal or imaginary numbers."""
-
-_BINARY: Final[dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-_UNARY: Final[dict[type[ast.unaryop], Callable[[Decimal], Decimal]]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-
-
-def evaluate(expression: str) -> Decimal:
-    """Return the value of an arithmetic expression, to 28 digits. Operators bind as in Python: ``-2 ** 2`` is -4.
-
-    Raises:
-        ValueError: The text is no such expression, has no finite real value, or exceeds the bounds.
-    """
-    if len(expression) > LONGEST or not _ALPHABET.fullmatch(expression):
-        raise ValueError(f"{expression[:80]!r} is no arithmetic expression of at most {LONGEST} characters.")
-    try:
-        tree = ast.parse(expression.strip(), mode="eval")
-        with localcontext(_CONTEXT):
-            return _value(tree.body, DEEPEST)
-    except (SyntaxError, ArithmeticError, MemoryError, RecursionError) as error:
-        # Python's parser answers brackets that are too deep for it with any of the last two, or a SyntaxError.
-        raise ValueError(f"{expression!r} cannot be evaluated: {type(error).__name__}.") from error
-
-
-def _value(node: ast.expr, depth: int) -> Decimal:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return _CONTEXT.create_decimal(repr(node.value))
-    if depth and isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-        return _UNARY[type(node.op)](_value(node.operand, depth - 1))
-    if depth and isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        left, right = _value(node.left, depth - 1), _value(node.right, depth - 1)
-        if isinstance(node.op, ast.Pow) and abs(right) > LARGEST_EXPONENT:
-            raise ValueError(f"The exponent {right} is beyond {LARGEST_EXPONENT}.")
-        value = _BINARY[type(node.op)](left, right)
-        if not value.is_finite():  # 0 ** -1, which Decimal lets pass
-            raise ValueError(f"The expression {left} {type(node.op).__name__} {right} is infinite.")
-        return value
-    raise ValueError(f"An expression holds only numbers and + - * / **, at most {DEEPEST} deep.")

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from okralong.pipelines.core.types import QUESTION_MARK, Message, Passage
 
-# What document text must not spell: tags of our own prompts, and the tokens that chat models are steered by.
+# What document text must not spell: tags of our prompts, and the special tokens of chat models.
 #
-# Servers turn a special token into its number wherever it stands in a message, also inside a quotation, so a document
-# that spells ``<|im_end|>`` would end the turn that quotes it.
+# Servers encode a special token wherever it is in a message, also inside a quotation, so a document that spells
+# ``<|im_end|>`` would end the turn that quotes it.
 
 OPENINGS: Final = "<\uff1c\ufe64"
 """The character that opens a tag, in its widths."""
@@ -72,7 +72,7 @@ def _shown(text: str) -> str:
     return unicodedata.normalize("NFKD", "".join(islice(visible, _LONGEST)))
 
 
-# How document text stands in a prompt: in numbered frames that it cannot close.
+# Document text in a prompt: numbered frames that it cannot close.
 
 RULES = (
     "You answer questions from numbered passages. Rely on the passages alone. "
@@ -188,10 +188,9 @@ def strip_thought(reply: str) -> str:
     return _FENCE.sub("", reply).strip()
 
 
-# The evidence lines of a reply: ``[2] "words of passage 2"``, and what small models make of that form. Understood:
-# several entries in a line, ``[1, 3]``, ``passage 2:``, straight and curly quote marks, words without quote marks,
-# words without a number, a number without words, quote marks inside the words. What is named is only a claim;
-# ``citations.py`` looks whether it is true.
+# The evidence lines of a reply: ``[2] "words of passage 2"``, and the variants of small models: several entries in a
+# line, ``[1, 3]``, ``passage 2:``, straight and curly quote marks, words without quote marks, words without a number, a
+# number without words, quote marks inside the words. These are claims, which ``citations.py`` checks.
 
 
 MOST_CLAIMS: Final = 200  # project default: the long context shows 200 chunks at most
@@ -241,7 +240,7 @@ def parse_evidence(text: str) -> tuple[Evidence, ...]:
         quote = words.strip().strip(".,;:").strip()
         found += [Evidence(int(number), quote) for number in re.findall(r"\d+", numbers)]
     if not found and text.strip():
-        # Neither number nor quote marks: each line may still hold words of a passage.
+        # Without numbers and quote marks, each line may still be words of a passage.
         found = [Evidence(0, line.strip(" \t-*•")) for line in text.splitlines() if line.strip(" \t-*•")]
     return tuple(islice(dict.fromkeys(found), MOST_CLAIMS))
 

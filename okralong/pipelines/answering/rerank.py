@@ -128,7 +128,7 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
     moved = {hit.chunk.chunk_id for hit in named}
     found = first
     for hit in [*named, *(hit for hit in rest if hit.chunk.chunk_id not in moved)]:
-        # Below the one before, also where scores are equal: whatever sorts them later leaves the order.
+        # Strictly below the one before, so that later sorting keeps the order.
         below = math.nextafter(found[-1].score, -math.inf)
         found.append(replace(hit, score=below) if hit.score > below or hit.chunk.chunk_id in moved else hit)
     return found

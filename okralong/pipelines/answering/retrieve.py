@@ -35,7 +35,7 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     if selection.method == "none":
         return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
     pool = select(fused, selection.pool, plan.threshold)
-    # More than would fit even of the shortest ones need not be chosen, and each choice by a language model is dear.
+    # Choices by a language model are expensive: choose no more than would fit of the shortest chunks.
     shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
     chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
     return within_tokens(chosen, plan.max_tokens)
@@ -166,13 +166,12 @@ def sort_hits(hits: Sequence[Hit]) -> list[Hit]:
     return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.chunk_id))
 
 
-# The neighbour boost: a small chunk is ranked higher where the text around it fits the query too. Ours, not in the
-# papers.
+# Boosts: a small chunk ranks higher if the text around it fits the query too. Not in the papers.
 #
-# Small chunks show evidence for few tokens, but have few words to be found by: the row of a table does not say which
-# company and which year it is about, the page around it does. The larger chunks are indexed anyway, and cost no token,
-# since they are only looked up and never shown. Talk about one topic in a meeting runs on over several chunks of any
-# size; there it is the neighbours of the same size that tell.
+# Small chunks show evidence for few tokens, but have few words to match: the row of a table does not name its company
+# and year, the page around it does. The larger chunks are indexed anyway, and cost no prompt tokens since they are
+# never shown. In a meeting, talk about one topic spreads over several chunks of any size; there the neighbours of the
+# same size help.
 
 
 def boost_by_wider(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> list[Hit]:
@@ -262,7 +261,7 @@ def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
             if hit is None:
                 continue
             known = best.get(hit.chunk.chunk_id)
-            # A key that is assigned again keeps its place in the dict: the first turn decides the order.
+            # A key that is assigned again keeps its place in the dict, so the first turn decides the order.
             if known is None or hit.score > known.score:
                 best[hit.chunk.chunk_id] = hit
     return list(best.values())

@@ -44,10 +44,10 @@ def stretched(values: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) if high > low else 0.0 for value in values]
 
 
-# Conditional self-information: the chunk that surprises a reader of what is chosen already (SARA section 2.4).
+# Conditional self-information: the chunk that surprises a reader of the chosen chunks most (SARA section 2.4).
 #
-# A small language model reads the chosen chunks; how unlikely it finds a further one, a token on average, is how much
-# that one adds. What repeats a chosen chunk surprises little, and stays behind.
+# A small language model reads the chosen chunks; a further one adds as much as the model finds it unlikely, on average
+# over its tokens. A chunk that repeats a chosen one surprises little.
 
 Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
 """``Tools.score``: log-likelihood of each token of some texts after a shared prefix."""
@@ -78,12 +78,12 @@ def self_information(logs: Sequence[float]) -> float:
     return -sum(logs) / len(logs) if logs else 0.0
 
 
-# Embedding novelty: the chunk that brings the mean of what is chosen closest to the question (SARA section 2.4).
+# Embedding novelty: the chunk that brings the mean of the chosen chunks closest to the question (SARA section 2.4).
 #
-# A chunk like those that are chosen moves their mean hardly at all, one that lies where the question is still far from
-# the mean moves it most. That holds from the third choice on: since the first chunk is part of the target, the second
-# choice is just the chunk that is nearest to the question. SARA measures in the space of its trained compressor; with
-# the archive's plain sentence encoder, as here, this is a variant of the paper's rule.
+# A chunk similar to the chosen ones hardly moves their mean; one in a direction that is still missing moves it most.
+# That holds from the third choice on: as the first chunk is part of the target, the second choice is the chunk nearest
+# to the question. SARA measures in the space of its trained compressor; with the archive's sentence encoder, as here,
+# this is a variant of the paper's rule.
 
 Vectors = NDArray[np.float32]
 
@@ -120,7 +120,7 @@ def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[flo
     return [-distance for distance in distances]
 
 
-# The selection of evidence that the policy names, made durable before anything is built on it.
+# The policy's selection, recorded before it is used.
 
 
 async def choose(
@@ -145,5 +145,4 @@ async def choose(
         rows = np.asarray(vectors, dtype=np.float32)
         return await choose_novel(pool, rows[0], rows[1:], count, by.trade_off)
 
-    # One candidate, or room for one: nothing to judge, and nothing to keep.
     return await tools.record_choice(step, query, pool, pick) if min(len(pool), count) > 1 else list(pool[:count])

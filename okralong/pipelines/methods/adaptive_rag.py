@@ -19,10 +19,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.generate import calculate, generate
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Rounds, Tokens
 from okralong.pipelines.answering.prompt_text import neutralise, strip_thought

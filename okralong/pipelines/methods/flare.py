@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Rounds, Share, Tokens
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise

@@ -123,7 +123,7 @@ async def _statement_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
     """
     policy = ask.tools.policy
     if ask.cell:
-        # A run without a generator has tried the reader "statement" already.
+        # With ``reads_answers`` the reader ``Statement`` has searched the document already.
         stated = None if ask.tools.reads_answers or not policy.over_documents.rows else await read_statement(ask)
         return [] if stated is None else list(stated.context)
     if not ask.is_one_of(policy.line_items.rows) or not ask.plan.recover_tables:

@@ -26,10 +26,10 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, ask_or, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.prompt_text import (

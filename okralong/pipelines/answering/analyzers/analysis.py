@@ -181,7 +181,7 @@ class Analyzer(Protocol):
         ...
 
 
-# Batches of like length: little is spent on padding, and what comes out stands in the order of what went in.
+# Batches of similar length, which need little padding.
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -197,7 +197,7 @@ def by_length(items: Sequence[T], length: Callable[[T], int], size: int, work: C
     return [found[index] for index in range(len(items))]
 
 
-# The temperatures of a trained adapter, kept beside its weights.
+# The temperatures of a trained adapter, in a file with its weights.
 
 CALIBRATION: Final = "calibration.json"
 
@@ -228,7 +228,7 @@ def read_temperatures(folder: Path) -> Temperatures:
     return kind, pattern, evidence
 
 
-# Which local language model measures likelihoods, for policies that select evidence by them, and how it is served.
+# The local models of policies that select evidence by likelihood, and of LLMLingua-2.
 
 
 class ScorerConfig(Settings):

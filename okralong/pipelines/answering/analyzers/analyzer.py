@@ -24,7 +24,7 @@ from okralong.pipelines.answering.analyzers.analysis import (
     sure_analysis,
 )
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.citations import Ask, always, ask_and_read
+from okralong.pipelines.answering.citations import CallStep, always, ask_and_read
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Analysis, ConfigError, Message, NobodyAsked, ReplyError
 from okralong.pipelines.models.weights import (
@@ -131,7 +131,7 @@ def analyzer_keys(said: str) -> dict[str, str]:
     """
     if said in get_args(Kind):
         return {"analyzer.kind": said}
-    # Absolute: the analyzer's replicas have working directories of their own.
+    # Absolute, since the analyzer's replicas have other working directories.
     folder = Path(said).expanduser().resolve()
     if (folder / "heads.json").is_file():
         return {"analyzer.kind": "heads", "analyzer.adapter": str(folder)}
@@ -185,7 +185,7 @@ It follows the prompt, which stays as label scorers were trained on it.
 
 
 async def analyze_by_generator(
-    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+    ask: CallStep, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
     """Return the generator's three labels, each with probability 1, as a written label has no other.
 
@@ -203,7 +203,7 @@ async def analyze_by_generator(
 
 
 async def labels_by_generator(
-    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+    ask: CallStep, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
     """Return the generator's labels. Raises ReplyError, with the raw text of both replies, if it gives none."""
     (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
@@ -215,8 +215,6 @@ def generator_prompt(asked: AnalysisInput) -> list[Message]:
     system, *others = analyzer_prompt(asked)
     return [replace(system, content=system.content + AS_JSON), *others]
 
-
-# An analyzer whose labels are wrong on purpose: how much does the method lose for each wrong label?
 
 Label = TypeVar("Label", bound=str)
 
@@ -269,7 +267,7 @@ def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
     return {each: float(each == label) for each in labels}
 
 
-# Labels that a file gives: gold ones in an ablation, or those of somebody's own analyzer.
+# Labels from a file: gold ones in an ablation, or those of another analyzer.
 
 Labels = tuple[str, str, bool]
 """Type, pattern, and whether the primary chunks hold the evidence."""

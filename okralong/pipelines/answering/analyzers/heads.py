@@ -161,7 +161,7 @@ def load_heads(folder: Path) -> Heads:
     return heads.eval()
 
 
-# A sentence encoder that can be tuned: what the heads read, with gradients where they are wanted.
+# The sentence encoder, which training can tune.
 
 QUESTION_TOKENS: Final = 128  # project default: the longest of 32,000 questions has 117 words
 """Tokens of a question that are read."""

@@ -119,7 +119,7 @@ class LabelScorer:
                 following = []
                 for row, scores in zip(scored, _probabilities(prefix, rows, field, temperature), strict=True):
                     row.append(scores)
-                    # Later fields are judged in the light of the label that was chosen here.
+                    # Later fields are scored after the label that was chosen here.
                     following.append(field.labels[best(scores)])
         return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
 
@@ -190,7 +190,7 @@ def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
     return chat_ids(tokenizer, analyzer_prompt(asked))
 
 
-# What every prompt of an analyzer begins with, read once: the instructions, as tokens and key-value cache.
+# The instructions, with which every prompt begins: read once, kept as tokens and key-value cache.
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Opening:
     def read(cls, model: Any, ids: Ids) -> Opening:
         """Read ``ids`` with a causal language model; with gradients, if they are on, for training."""
         tokens = torch.tensor([ids], device=model.device)
-        # The inner model alone: no logits are wanted. The cache is given, so that it is one whose rows can be repeated.
+        # The inner model alone, as no logits are needed. The rows of a DynamicCache can be repeated.
         cache = DynamicCache()
         model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
         return cls(ids, cache)
@@ -224,9 +224,9 @@ class Opening:
 
 # A growing batch of token sequences with its key-value cache, and the likelihood of several continuations at once.
 #
-# Rows of different length are padded on the left, and positions and masks are given outright, so that what a row gets
-# does not depend on its neighbours. New tokens of all rows and all continuations of all rows go through the model in
-# one pass: the continuations stand one behind the other, and a mask lets each see only its row and itself.
+# Rows are padded on the left, with explicit positions and masks, so that a row's result does not depend on the other
+# rows. New tokens and continuations of all rows go through the model in one pass: the continuations are concatenated,
+# and a mask lets each see only its row and itself.
 
 
 class Prefix:
@@ -255,7 +255,7 @@ class Prefix:
         """
         device, width = self.model.device, max(len(row) for row in rows)
         real = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
-        # The last token of a continuation is predicted, never read.
+        # The last token of a continuation is only predicted.
         inner = [ids[:-1] for ids in continuations]
         packed = [token for ids in inner for token in ids]
         tokens = torch.tensor([[0] * (width - len(row)) + row + packed for row in rows], device=device)
@@ -279,10 +279,10 @@ class Prefix:
         before = self.seen[:, None, :].expand(rows, new, self.seen.shape[1])
         visible = torch.cat([before, among], dim=2)
         dtype = self.model.dtype
-        # Additive and finite: a padding column that sees nothing then gets some average instead of NaN.
+        # Additive and finite, so that a padding column without visible tokens gets an average instead of NaN.
         mask = torch.zeros(visible.shape, dtype=dtype, device=tokens.device)
         mask.masked_fill_(~visible, torch.finfo(dtype).min)
-        # The inner model alone: its head would multiply every column with the whole vocabulary.
+        # The inner model alone, as the head would multiply every column with the whole vocabulary.
         output = self.model.base_model(
             input_ids=tokens,
             attention_mask=mask[:, None],

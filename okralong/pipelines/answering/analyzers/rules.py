@@ -156,7 +156,7 @@ def type_scores(question: str) -> Mapping[str, float]:
     weights: dict[str, float] = dict.fromkeys(TYPES, 0.0)
     weights["extractive"] = EXTRACTIVE_WEIGHT
     for question_type, keywords in KEYWORDS.items():
-        # The strongest keyword counts whole and the others a little: ten weak hints are not one proof.
+        # The strongest keyword counts fully and the others a little: ten weak hints are not a proof.
         found = sorted((weight for pattern, weight in keywords if pattern.search(question)), reverse=True)
         if found:
             weights[question_type] = found[0] + 0.2 * len(found[1:])

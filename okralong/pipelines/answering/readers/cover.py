@@ -13,7 +13,6 @@ from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.rows import cited_answer
 from okralong.pipelines.statements.values import read_value
 
-# Project default.
 COVER: Final = 8000  # project default
 """Characters at the beginning of a document in which its cover stands."""
 _OWN_PERIOD: Final = re.compile(

@@ -39,7 +39,7 @@ class DocumentsTask:
 
 
 # --------
-# The contract, and its parser::
+# The contract and its parser::
 #
 #     Ask: What was the revenue in 2021?
 #     Type: money

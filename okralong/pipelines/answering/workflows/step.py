@@ -7,9 +7,10 @@ from functools import partial
 
 from okralong.pipelines.answering.answer_types import value_read
 from okralong.pipelines.answering.ask import Ask
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_for, find_citations
 from okralong.pipelines.answering.context import fit_passages, process_context
-from okralong.pipelines.answering.generate import calculate, generate
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import ParsedStep, read_step, same_words, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
 from okralong.pipelines.core.types import Answer, Hit, Passage, ReplyError
