@@ -257,8 +257,8 @@ def _plan(archive: Folder, doc_id: str, holds: dict[str, bool]) -> PurgePlan:
                 alone.append(version.number)
     if not found and doc_id not in parent["purged"]:
         raise InputError(
-            f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as it "
-            "stands in citations and in okralong archive diff; nothing was purged."
+            f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as in "
+            "citations and okralong archive diff; nothing was purged."
         )
     if parent["version"] in alone:
         raise InputError(
