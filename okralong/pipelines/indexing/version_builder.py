@@ -317,7 +317,8 @@ def fingerprint_of(
     content = [SCHEMA_VERSION, LAYOUT, config.content(), model.name, model.sha256]
     content += [files["catalogue"], files["failures"], files["index"]]
     content += [files["metadata"]] if "metadata" in files else []  # missing in versions of earlier releases
-    content += [compressor] if compressor is not None else []  # if any, as in earlier releases
+    # Appended only if there is one, so that other fingerprints equal those of earlier releases.
+    content += [compressor] if compressor is not None else []
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
