@@ -72,11 +72,11 @@ class PlannerSetup:
         policy: Its constants.
         llm: The generator, settled as it was started.
         prices: Prices of the models.
-        address: Where an embedded generator listens.
+        address: URL of an embedded generator.
         tags: Tags of the run's calls.
-        replies_from: Other runs that share their replies, as absolute places.
-        run: Place of the run, for the log.
-        weights: Name of the weights of a generator that is served here.
+        replies_from: Absolute places of other runs that share their replies.
+        run: The run folder.
+        weights: Identity of the weights of an embedded generator or SARA's.
     """
 
     strategy: StrategySpec
@@ -111,7 +111,7 @@ class Peers(Protocol):
 
 
 class Planner:
-    """Carries many questions at once to their answers rows, with one strategy.
+    """Answers many questions concurrently with one strategy, and writes their answers rows.
 
     Its methods may be called from several event loops of one process. A branch of a branch runs in place, so that a
     question never waits for a slot that another branch of the same question holds.
@@ -127,15 +127,15 @@ class Planner:
         peers: Peers | None = None,
         revived: bool = False,
     ) -> None:
-        """Open what the planner needs.
+        """Prepare the planner.
 
         Args:
             setup: The run's values.
             gateway: The run's gateway.
             models: The archive's shards and the run's local models.
             clients: The run's generators.
-            peers: Who takes branches and artifacts; by default this planner.
-            revived: Whether a planner before this one died, so that its questions may be given again.
+            peers: The planners that take branches and artifacts; by default only this one.
+            revived: True if Ray restarted this planner, so that it may get questions that it had begun.
         """
         self._setup, self._gateway, self._clients = setup, gateway, clients
         self._strategy = load_strategy(setup.strategy.place)
@@ -147,7 +147,7 @@ class Planner:
         self._asked = asked_as(setup.llm)
 
     async def ready(self) -> None:
-        """Return once the archive is open, which it is when the planner has been made."""
+        """Return once the archive is open; the constructor opens it."""
 
     async def spent(self) -> float:
         """Return the processor seconds of this process so far."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 
-from okralong.actors.generator import Generator, generator
+from okralong.actors.generator import StartedGenerator, generator
 from okralong.jobs.terminal import say_line
 from okralong.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
 from okralong.lab.training.rows.tables import ReadingRow, TrainingRow
@@ -91,7 +91,7 @@ class Labeller:
 
 
 async def _ask(
-    ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: Generator, folder: Folder
+    ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: StartedGenerator, folder: Folder
 ) -> tuple[R, Totals]:
     ledger = RunLedger(folder, config.budget_usd)
     llm = served.llm
