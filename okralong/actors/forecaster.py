@@ -39,7 +39,7 @@ class Forecaster:
         self._strategies = setup.strategies
         llm, offline = setup.llm, OfflineGenerator()
         ports = Ports(models, offline, setup.policy, **asked_as(llm))
-        self._ports = ports if llm.stronger is None else ports.with_stronger(offline, llm.stronger)
+        self._ports = ports if llm.stronger is None else ports.with_stronger(offline, asked_as(llm.stronger))
 
     async def dry_run(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
         """Return the outlook of a question over its resolved scope."""

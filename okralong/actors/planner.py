@@ -145,6 +145,7 @@ class Planner:
         self._checks = models.cross_encoder.checks
         self._models = models
         self._asked = asked_as(setup.llm)
+        self._asked_stronger = None if setup.llm.stronger is None else asked_as(setup.llm.stronger)
 
     async def ready(self) -> None:
         """Return once the archive is open; the constructor opens it."""
@@ -301,8 +302,8 @@ class Planner:
             artifact=self._artifact_of,
             **self._asked,
         )
-        if self._setup.llm.stronger is not None:
-            ports = ports.with_stronger(QuestionGenerator(self._clients, journal, True), self._setup.llm.stronger)
+        if self._asked_stronger is not None:
+            ports = ports.with_stronger(QuestionGenerator(self._clients, journal, True), self._asked_stronger)
             if prefix.startswith(f"{ESCALATED}/") and ports.stronger is not None:
                 ports = ports.stronger
         return QuestionTools(ports, question, doc_ids, journal, fan_out, prefix)

@@ -98,13 +98,13 @@ class Ports:
     reads_answers: bool = True
     stronger: Ports | None = None
 
-    def with_stronger(self, generator: Generator, llm: GeneratorConfig) -> Ports:
-        """Return the same ports with a stronger generator, which answers everything itself."""
-        return replace(self, stronger=replace(self, generator=generator, reads_answers=False, **asked_as(llm)))
+    def with_stronger(self, generator: Generator, asked: Mapping[str, Any]) -> Ports:
+        """Return the same ports with a stronger generator, which answers everything itself (see ``asked_as``)."""
+        return replace(self, stronger=replace(self, generator=generator, reads_answers=False, **asked))
 
 
 def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
-    """Return the fields of ``Ports`` that say how a generator is asked; ``llm`` is settled as it was started."""
+    """Return the fields of ``Ports`` that describe a generator. Loads its tokenizer."""
     return {
         "window": llm.window,
         "count": token_counter(llm.tokenizer),
