@@ -49,8 +49,10 @@ FEWEST: Final = 20
 
 @dataclass(frozen=True)
 class Judged:
-    """Scored answers of a run: ``confidence``, ``wrong`` (1 - F1) and ``missed`` (1 - exact match), each of shape
-    (answers,), and the ``clusters`` of documents that are resampled together.
+    """Scored answers of a run.
+
+    ``confidence``, ``wrong`` (1 - F1) and ``missed`` (1 - exact match), each of shape (answers,), and the ``clusters``
+    of documents that are resampled together.
     """
 
     name: str
