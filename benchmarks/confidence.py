@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
 from okralong.lab.training.learners.calibration import BINS
@@ -29,7 +28,6 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
-from okralong.pipelines.reporting.pictures import COLOURS, WIDTH, style, write_svg
 from okralong.pipelines.reporting.statistics import (
     Estimate,
     Floats,
@@ -194,7 +192,7 @@ def answers_of(files: Sequence[Path]) -> dict[str, list[Marked]]:
 
 
 def main() -> None:
-    """Print and write the tables, and draw the picture."""
+    """Print and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", help="run folders, or files of `benchmarks.answers`")
     parser.add_argument("--questions", help="the questions of run folders, with gold answers")
@@ -211,24 +209,6 @@ def main() -> None:
     _write(given.out, every, " ".join(Path(run).name for run in given.runs))
 
 
-def draw_risk(path: Path, every: Sequence[Judged]) -> None:
-    """Draw risk (1 - F1) against coverage as SVG, with each run's random order as a thin line."""
-    with style():
-        figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
-        axis = figure.subplots()
-        for number, each in enumerate(every):
-            colour = COLOURS[number % len(COLOURS)]
-            coverage, risk = risks(each.confidence, each.wrong)
-            axis.plot(coverage, risk, color=colour, linewidth=1.4, label=each.name)
-            axis.axhline(float(risk[-1]), color=colour, linewidth=0.7, linestyle=":")
-        axis.set_xlabel("coverage: share of answers taken, surest first")
-        axis.set_ylabel("risk")
-        axis.set_ylim(0, 1)
-        axis.grid(visible=True)
-        axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        write_svg(figure, path)
-
-
 def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
     page = "\n\n".join(
         [
@@ -242,10 +222,7 @@ def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
     )
     print(page)
     if out is not None:
-        out.write_text(f"{page}\n\n![Risk against coverage]({out.stem}.svg)\n", encoding="utf-8")
-        # A line for every set would be a legend of thirty.
-        runs = {Path(run).stem for run in command.split()}
-        draw_risk(out.with_suffix(".svg"), [each for each in every if each.name.partition(",")[0] in runs])
+        out.write_text(f"{page}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
