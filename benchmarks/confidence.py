@@ -196,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", help="run folders, or files of `benchmarks.answers`")
     parser.add_argument("--questions", help="the questions of run folders, with gold answers")
-    parser.add_argument("--out", type=Path, help="a Markdown file; the picture lies beside it")
+    parser.add_argument("--out", type=Path, help="a Markdown file")
     given = parser.parse_args()
     rows = answers_of([Path(run) for run in given.runs if run.endswith(".jsonl")])
     every = [each for name, own in rows.items() for each in in_all_ways(name, own)]
