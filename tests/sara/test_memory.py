@@ -18,16 +18,9 @@ from okralong.lab.training.sara.train import DONE, Generator, train_sara
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import cpu_precision
-from okralong.pipelines.sara.artifact import (
-    DESCRIPTION,
-    LORA,
-    WEIGHTS,
-    ArrayCompressor,
-    generator_folder,
-    read_shape,
-    table_compressor,
-)
+from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, ArrayCompressor, generator_folder, read_shape
 from okralong.pipelines.sara.compressor import MemoryCompressor, load_compressor
+from okralong.pipelines.sara.table import table_compressor
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.sara.compressors import random_memory
 

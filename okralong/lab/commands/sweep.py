@@ -28,7 +28,7 @@ from okralong.actors.local_models import LoadedModels
 from okralong.actors.retrieval import RetrievalNames, SharedModels
 from okralong.jobs.answer import Starting, answer_prepared
 from okralong.jobs.interrupt import Interrupt
-from okralong.jobs.run_folder import RunResult, begun_alike, statuses, table
+from okralong.jobs.run_folder import RunResult, begun_alike, statuses
 from okralong.jobs.terminal import say_line, widen_plain
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.sweeps.config import (
@@ -76,7 +76,7 @@ from okralong.pipelines.reporting.sources import spans_of
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.run.questions import read_questions
-from okralong.pipelines.run.rows import JUDGE
+from okralong.pipelines.run.rows import JUDGE, table
 
 LOCK = "okralong evaluate"
 OPEN = "over_budget"

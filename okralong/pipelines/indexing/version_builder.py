@@ -58,8 +58,9 @@ from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.artifact import TableCompressor, table_compressor
+from okralong.pipelines.sara.artifact import TableCompressor
 from okralong.pipelines.sara.config import compressor_to_index
+from okralong.pipelines.sara.table import table_compressor
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""

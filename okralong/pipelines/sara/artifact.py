@@ -282,22 +282,16 @@ class TableCompressor(Protocol):
 
 @dataclass(frozen=True)
 class MemorySlots:
-    """ICAE's memory slots in an index job: the weights as read, loaded into ``model`` when needed."""
+    """The weights of ICAE's memory slots as read, and the generator ``model`` that they are for."""
 
     shape: MemoryShape
     fingerprint: str
     weights: dict[str, NDArray[np.float16]]
     model: str
 
-    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """See ``TableCompressor``; ignores ``vectors``. Raises ConfigError if the generator cannot be loaded."""
-        from okralong.pipelines.sara.compressor import MemoryCompressor  # torch takes seconds
 
-        return MemoryCompressor.of(self).slots(texts)
-
-
-def table_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
-    """Load the compressor in ``folder``; only memory slots need ``model``, the generator that makes them.
+def read_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
+    """Read the compressor in ``folder``; only memory slots need ``model``, the generator that makes them.
 
     Raises:
         ConfigError: It is missing, damaged or altered, or has memory slots of another generator.

@@ -32,8 +32,8 @@ from okralong.pipelines.sara.artifact import (
     Shape,
     described_as,
     fingerprint_of,
+    read_compressor,
     read_shape,
-    table_compressor,
 )
 
 __all__ = [
@@ -213,9 +213,9 @@ AnyCompressor = Compressor | MemoryCompressor
 def load_compressor(folder: Path, model: str) -> AnyCompressor:
     """Load the compressor in ``folder``, frozen; memory slots need the ``model`` that they were trained with.
 
-    Raises as ``table_compressor`` does.
+    Raises as ``read_compressor`` does.
     """
-    read = table_compressor(folder, model)
+    read = read_compressor(folder, model)
     return MemoryCompressor.of(read) if isinstance(read, MemorySlots) else Compressor.load(folder)
 
 
