@@ -44,7 +44,6 @@ class Section(MethodSection):
     """
 
     KEY = "adaptive_rag"
-
     granularity: Tokens = 512
     count: Count = 5
     max_steps: Rounds = 10
@@ -53,11 +52,8 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(
-        granularities=(policy.section(Section).granularity,),
-        vectors=True,
-        unforeseen="the classifier's reply decides how often it retrieves and asks",
-    )
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True, unforeseen="the classifier's reply decides how often it retrieves and asks")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -52,7 +52,6 @@ class Section(MethodSection):
     """
 
     KEY = "flare"
-
     granularity: Tokens = 512
     count: Count = 5
     threshold: Share = 0.8
@@ -62,8 +61,9 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
+    size = policy.section(Section).granularity
     return Needs(
-        granularities=(policy.section(Section).granularity,),
+        (size,),
         vectors=True,
         logprobs=True,
         unforeseen="how sure the generator is of each sentence decides how often it retrieves and asks",

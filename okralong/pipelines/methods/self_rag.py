@@ -60,7 +60,6 @@ class Section(MethodSection):
     """
 
     KEY = "self_rag"
-
     granularity: Tokens = 512
     count: Count = 5
     relevance: Annotated[float, Field(ge=0, le=100)] = 1.0
@@ -71,11 +70,8 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(
-        granularities=(policy.section(Section).granularity,),
-        vectors=True,
-        unforeseen="the generator decides whether it retrieves at all",
-    )
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True, unforeseen="the generator decides whether it retrieves at all")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
