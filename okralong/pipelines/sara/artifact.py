@@ -208,8 +208,8 @@ class ArrayCompressor:
         shape, fingerprint, found = read_weights(folder)
         if isinstance(shape, MemoryShape):
             raise ConfigError(
-                f"The compressor {folder} keeps memory slots, which the generator makes of a chunk's text: there is no "
-                "space of vectors to choose by. Set selection.space, or sara.space, to encoder in the policy."
+                f"The compressor {folder} has memory slots, which are made of a chunk's text and cannot select chunks. "
+                "Set selection.space, or sara.space, to encoder in the policy."
             )
         if {name: value.shape for name, value in found.items()} != _shapes(shape):
             raise unusable(folder, f"has weights of other shapes than its {DESCRIPTION} says")
@@ -301,8 +301,8 @@ def read_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
         return ArrayCompressor.load(folder)
     if Path(model).name != shape.generator:  # a description has the folder's name only
         raise ConfigError(
-            f"The compressor {folder} keeps memory slots of the generator {shape.generator!r}, and the one that is to "
-            f"make them is {model!r}. Set generator in the index config to the model that it was trained with."
+            f"The compressor {folder} has memory slots of the generator {shape.generator!r}, and the index config names "
+            f"{model!r}. Set generator in the index config to the model that the compressor was trained with."
         )
     return MemorySlots(shape, fingerprint, weights, model)
 

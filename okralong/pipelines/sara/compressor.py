@@ -194,9 +194,8 @@ class MemoryCompressor(nn.Module):
         has |= {name: value for name, value in made._learned().items() if not name.startswith("reader.")}
         if {name: value.shape for name, value in has.items()} != {name: each.shape for name, each in weights.items()}:
             raise ConfigError(
-                f"A compressor of memory slots was trained for the generator {read.shape.generator}, and {read.model} "
-                "has matrices of other shapes. Name the model that it was trained with: generator in the index config, "
-                "model in the training's."
+                f"The memory slots were trained with the generator {read.shape.generator}, and {read.model} has other "
+                "matrices. Name the generator of the training: generator in the index config, model in a training's."
             )
         with torch.no_grad():
             for name, value in own.items():

@@ -128,9 +128,9 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
     shape, _ = read_shape(folder)
     if llm.base_url != EMBEDDED:
         raise ConfigError(
-            f"The strategy sends vectors in the place of tokens, and llm.base_url is {llm.base_url}: an endpoint, paid "
-            "or not, takes texts alone. Set llm.base_url: embedded, with which okralong serves the generator itself, "
-            "or choose another strategy. Nothing was spent."
+            f"The strategy sends vectors in the place of tokens, and llm.base_url is {llm.base_url}, an endpoint that "
+            "takes only text. Set llm.base_url: embedded, with which okralong serves the generator itself, or choose "
+            "another strategy. Nothing was spent."
         )
     if Path(llm.model).name != Path(shape.generator).name:  # a description has the folder's name only
         raise ConfigError(
@@ -140,8 +140,8 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
         )
     if llm.reader not in (SHIPPED, NO_READER):
         raise ConfigError(
-            f"llm.reader is the folder {llm.reader}, and the strategy's generator has an adapter of its own, which "
-            "lies beside the compressor. Leave llm.reader out. Nothing was spent."
+            f"llm.reader is the folder {llm.reader}, but the strategy's generator uses the adapter in the compressor's "
+            "folder. Leave llm.reader out. Nothing was spent."
         )
 
 
