@@ -301,8 +301,8 @@ def read_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
         return ArrayCompressor.load(folder)
     if Path(model).name != shape.generator:  # a description has the folder's name only
         raise ConfigError(
-            f"The compressor {folder} has memory slots of the generator {shape.generator!r}, and the index config names "
-            f"{model!r}. Set generator in the index config to the model that the compressor was trained with."
+            f"The compressor {folder} has memory slots of the generator {shape.generator!r}, and the index config "
+            f"names {model!r}. Set generator in the index config to the model that it was trained with."
         )
     return MemorySlots(shape, fingerprint, weights, model)
 
