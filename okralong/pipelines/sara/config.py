@@ -69,9 +69,13 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
         return None
     if said == AUTO:
         shipped = shipped_folder()
-        return shipped if shipped is not None and misfit(read_shape(shipped)[0], encoder, sizes) is None else None
+        return (
+            shipped
+            if shipped is not None and incompatibility_reason(read_shape(shipped)[0], encoder, sizes) is None
+            else None
+        )
     folder = compressor_folder(said)
-    if (why := misfit(read_shape(folder)[0], encoder, sizes)) is not None:
+    if (why := incompatibility_reason(read_shape(folder)[0], encoder, sizes)) is not None:
         raise ConfigError(
             f"The compressor {folder} cannot be used for this archive: {why}. Set compressor to auto or none in the "
             "index config, embedding.of to each where its chunks lack vectors, or train one for this encoder and chunk "
@@ -80,7 +84,7 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
     return folder
 
 
-def misfit(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
+def incompatibility_reason(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
     """Return why the compressor does not fit, or None. Memory slots are made of texts and fit any encoder."""
     if isinstance(shape, Shape):
         unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
@@ -148,7 +152,7 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
 def check_encoder(folder: Path, manifest: Mapping[str, Any], archive: str) -> None:
     """Raise ConfigError unless the compressor reads the vectors of the archive's encoder."""
     shape, _ = read_shape(folder)
-    if (why := misfit(shape, manifest["embedding"], [shape.chunk_tokens])) is not None:
+    if (why := incompatibility_reason(shape, manifest["embedding"], [shape.chunk_tokens])) is not None:
         raise ConfigError(
             f"The compressor {folder} cannot be used with {archive}: {why}. Name another under sara.compressor, or "
             "train one for that encoder with `okralong train-sara`. Nothing was spent."
