@@ -69,11 +69,9 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
         return None
     if said == AUTO:
         shipped = shipped_folder()
-        return (
-            shipped
-            if shipped is not None and incompatibility_reason(read_shape(shipped)[0], encoder, sizes) is None
-            else None
-        )
+        if shipped is None or incompatibility_reason(read_shape(shipped)[0], encoder, sizes) is not None:
+            return None
+        return shipped
     folder = compressor_folder(said)
     if (why := incompatibility_reason(read_shape(folder)[0], encoder, sizes)) is not None:
         raise ConfigError(
