@@ -77,7 +77,7 @@ class AnalyzerConfig(Settings):
             raise ValueError("kind: labels and labels: FILE belong together; give both or neither")
         if self.kind == "llm" and self.corrupt is not None:
             raise ValueError(
-                "corrupt changes labels that an analyzer here gives, and kind: llm is the generator; choose another"
+                "corrupt does not work with kind: llm, whose labels come from the generator; choose another kind"
             )
         return self
 
@@ -86,7 +86,7 @@ class AnalyzerConfig(Settings):
         if self.kind in PLAIN and self.adapter not in (None, SHIPPED):
             raise ValueError(f"{self.kind} takes no adapter; set kind: heads or label_scorer, or leave adapter out")
         if self.kind == "heads" and self.adapter is None:
-            raise ValueError("heads are trained ones: give adapter, shipped or a folder that `okralong train` wrote")
+            raise ValueError("heads need an adapter: set it to shipped or to a folder that `okralong train` wrote")
         if self.kind == "label_scorer" and self.adapter == SHIPPED and self.model != EMBEDDED:
             raise ValueError(
                 f"the shipped adapter is for the embedded model, not for {self.model!r}; set adapter: null to use the "
@@ -151,7 +151,9 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
         ConfigError: Model or adapter cannot be loaded, or the kind is "llm", which is the run's generator.
     """
     if config.kind == "llm":
-        raise ConfigError("The analyzer llm is the run's own generator: it can be used by okralong answer alone.")
+        raise ConfigError(
+            "The analyzer llm is the run's own generator, so only `okralong answer` can use it. Choose another kind."
+        )
     if config.corrupt is not None:
         inner = load_analyzer(config.model_copy(update={"corrupt": None}))
         return Corrupted(inner, config.corrupt.share, config.corrupt.seed)

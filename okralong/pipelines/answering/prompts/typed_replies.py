@@ -50,8 +50,8 @@ def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidV
     text = strip_thought(reply)
     arrays = wanted.kind == SCHEMA and json.loads(wanted.schema).get("type") == "array"
     found = first_json(text, "{[" if arrays else "{")
-    ours = isinstance(found, Mapping) and (wanted.kind != SCHEMA or found.keys() <= _ENVELOPE)
-    if isinstance(found, Mapping) and ours and found.keys() & _VALUE:
+    enveloped = isinstance(found, Mapping) and (wanted.kind != SCHEMA or found.keys() <= _ENVELOPE)
+    if isinstance(found, Mapping) and enveloped and found.keys() & _VALUE:
         items = _items(found, wanted.kind == SCHEMA)
         if len(items) > MOST_VALUES:
             raise ReplyError(f"The reply lists {len(items):,} values, more than {MOST_VALUES}.")
