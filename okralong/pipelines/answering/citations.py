@@ -86,8 +86,6 @@ def _words(text: str) -> frozenset[str]:
 
 
 class _Shown:
-    """A passage, normalised only when a quotation needs it."""
-
     def __init__(self, passage: Passage) -> None:
         self.passage = passage
         self._normalised: tuple[str, list[int]] | None = None

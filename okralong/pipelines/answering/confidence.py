@@ -75,7 +75,6 @@ def support(
 
 
 def _place(text: str, reading: Reading) -> tuple[str, str]:
-    """Return the words at the place read, and the table row that it is in; "" for none."""
     if reading.start < 0:
         return "", ""
     start, end = whole_words(text, reading.start, reading.end)
@@ -108,7 +107,6 @@ def agreement(question: str, answer: str, place: str, row: str = "") -> float:
 
 @lru_cache(maxsize=8)
 def _said(answer: str) -> tuple[list[str], list[str], list[Amount]]:
-    """Return the words, dates and amounts of an answer, which is compared with one passage after the other."""
     return _telling(answer), [day for _, day in dates(answer)], amounts(answer)
 
 

@@ -95,7 +95,6 @@ def reading_order(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def _join(group: list[Passage]) -> Passage:
-    """Join a group that is sorted by start and has no gap."""
     if len(group) == 1:
         return group[0]
     text, end = group[0].text, group[0].end_char
@@ -210,7 +209,6 @@ def recover_tables(
 
 
 def _table_over(tables: tuple[TableSpan, ...], offset: int) -> TableSpan | None:
-    """Return the table that a boundary at this offset cuts, if any."""
     place = bisect_right(tables, offset, key=lambda table: table.start_char) - 1
     if place >= 0 and tables[place].start_char < offset < tables[place].end_char:
         return tables[place]
@@ -231,7 +229,6 @@ def _latest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) ->
 
 
 def _breaks(text: str, low: int, high: int) -> list[int]:
-    """Return the offsets of the line breaks in [low, high)."""
     return [i for i in range(low, high) if text[i] == "\n"]
 
 

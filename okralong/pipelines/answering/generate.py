@@ -172,7 +172,6 @@ async def _generate_typed(
     role: str,
     wanted: AnswerType,
 ) -> Answer:
-    """Answer a typed question from the prompt ``messages``."""
     misfits: list[str] = []
 
     def read(reply: str) -> Answer:

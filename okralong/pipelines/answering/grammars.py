@@ -42,17 +42,14 @@ def evidence_rules(messages: Sequence[Message], in_json: bool = False) -> str | 
 
 
 def _shown(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """Return the passages of a prompt, each with its number."""
     return _FRAME.findall(messages[-1].content.rpartition(QUESTION_MARK)[0])
 
 
 def _literal(text: str) -> str:
-    """Return a text as GBNF writes it."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _stretches(text: str) -> list[list[str]]:
-    """Return the words between the quote marks of a text, a list for each stretch that has any."""
     return [words for part in text.split('"') if (words := part.split())]
 
 

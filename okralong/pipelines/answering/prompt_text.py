@@ -67,7 +67,6 @@ def opens_tag(following: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Return the first visible characters of ``text`` in normal form."""
     visible = (c for c in text if unicodedata.category(c)[0] not in "ZMC")
     return unicodedata.normalize("NFKD", "".join(islice(visible, _LONGEST)))
 

@@ -186,7 +186,6 @@ def boost_by_wider(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> l
 
 
 def _score(chunk: Chunk, wide: Sequence[Hit]) -> float:
-    """Return the score of the larger chunks of one document, by position and disjoint, over a chunk."""
     last = bisect_right(wide, chunk.end_char - 1, key=lambda hit: hit.chunk.start_char)
     total = 0.0
     for hit in reversed(wide[:last]):

@@ -61,14 +61,12 @@ def _exact_scores(scores: Sequence[float]) -> list[float]:
 
 
 def _semantic_scores(scores: Sequence[float]) -> list[float]:
-    """Return the first cosine, and by how much the others fall behind it."""
     first = scores[0] if scores else 0.0
     gaps = [first - scores[rank] if len(scores) > rank else 0.0 for rank in RANKS]
     return [float(bool(scores)), first, *(4 * gap for gap in gaps)]
 
 
 def _agreement(semantic_ranks: Sequence[int]) -> list[float]:
-    """Return the shares of the exact retriever's first chunks that are among the semantic retriever's first ones."""
     return [_share(semantic_ranks[:depth], range(depth).__contains__) for depth in DEPTHS]
 
 

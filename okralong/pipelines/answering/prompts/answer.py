@@ -213,7 +213,6 @@ def ends_within_answer(reply: str, *, short: bool = False) -> bool:
 
 
 def _candidates(unlabelled: str, sections: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the parts of a reply that may be its answer, the likeliest first."""
     yield _answer(sections)
     yield unlabelled
     for label, section in sections:

@@ -98,7 +98,6 @@ def _items(found: Mapping[str, Any], whole: bool) -> list[Mapping[str, Any]]:
 
 
 def _said(item: Mapping[str, Any], wanted: AnswerType) -> SaidValue | None:
-    """Return the value of one object, None if it has none."""
     value = item.get("value", item.get("answer"))
     if value is None:
         return None

@@ -124,7 +124,6 @@ def cover_shares(document: Document) -> Answer | None:
 
 
 def _shares_in(text: str, first: int, last: int) -> list[Span]:
-    """Return the numbers of shares in a part of a cover, sentence by sentence."""
     found: list[Span] = []
     for sentence in re.finditer(r"(?:[^.\n]|\.(?=\d|\S))+", text[first:last]):
         if _NOT_COUNTED.search(sentence[0]):

@@ -286,7 +286,6 @@ def sentence_around(text: str, start: int, end: int) -> Span:
 
 
 def _money(kind: str, sentence: str) -> list[Amount]:
-    """Return the amounts of a sentence; for money, those with a currency or a scale."""
     found = [each for each in amounts(sentence) if not each.year and each.unit != "%"]
     return [each for each in found if each.currency or each.scale] if kind == "money" else found
 

@@ -133,7 +133,6 @@ def _operation(said: str, kind: str) -> Operation | None:
 
 
 def _named_bands(said: str, kind: str) -> list[Band]:
-    """Parse bands as the contract writes them. Raises ReplyError for one without a condition."""
     found = []
     for part in filter(str.strip, said.split(";")[:MOST_BANDS]):
         name, _, condition = part.partition(":")
