@@ -23,11 +23,12 @@ from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import reply_schema
-from okralong.pipelines.answering.question_tools import Ports, QuestionTools, asked_as
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import query_id as logged_query
 from okralong.pipelines.core.storage_errors import not_written
+from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
     GO_ON,
@@ -450,6 +451,19 @@ class GeneratorClients:
             grammar=partial(grammar, short=llm.short_contract),
             reply_schema=partial(reply_schema, short=llm.short_contract),
         )
+
+
+def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
+    """Return the fields of ``Ports`` that describe a generator. Loads its tokenizer."""
+    return {
+        "window": llm.window,
+        "count": token_counter(llm.tokenizer),
+        "completion_limit": llm.completion_limit,
+        "demonstrate": bool(llm.demonstrations),
+        "calculator": bool(llm.calculator),
+        "short_contract": llm.short_contract,
+        "name": llm.model,
+    }
 
 
 async def _taken(place: ArtifactPlace) -> dict[str, Any] | None:
