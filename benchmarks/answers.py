@@ -52,9 +52,11 @@ Order = Literal["rank", "drawn"]
 
 @dataclass(frozen=True)
 class Marked:
-    """An answer with its scores: ``f1`` and ``em`` against the gold answers (none means unanswerable). ``texts`` are
-    the passages of its context, ``readings`` the cross-encoder's output for them, ``source`` the data set, ``cluster``
-    the documents that are resampled together, ``reply`` the generator's text.
+    """An answer with its scores.
+
+    ``f1`` and ``em`` against the gold answers (none means unanswerable). ``texts`` are the passages of its context,
+    ``readings`` the cross-encoder's output for them, ``source`` the data set, ``cluster`` the documents that are
+    resampled together, ``reply`` the generator's text.
     """
 
     source: str
@@ -104,7 +106,7 @@ class Replies:
         return self.llm.completion_limit(role)
 
     async def complete(self, step: str, messages: Sequence[Message], role: str, **_: Any) -> Reply:
-        """The reply to a prompt, with its example where the model is shown one; ``step`` is kept beside its text."""
+        """Return the reply to a prompt, with its example if the model is shown one."""
         asked = with_demonstration(messages, role, self.short_contract) if self.llm.demonstrations else messages
         promised: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting.append((step, asked, promised))
@@ -130,7 +132,7 @@ class Replies:
 
 
 def loaded(by: By, contract: str, limit: int) -> Replies:
-    """The embedded model, as a run would serve and ask it."""
+    """Load the embedded model and the config with which a run would call it."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     config = load_config(RunConfig, "answer.yaml").llm

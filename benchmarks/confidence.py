@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from benchmarks.answers import Marked, read_answers
 from okralong.lab.evidence.report_files import estimate_words
@@ -30,7 +29,6 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
-from okralong.pipelines.reporting.pictures import COLOURS, WIDTH, style, write_svg
 from okralong.pipelines.reporting.statistics import (
     Estimate,
     Floats,
@@ -50,8 +48,10 @@ FEWEST: Final = 20
 
 @dataclass(frozen=True)
 class Judged:
-    """Scored answers of a run: ``confidence``, ``wrong`` (1 - F1) and ``missed`` (1 - exact match), each of shape
-    (answers,), and the ``clusters`` of documents that are resampled together.
+    """Scored answers of a run.
+
+    ``confidence``, ``wrong`` (1 - F1) and ``missed`` (1 - exact match), each of shape (answers,), and the ``clusters``
+    of documents that are resampled together.
     """
 
     name: str
@@ -193,11 +193,11 @@ def answers_of(files: Sequence[Path]) -> dict[str, list[Marked]]:
 
 
 def main() -> None:
-    """Print and write the tables, and draw the picture."""
+    """Print and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="*", help="run folders, or files of `benchmarks.answers`")
     parser.add_argument("--questions", help="the questions of run folders, with gold answers")
-    parser.add_argument("--out", type=Path, help="a Markdown file; the picture lies beside it")
+    parser.add_argument("--out", type=Path, help="a Markdown file")
     given = parser.parse_args()
     rows = answers_of([Path(run) for run in given.runs if run.endswith(".jsonl")])
     every = [each for name, own in rows.items() for each in in_all_ways(name, own)]
@@ -208,24 +208,6 @@ def main() -> None:
         asked, _ = read_questions(given.questions, strict=False)
         every += [judged(run, asked) for run in others]
     _write(given.out, every, " ".join(Path(run).name for run in given.runs))
-
-
-def draw_risk(path: Path, every: Sequence[Judged]) -> None:
-    """Draw risk (1 - F1) against coverage as SVG, with each run's random order as a thin line."""
-    with style():
-        figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
-        axis = figure.subplots()
-        for number, each in enumerate(every):
-            colour = COLOURS[number % len(COLOURS)]
-            coverage, risk = risks(each.confidence, each.wrong)
-            axis.plot(coverage, risk, color=colour, linewidth=1.4, label=each.name)
-            axis.axhline(float(risk[-1]), color=colour, linewidth=0.7, linestyle=":")
-        axis.set_xlabel("coverage: share of answers taken, surest first")
-        axis.set_ylabel("risk")
-        axis.set_ylim(0, 1)
-        axis.grid(visible=True)
-        axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        write_svg(figure, path)
 
 
 def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
@@ -241,10 +223,7 @@ def _write(out: Path | None, every: Sequence[Judged], command: str) -> None:
     )
     print(page)
     if out is not None:
-        out.write_text(f"{page}\n\n![Risk against coverage]({out.stem}.svg)\n", encoding="utf-8")
-        # A line for every set would be a legend of thirty.
-        runs = {Path(run).stem for run in command.split()}
-        draw_risk(out.with_suffix(".svg"), [each for each in every if each.name.partition(",")[0] in runs])
+        out.write_text(f"{page}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

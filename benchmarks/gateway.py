@@ -1,5 +1,6 @@
-"""Measure what a call's budget, journal and ledger cost: processor time per process, and wall-clock time beyond
-replies.
+"""Measure what a call's budget, journal and ledger cost.
+
+Processor time per process, and wall-clock time beyond replies.
 
     python -m benchmarks.gateway --out benchmarks/results/gateway.md
     python -m benchmarks.gateway --questions 200 --in-flight 32 --profile profiles      # and where the time goes
@@ -189,9 +190,7 @@ def _measured(
 
 
 def _in_process(questions: int, in_flight: int) -> None:
-    """Print processor milliseconds per call of client and gateway in this process and of a bare loop, and microseconds
-    of each form of a commit.
-    """
+    """Print the cost of client and gateway in this process, of a bare loop, and of each form of a commit."""
     with tempfile.TemporaryDirectory() as folder, EndpointProcess({"seed": 1, "models": {MODEL: {}}}) as endpoint:
         ours = asyncio.run(_calls_in_process(Path(folder), endpoint.base_url, questions, in_flight))
         requests = Path(folder) / "requests.jsonl"

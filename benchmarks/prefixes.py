@@ -1,11 +1,11 @@
 """Measure what shared prefixes and the flex tier save in a night of 20 questions per document.
 
-    python -m benchmarks.prefixes --before CHECKOUT --out benchmarks/results/prefixes.md
+    python -m benchmarks.prefixes --out benchmarks/results/prefixes.md
 
 Generated reports, shuffled questions, `okralong answer` as a command, and the tests' scripted endpoint, which caches
 prefixes as OpenAI documents it (from 1,024 tokens, in steps of 128, for five minutes, once a reply with them has
-arrived), has a flex tier, takes a second per reply (log-normal), and keeps its own bill. Dollars are the same tokens at
-the list prices of several models. `--before` also runs another checkout of okralong on the same archive.
+arrived), has a flex tier, takes a second per reply (log-normal), and keeps its own bill. Dollars are the same tokens
+at the list prices of several models.
 
 Prompts are the same in all runs of a method, checked by hash: neither passages nor their order change, so answers
 cannot.
@@ -64,7 +64,6 @@ class Night:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--before", type=Path)
     parser.add_argument("--reports", type=int, default=6)
     parser.add_argument("--words", type=int, default=6000)
     parser.add_argument("--out", type=Path)
@@ -75,15 +74,13 @@ def main() -> None:
         lines = (work / "questions.jsonl").read_text(encoding="utf-8").splitlines()
         random.Random(7).shuffle(lines)
         (work / "questions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        here = Path(__file__).resolve().parent.parent
-        _run(here, "index", work / "archive", "--from", work / "reports", "--embed", "none")
+        _run("index", work / "archive", "--from", work / "reports", "--embed", "none")
         rows: list[tuple[str, str, Night]] = []
         for strategy in ("long_context", "okralong"):
-            nights: dict[str, Night] = {}
-            if given.before is not None and strategy == "long_context":
-                nights["before"] = _night(given.before.resolve(), work, server, strategy, {})
-            nights["standard"] = _night(here, work, server, strategy, {})
-            nights["flex"] = _night(here, work, server, strategy, {"service_tier": "flex"})
+            nights = {
+                "standard": _night(work, server, strategy, {}),
+                "flex": _night(work, server, strategy, {"service_tier": "flex"}),
+            }
             assert len({night.hashes for night in nights.values()}) == 1, "the prompts differ"
             rows += [(strategy, name, night) for name, night in nights.items()]
     text = _page(given, rows)
@@ -92,8 +89,8 @@ def main() -> None:
         given.out.write_text(text, encoding="utf-8")
 
 
-def _night(checkout: Path, work: Path, server: EndpointProcess, strategy: str, more: Mapping[str, Any]) -> Night:
-    """Run a method with the code of ``checkout``."""
+def _night(work: Path, server: EndpointProcess, strategy: str, more: Mapping[str, Any]) -> Night:
+    """Run a method."""
     server.reset(SCENARIO)
     price = PRICE if not more else {**PRICE, "flex_discount": 0.5}
     config = yaml.safe_load(shipped_config("answer.yaml"))
@@ -104,7 +101,7 @@ def _night(checkout: Path, work: Path, server: EndpointProcess, strategy: str, m
     config |= {"strategy": strategy, "analyzer": {"kind": "rules"}, "concurrency": 64}
     (work / "answer.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     run = work / f"{strategy}-{len(list(work.iterdir()))}"
-    _run(checkout, "answer", work / "archive", "--questions", work / "questions.jsonl", "--run", run,
+    _run("answer", work / "archive", "--questions", work / "questions.jsonl", "--run", run,
          "--config", work / "answer.yaml")  # fmt: skip
     ledger = [row for row in read_run_table(Folder.of(run), "ledger").to_pylist() if row["status"] == "ok"]
     names = ("prompt_tokens", "cached_tokens", "completion_tokens")
@@ -115,10 +112,10 @@ def _night(checkout: Path, work: Path, server: EndpointProcess, strategy: str, m
     return Night(usage, lanes["flex"]["calls"], len(ledger), frozenset(row["request_hash"] for row in ledger))
 
 
-def _run(checkout: Path, *arguments: object) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "OPENAI_API_KEY": "sk-none-0123456789"}
+def _run(*arguments: object) -> None:
+    environment = {**os.environ, "OPENAI_API_KEY": "sk-none-0123456789"}
     command = [sys.executable, "-m", "okralong", *map(str, arguments)]
-    subprocess.run(command, check=True, cwd=checkout, env=environment, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
 def _page(given: argparse.Namespace, rows: list[tuple[str, str, Night]]) -> str:
@@ -126,10 +123,10 @@ def _page(given: argparse.Namespace, rows: list[tuple[str, str, Night]]) -> str:
     lines = [
         "# Shared prefixes and the flex tier",
         "",
-        f"`python -m benchmarks.prefixes --before CHECKOUT --reports {given.reports} --words {given.words}`: "
+        f"`python -m benchmarks.prefixes --reports {given.reports} --words {given.words}`: "
         f"{20 * given.reports} questions over {given.reports} reports in a shuffled file, 64 in flight, replies after "
-        "a second. *before* is the code without turns and flex. The prompts of a strategy are the same, hash by hash, "
-        "in all its runs. Dollars: the same tokens at list prices, and in brackets against its first run; - where a "
+        "a second. The prompts of a method are the same, hash by hash, in its runs. Dollars: the same tokens at list "
+        "prices, and in brackets against its first run; - where a "
         "model has no flex tier.",
         "",
         f"| strategy | run | calls | prompt tokens | cached | {' | '.join(MODELS)} |",

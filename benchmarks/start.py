@@ -1,5 +1,6 @@
-"""Measure what one question costs from the command's start to its end: wall-clock phases, and processor time by
-process.
+"""Measure what one question costs from the command's start to its end.
+
+Wall-clock phases, and processor time by process.
 
     python -m benchmarks.start demo/archive demo/sample/questions.jsonl --out benchmarks/results/start.md
 
@@ -46,8 +47,9 @@ PHASE = re.compile(r"^(?:answer|plain): (\w+)")
 
 @dataclass
 class Seen:
-    """One start: seconds to each line that begins a phase and to the end, processor seconds by process, and the load
-    before.
+    """One start of a command.
+
+    Seconds to each line that begins a phase and to the end, processor seconds by process, and the load before.
     """
 
     way: str

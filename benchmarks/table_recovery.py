@@ -21,7 +21,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from okralong.pipelines.answering.context import recover_tables
@@ -169,7 +169,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder that holds reports/ and filings/")
     parser.add_argument("--out", type=Path, help="markdown file to write; a .json is written beside it")
-    parser.add_argument("--misses", action="store_true", help="list the tune cuts that were not recovered or not exact")
     options = parser.parse_args(argv)
     marks = read_marks()
     documents = {mark.file: read_document(options.data, mark.file, mark.sha256) for mark in marks}
@@ -186,10 +185,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     stripped = density(options.data, "filings/*.txt", documents)
     report = markdown(sides, papers, stripped)
     print(report)
-    if options.misses:
-        for outcome in outcomes:
-            if outcome.mark.side == "tune" and not (outcome.recovered and outcome.exact):
-                print(asdict(outcome))
     if options.out:
         command = f"python -m benchmarks.table_recovery DATA --out {options.out.as_posix()}"
         title = f"# Table recovery on hand-marked tables\n\n`{command}`\n\n"

@@ -2,11 +2,10 @@
 
     python -m benchmarks.typed_spans --data DATA --side test --out benchmarks/results/typed_spans_test.md
 
-The cells are those of ``benchmarks/values.py`` whose question has one answer; the page is chunked as in an archive. Two
-ways are compared over the same readings: the most probable span, normalized afterwards, and the product's way for typed
-questions (the table row with the requested label, else the most probable span with a value of the type). "Right but for
-the scale": these pages state a table's scale below it, while the product searches above it. A run leaves what neither
-finds to the generator.
+The cells are those of ``benchmarks/values.py`` whose question has one answer; the page is chunked as in an archive. The
+answer comes from the table row with the requested label, else from the most probable span with a value of the type.
+"Right but for the scale": these pages state a table's scale below it, while the product searches above it. A run leaves
+what is not found to the generator.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.values import Cell, tatqa, test_side
-from okralong.pipelines.answering.answer_types import AnswerType, with_value
+from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.readers.cell import read_cell
-from okralong.pipelines.answering.readers.span import read_span
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.config import load_config
@@ -59,15 +57,12 @@ class Reader:
         return readings
 
 
-async def both_ways(reader: Reader, cell: Cell) -> tuple[str, str]:
-    """Return how a cell ends by the span alone and by the span with a value."""
+async def outcome(reader: Reader, cell: Cell) -> str:
+    """Return how a cell ends."""
     page = Document(cell.document, cell.context.text, sha256=cell.document)
     tools = cast(Tools, replace(reader, page=page))
     hits = [Hit(chunk, 1.0) for chunk in chunk_document(page, TOKENS)]
-    wanted = AnswerType.of(cell.kind)
-    plain = with_value(cell.question, wanted, await read_span(tools, "read", cell.question, hits))
-    typed = await read_cell(tools, cell.question, hits, wanted)
-    return end_of(plain, cell), end_of(typed, cell)
+    return end_of(await read_cell(tools, cell.question, hits, AnswerType.of(cell.kind)), cell)
 
 
 def end_of(answer: Answer | None, cell: Cell) -> str:
@@ -96,18 +91,11 @@ def main() -> None:
     alone = [each for each in cells if counts[each.document, each.question] == 1]
     mine = [each for each in alone if test_side(each.document) == (given.side == "test")][: given.limit]
     reader = Reader(load_config(FullPolicy, "policy/default.yaml"), load_reranker(RerankerConfig()))
-    ends = [asyncio.run(both_ways(reader, each)) for each in mine]
-    rows = []
-    for name, at in (
-        ("the most probable span", 0),
-        ("the row that is asked for, else the most probable span with a value", 1),
-    ):
-        found = Counter(each[at] for each in ends)
-        rows.append([name, *(f"{found[end] / len(ends):.3f}" for end in ENDS)])
+    found = Counter(asyncio.run(outcome(reader, each)) for each in mine)
     lines = [
         f"# Typed values read off pages of TAT-QA, {given.side} side",
-        f"`python -m benchmarks.typed_spans --side {given.side} --limit {given.limit}`: {len(ends)} questions.",
-        markdown_table(["read", *ENDS], rows),
+        f"`python -m benchmarks.typed_spans --side {given.side} --limit {given.limit}`: {len(mine)} questions.",
+        markdown_table(ENDS, [[f"{found[end] / len(mine):.3f}" for end in ENDS]]),
     ]
     print("\n\n".join(lines))
     if given.out is not None:

@@ -16,8 +16,10 @@ EVERY_S: Final = 0.2
 
 @dataclass
 class Watched:
-    """Wall-clock ``seconds`` and ``processor_s`` of all processes; ``peak`` is their most memory at one time and
-    ``own`` the command's own process's, in MiB of proportional set size (shared pages count once).
+    """Wall-clock ``seconds`` and ``processor_s`` of all processes.
+
+    ``peak`` is their most memory at one time and ``own`` the command's own process's, in MiB of proportional set size
+    (shared pages count once).
     """
 
     seconds: float = 0.0

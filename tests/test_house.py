@@ -106,6 +106,20 @@ def test_packages_form_a_tree() -> None:
     assert list(graphlib.TopologicalSorter(arrows).static_order()), "raises where packages import each other"
 
 
+def test_no_two_modules_import_each_other() -> None:
+    """Over any number of modules, with the imports of functions and those for type checkers."""
+    codes = {
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): code
+        for name, code in sources(("okralong",))
+    }
+    arrows: dict[str, set[str]] = {}
+    for name, code in codes.items():
+        found = (modules(code) & codes.keys()) - {name}
+        # A module that is taken from a package is meant, and not the package.
+        arrows[name] = {one for one in found if not any(other.startswith(f"{one}.") for other in found)}
+    assert list(graphlib.TopologicalSorter(arrows).static_order()), "raises with a circle of modules"
+
+
 def test_no_file_is_longer_than_a_reader_bears() -> None:
     lengths = {name: source_lines(code) for name, code in sources(("okralong",))}
     assert {name: length for name, length in lengths.items() if length > MOST_SOURCE_LINES} == {}

@@ -38,8 +38,11 @@ Read = Callable[[str, list[str]], Awaitable[list[Reading]]]
 
 @dataclass(frozen=True)
 class Desk:
-    """An archive and what is needed to answer questions over it; ``encode`` must be the archive's own encoder, ``read``
-    are the readings of a cross-encoder (None: those of the shipped one, where the policy wants any)."""
+    """An archive and what is needed to answer questions over it.
+
+    ``encode`` must be the archive's own encoder, ``read`` are the readings of a cross-encoder (None: those of the
+    shipped one, where the policy wants any).
+    """
 
     archive: Archive
     encode: Encode
@@ -49,7 +52,7 @@ class Desk:
     read: Read | None = None
 
     async def look(self, asked: Sequence[Scoped], strategies: Sequence[str]) -> list[Outlook]:
-        """The outlook of each question."""
+        """Return the outlook of each question."""
         return [await dry_run(each.question, each.doc_ids, self.ports(), strategies) for each in asked]
 
     async def answer(self, asked: Sequence[Scoped], strategy: str, run: Path) -> None:
@@ -70,7 +73,7 @@ class Desk:
             await ledger.close()
 
     def ports(self) -> Ports:
-        """What the tools of each question share; the generator behind them asks nobody."""
+        """Return what the tools of all questions share, with a generator that is never called."""
 
         async def embed(texts: list[str]) -> Any:
             return self.encode(texts)

@@ -21,9 +21,10 @@ QUERY_WORDS = 8
 
 @dataclass(frozen=True)
 class Manner:
-    """Parameters of a style. ``words`` is the mean length of an answer in tokens and ``spread`` its coefficient of
-    variation; ``numbers`` are the probabilities of one to four sub-questions; the others are shares, like the priors of
-    an estimate.
+    """Parameters of a style.
+
+    ``words`` is the mean length of an answer in tokens and ``spread`` its coefficient of variation; ``numbers`` are the
+    probabilities of one to four sub-questions; the others are shares, like the priors of an estimate.
     """
 
     seed: int

@@ -97,8 +97,9 @@ def read_marks() -> list[Mark]:
 
 @dataclass(frozen=True)
 class Row:
-    """One question with one method: shown and marked pairs, documents with a passage, tokens of prompts and of the
-    complete filings.
+    """One question with one method.
+
+    Shown and marked pairs, documents with a passage, tokens of prompts and of the complete filings.
     """
 
     query_id: str
@@ -179,7 +180,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--limit", type=int, help="only so many questions, those over the fewest new documents first")
     parser.add_argument("--unranked", action="store_true", help="without the cross-encoder's ranking")
     parser.add_argument("--bm25", action="store_true", help="over an archive without vectors")
     parser.add_argument("--std-rag", action="store_true", help="measure Std-RAG too, over an archive of its own")
@@ -192,10 +192,9 @@ def main() -> None:
     )
     dataset = store.read("loong_finance", "all")
     items = [item for item in dataset.items if item.gold.source_type in given.kinds]
-    items = items if given.limit is None else fewest_documents(items, given.limit)
     pooled = whole(replace(dataset, items=tuple(items)))
     overrides: dict[str, Any] = PLAIN | ({"rerank.candidates": 0} if given.unranked else {})
-    part = "-".join(given.kinds) + ("" if given.limit is None else f"-{given.limit}")
+    part = "-".join(given.kinds)
     policy = load_config(FullPolicy, "policy/default.yaml", overrides)
     embedding = NO_VECTORS if given.bm25 else EACH
     config = IndexConfig(granularities=policy.granularities(), embedding=embedding, compressor=NONE)
@@ -227,23 +226,11 @@ def main() -> None:
 
 def _command(given: argparse.Namespace) -> str:
     said = ["python -m benchmarks.loong.shown --data DATA --work WORK --kinds", *given.kinds]
-    said += [] if given.limit is None else [f"--limit {given.limit}"]
     for flag in ("unranked", "bm25", "std_rag"):
         said += [f"--{flag.replace('_', '-')}"] if getattr(given, flag) else []
     said += ["--only", *given.only] if given.only != list(METHODS) else []
     said += ["--counts", *map(str, given.counts)] if given.counts else []
     return " ".join([*said, "--out FILE"])
-
-
-def fewest_documents(items: Sequence[Any], limit: int) -> list[Any]:
-    """Return that many items, each time the one that adds the fewest documents."""
-    left, taken, have = list(items), [], set[str]()
-    while left and len(taken) < limit:
-        best = min(left, key=lambda item: (len(set(item.text_ids) - have), item.gold.question.query_id))
-        left.remove(best)
-        taken.append(best)
-        have |= set(best.text_ids)
-    return taken
 
 
 @dataclass

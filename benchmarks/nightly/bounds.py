@@ -13,8 +13,10 @@ from tests.fakes.endpoint.scenario import Latency
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower bounds of a run in seconds: ``even`` if questions could be divided evenly over all places, ``listed`` if
-    each place takes the next question in order as soon as it is free.
+    """Lower bounds of a run in seconds.
+
+    ``even`` if questions could be divided evenly over all places, ``listed`` if each place takes the next question in
+    order as soon as it is free.
     """
 
     even: float

@@ -39,9 +39,11 @@ Sender = Callable[[str, Callable[[], bool] | None], Watch]
 
 @dataclass(frozen=True)
 class Seen:
-    """One sender: ``call_ms`` are processor milliseconds per call once started, ``whole_s`` processor seconds of the
-    command, ``memory`` its peak in GiB; ``again`` replies were charged twice after a kill with ``in_flight`` in flight,
-    and ``missing`` have no answer at the end.
+    """The figures of one sender.
+
+    ``call_ms`` are processor milliseconds per call once started, ``whole_s`` processor seconds of the command,
+    ``memory`` its peak in GiB; ``again`` replies were charged twice after a kill with ``in_flight`` in flight, and
+    ``missing`` have no answer at the end.
     """
 
     name: str

@@ -63,8 +63,9 @@ class Work:
         kill_when: Callable[[], bool] | None = None,
         again: bool = False,
     ) -> tuple[Watch, float]:
-        """Run, and return what was measured and the seconds including Ray's start. ``kill_when`` is passed to
-        ``Watch.run``; ``again`` continues the run.
+        """Run, and return what was measured and the seconds including Ray's start.
+
+        ``kill_when`` is passed to ``Watch.run``; ``again`` continues the run.
         """
         config = self.folder / f"{run}.yaml"
         settings = yaml.safe_load(shipped_config("answer.yaml"))

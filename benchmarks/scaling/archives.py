@@ -47,8 +47,9 @@ def synthetic(texts: list[str]) -> NDArray[np.float32]:
 
 
 def reports(first: int, count: int, words: int, done: int = 0) -> Iterator[list[RawDocument]]:
-    """Yield generated reports from number ``first`` on, one part at a time, skipping ``done`` parts; equal numbers give
-    equal reports.
+    """Yield generated reports from number ``first`` on, one part at a time, skipping ``done`` parts.
+
+    Equal numbers give equal reports.
     """
     for start in range(first + done * PART_REPORTS, first + count, PART_REPORTS):
         made = generate(min(PART_REPORTS, first + count - start), 0, seed=start, words=words).documents
@@ -65,8 +66,10 @@ def build_version(
     model: ResolvedModel = SYNTHETIC,
     done: Path | None = None,
 ) -> dict[str, Any]:
-    """Build the next version and return its manifest: the last one's documents plus those of ``parts``, a function that
-    skips the given number of parts. ``done`` records finished parts, from which a stopped build continues.
+    """Build the next version and return its manifest.
+
+    The last one's documents plus those of ``parts``, a function that skips the given number of parts. ``done`` records
+    finished parts, from which a stopped build continues.
     """
     folder = Folder.of(location)
 

@@ -29,9 +29,10 @@ TIMES: Final = 3
 
 
 def ask(location: str) -> dict[str, Any]:
-    """Return processor milliseconds to open the archive with all shards, for a question about one document and one
-    about everything (both retrievers, fused; warm, best of three, median over questions), and MiB of private memory
-    after each.
+    """Return processor milliseconds and MiB of private memory of opening and querying an archive.
+
+    Opening includes all shards; one question is about a document and one about everything (both retrievers, fused;
+    warm, best of three, median over questions).
     """
     before, started = private_mib(), time.process_time()
     archive = Archive.open(location)

@@ -44,8 +44,9 @@ class Asked:
 
 
 def open_archive(work: Path, chunks: int, shards: int) -> Archive:
-    """Open the archive of that many chunks and shards below ``work``, and create it first if necessary. It has shards
-    and a manifest, but no documents.
+    """Open the archive of that many chunks and shards below ``work``, and create it first if necessary.
+
+    It has shards and a manifest, but no documents.
     """
     folder = work / f"{chunks}-{shards}"
     archive = Folder.of(folder)
@@ -64,8 +65,9 @@ def open_archive(work: Path, chunks: int, shards: int) -> Archive:
 
 
 def synthetic_chunks(chunks: int, seed: int = 3) -> tuple[pa.Table, Vectors]:
-    """Yield chunks with the columns of ``layout.ROWS_SCHEMA``, by document, and their vectors; equal seeds give equal
-    chunks.
+    """Yield chunks with the columns of ``layout.ROWS_SCHEMA``, by document, and their vectors.
+
+    Equal seeds give equal chunks.
     """
     draw = np.random.default_rng(seed)
     words, topics = _words(), unit(draw.standard_normal((TOPICS, DIMENSION)))

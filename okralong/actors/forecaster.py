@@ -11,12 +11,13 @@ from typing import Any
 import ray
 
 from okralong.actors.cluster import NAMESPACE, plain_errors
+from okralong.actors.planner import asked_as
 from okralong.actors.retrieval import REVIVED, RetrievalNames, hold, started_retrieval, wait_for
 from okralong.actors.serve_models import ServeModels
 from okralong.pipelines.answering.models import Models
 from okralong.pipelines.answering.offline import OfflineGenerator
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.question_tools import Ports, asked_as
+from okralong.pipelines.answering.question_tools import Ports
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.run.dry_run import Outlook, dry_run
@@ -39,7 +40,7 @@ class Forecaster:
         self._strategies = setup.strategies
         llm, offline = setup.llm, OfflineGenerator()
         ports = Ports(models, offline, setup.policy, **asked_as(llm))
-        self._ports = ports if llm.stronger is None else ports.with_stronger(offline, llm.stronger)
+        self._ports = ports if llm.stronger is None else ports.with_stronger(offline, asked_as(llm.stronger))
 
     async def dry_run(self, question: Question, doc_ids: tuple[str, ...]) -> Outlook:
         """Return the outlook of a question over its resolved scope."""

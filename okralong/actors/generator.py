@@ -25,7 +25,7 @@ from okralong.pipelines.sara.config import SARA
 
 
 @dataclass(frozen=True)
-class Generator:
+class StartedGenerator:
     """A generator that a run can use.
 
     Attributes:
@@ -56,14 +56,14 @@ def reading_vectors(prepared: Prepared) -> Path | None:
 @contextmanager
 def generator(
     llm: LlmConfig, log_folder: Path | None, compressor: Path | None = None, ahead: bool = False
-) -> Iterator[Generator]:
+) -> Iterator[StartedGenerator]:
     """Provide the generator that a config names, for the time of the block.
 
     Args:
         llm: The config.
         log_folder: Where an embedded server writes its log.
         compressor: Folder of a compressor: the generator is SARA's, which the run starts on Ray Serve with its models.
-        ahead: Let the block begin while an embedded server is still starting (see ``Generator.ready``).
+        ahead: Let the block begin while an embedded server is still starting (see ``StartedGenerator.ready``).
 
     Raises:
         ConfigError: The reader cannot be merged.
@@ -72,7 +72,7 @@ def generator(
     if compressor is not None:
         _, fingerprint = read_shape(compressor)
         served = _reading_vectors(llm, compressor)
-        yield Generator(served, None, {"model": served.model, "engine": SARA, "compressor": fingerprint})
+        yield StartedGenerator(served, None, {"model": served.model, "engine": SARA, "compressor": fingerprint})
         return
     reader = llm.found_reader()
     second: tuple[str, ...] = ()
@@ -81,17 +81,17 @@ def generator(
         second, known = run_coroutine(_check(llm.stronger)), {"stronger": _endpoint_facts(llm.stronger)}
     if llm.base_url != EMBEDDED:
         notes = run_coroutine(_check(llm)) + second
-        yield Generator(_served_there(llm), None, _endpoint_facts(llm) | known, notes)
+        yield StartedGenerator(_served_there(llm), None, _endpoint_facts(llm) | known, notes)
         return
     if ahead:
         with _starting(llm, log_folder, reader) as ready:
             model = choose(llm.model, "auto", parallel=1, window=llm.window, reader=reader)
             settled = _served_here(llm, model.name, model.tokenizer, model.engine, reader)
-            yield Generator(settled, None, _served_facts(model, reader) | known, second, ready)
+            yield StartedGenerator(settled, None, _served_facts(model, reader) | known, second, ready)
         return
     with EmbeddedServer.start(model=llm.model, window=llm.window, log_folder=log_folder, reader=reader) as server:
         served = _served_here(llm, server.model, server.tokenizer, server.engine, reader)
-        yield Generator(served, server.base_url, _served_facts(server, reader) | known, second)
+        yield StartedGenerator(served, server.base_url, _served_facts(server, reader) | known, second)
 
 
 @contextmanager
@@ -133,7 +133,7 @@ async def _check(llm: GeneratorConfig) -> tuple[str, ...]:
     raise EndpointError(f"{none}{' '.join(bad)} Nothing was spent.")
 
 
-def checked_anew(served: Generator) -> Generator:
+def checked_anew(served: StartedGenerator) -> StartedGenerator:
     """Check the stronger generator of an embedded one that was started earlier; return it with the notes.
 
     Raises EndpointError if none of the stronger one's endpoints can be used.
@@ -143,7 +143,7 @@ def checked_anew(served: Generator) -> Generator:
 
 
 def weights_here(llm: LlmConfig) -> str:
-    """Return the weights' identity of an embedded generator, as ``Generator.weights`` does, without starting it.
+    """Return the weights' identity of an embedded generator, as ``StartedGenerator.weights`` does, without starting it.
 
     Raises ConfigError if it cannot be served here.
     """

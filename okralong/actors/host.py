@@ -29,7 +29,7 @@ import httpx2
 from okralong.actors.cluster import connected, placement_notes
 from okralong.actors.forecaster import AnyForecaster, Forecaster, ForecasterSetup, run_forecasters
 from okralong.actors.gateway import LOCK_WAIT_S
-from okralong.actors.generator import Generator, checked_anew, generator, reading_vectors, weights_here
+from okralong.actors.generator import StartedGenerator, checked_anew, generator, reading_vectors, weights_here
 from okralong.actors.local_models import LoadedModels, LocalModels
 from okralong.actors.planner import GeneratorClients, Planner, PlannerSetup
 from okralong.actors.ray_planners import BatchSetup, RayPlanner, run_actors
@@ -84,7 +84,7 @@ class RunStart:
         questions: Number of questions left to answer.
         reopened: query_ids of the questions that are asked again.
         replies_from: Runs that share their replies.
-        batches: What the batch scheduler is started with, if the run needs one.
+        batches: Settings of the batch scheduler, if the run needs one.
     """
 
     prepared: Prepared
@@ -97,13 +97,13 @@ class RunStart:
 
 @dataclass(frozen=True)
 class OpenRun:
-    """An open run: its planners, the ledger that knows how far it is, and where its calls wait for batches.
+    """An open run.
 
     Attributes:
-        planners: Those that questions are dealt out to.
+        planners: The planners, which share the questions.
         ledger: The run's ledger.
-        facts: What the manifest says of the generator.
-        execute: Runs a coroutine that uses the others, and returns its result. To be called once.
+        facts: The generator's entry in the manifest.
+        execute: Runs a coroutine that uses planners, ledger or scheduler, and returns its result. Call it once.
         scheduler: The batch scheduler, if the run has one.
         more: Starts a further planner; None if the run may have no more.
     """
@@ -121,22 +121,22 @@ class Host(ABC):
 
     @abstractmethod
     def open(self, start: RunStart, progress: Progress) -> AbstractContextManager[OpenRun]:
-        """Return the open run, as a context manager that starts everything when it is entered.
+        """Return a context manager that starts everything when it is entered, and yields the open run.
 
         Raises:
-            DoesNotFit: A warm host cannot carry the run. Raised by the call itself, before anything has changed.
+            DoesNotFit: A warm host cannot carry the run. The call itself raises it, before anything has changed.
             OkraError: A part cannot start, or the run cannot be written at its end.
         """
 
     def started(self) -> AbstractContextManager[None]:
-        """Keep what several runs and estimates share between them alive for the time of the block."""
+        """Stay connected to Ray, if the host uses it, for several estimates and runs in the block."""
         return nullcontext()
 
     @abstractmethod
     def forecasters(
         self, prepared: Prepared, strategies: tuple[str, ...], llm: LlmConfig
     ) -> AbstractContextManager[Sequence[AnyForecaster]]:
-        """Return what looks at questions for an estimate; started and stopped with the block."""
+        """Start the forecasters of an estimate, and stop them with the block."""
 
 
 def host_for(prepared: Prepared, questions: int, address: str | None = None, *, batches: bool = False) -> Host:
@@ -220,7 +220,7 @@ class WarmHost(LocalHost):
 
     models: LoadedModels
     llm: LlmConfig
-    served: Generator | None
+    served: StartedGenerator | None
 
     def open(self, start: RunStart, progress: Progress) -> AbstractContextManager[OpenRun]:
         """See ``Host``."""
@@ -229,7 +229,7 @@ class WarmHost(LocalHost):
             raise DoesNotFit(why)
         return _opened_here(start, progress, self.models, self.generator(start.prepared))
 
-    def generator(self, prepared: Prepared) -> Generator | None:
+    def generator(self, prepared: Prepared) -> StartedGenerator | None:
         """Return the warm generator if it is the one that the run's config names; None if the run asks an endpoint.
 
         An embedded generator is compared by its weights too: a reader may have been trained since the host was started,
@@ -250,9 +250,9 @@ class WarmHost(LocalHost):
 
 @contextmanager
 def _opened_here(
-    start: RunStart, progress: Progress, models: LoadedModels | None = None, served: Generator | None = None
+    start: RunStart, progress: Progress, models: LoadedModels | None = None, served: StartedGenerator | None = None
 ) -> Iterator[OpenRun]:
-    """Open a run in this process, with ``models`` and the generator ``served`` where these are warm."""
+    """Open a run in this process; ``models`` and ``served`` are the warm ones, if there are any."""
     prepared = start.prepared
     with ExitStack() as held:
         _announce_generator(prepared, progress)
@@ -275,7 +275,7 @@ def _opened_here(
 class _RunHere:
     """Planner, gateway and ledger of a run as objects of one event loop, that of ``execute``."""
 
-    def __init__(self, start: RunStart, served: Generator, local: LocalModels, progress: Progress) -> None:
+    def __init__(self, start: RunStart, served: StartedGenerator, local: LocalModels, progress: Progress) -> None:
         llm, late = served.llm, served.ready
         self._run, self._progress = start.run, progress
         endpoints = llm.all_endpoints + (llm.stronger.all_endpoints if llm.stronger else ())
@@ -298,11 +298,11 @@ class _RunHere:
             raise
 
     def execute(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work``, then close the run on the same event loop. Raises BrokenError when it cannot be written."""
+        """Run ``work``, then close the run on the same event loop. Raises BrokenError if it cannot be written."""
         return run_coroutine(self._whole(work))
 
     def close(self) -> None:
-        """Close a run that was never executed."""
+        """Close a run that was not executed."""
         if not self._closed:
             with suppress(OSError):  # another error has ended the run
                 run_coroutine(self.ledger.close())
@@ -312,7 +312,7 @@ class _RunHere:
             result = await work
             self._progress.phase("end", "the run is written")
         except BaseException:
-            with suppress(OSError):  # what ended the run is told instead
+            with suppress(OSError):  # the first error is raised instead
                 await self._end()
             raise
         try:
@@ -325,12 +325,14 @@ class _RunHere:
         self._closed = True
         try:
             await self.planner.aclose()
-            await self.ledger.close()
         finally:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            try:
+                await self.ledger.close()
+            finally:
+                others = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in others:
+                    task.cancel()
+                await asyncio.gather(*others, return_exceptions=True)
 
 
 @dataclass(frozen=True)
@@ -345,7 +347,7 @@ class RayHost(Host):
 
     address: str | None = None
     retrieval: RetrievalNames | None = None
-    served: Generator | None = None
+    served: StartedGenerator | None = None
 
     @contextmanager
     def open(self, start: RunStart, progress: Progress) -> Iterator[OpenRun]:
@@ -388,14 +390,14 @@ def _announce_generator(prepared: Prepared, progress: Progress) -> None:
     progress.phase("generator", "starts" if here else "is asked whether it is there")
 
 
-def _generator(start: RunStart) -> AbstractContextManager[Generator]:
+def _generator(start: RunStart) -> AbstractContextManager[StartedGenerator]:
     """Return the run's own generator; an embedded one may still be starting when the block begins."""
     folder, prepared = Folder.of(start.run), start.prepared
     logs = Path(folder.path) if folder.is_local else None
     return generator(prepared.llm, logs, reading_vectors(prepared), ahead=True)
 
 
-def _check_logprobs(prepared: Prepared, served: Generator) -> None:
+def _check_logprobs(prepared: Prepared, served: StartedGenerator) -> None:
     """Raise ConfigError if the strategy needs log-probabilities and the server that was started here has none."""
     if prepared.strategy.needs.logprobs and served.facts.get("engine") == "transformers":
         raise ConfigError(
@@ -406,7 +408,7 @@ def _check_logprobs(prepared: Prepared, served: Generator) -> None:
         )
 
 
-def _planner_setup(start: RunStart, served: Generator, address: str | None) -> PlannerSetup:
+def _planner_setup(start: RunStart, served: StartedGenerator, address: str | None) -> PlannerSetup:
     prepared = start.prepared
     return PlannerSetup(
         strategy=prepared.strategy,

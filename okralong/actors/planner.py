@@ -23,11 +23,12 @@ from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import reply_schema
-from okralong.pipelines.answering.question_tools import Ports, QuestionTools, asked_as
+from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
 from okralong.pipelines.core.log import query_id as logged_query
 from okralong.pipelines.core.storage_errors import not_written
+from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import (
     EXIT_BROKEN,
     GO_ON,
@@ -72,11 +73,11 @@ class PlannerSetup:
         policy: Its constants.
         llm: The generator, settled as it was started.
         prices: Prices of the models.
-        address: Where an embedded generator listens.
+        address: URL of an embedded generator.
         tags: Tags of the run's calls.
-        replies_from: Other runs that share their replies, as absolute places.
-        run: Place of the run, for the log.
-        weights: Name of the weights of a generator that is served here.
+        replies_from: Absolute places of other runs that share their replies.
+        run: The run folder.
+        weights: Identity of the weights of an embedded generator or SARA's.
     """
 
     strategy: StrategySpec
@@ -111,7 +112,7 @@ class Peers(Protocol):
 
 
 class Planner:
-    """Carries many questions at once to their answers rows, with one strategy.
+    """Answers many questions concurrently with one strategy, and writes their answers rows.
 
     Its methods may be called from several event loops of one process. A branch of a branch runs in place, so that a
     question never waits for a slot that another branch of the same question holds.
@@ -127,15 +128,15 @@ class Planner:
         peers: Peers | None = None,
         revived: bool = False,
     ) -> None:
-        """Open what the planner needs.
+        """Prepare the planner.
 
         Args:
             setup: The run's values.
             gateway: The run's gateway.
             models: The archive's shards and the run's local models.
             clients: The run's generators.
-            peers: Who takes branches and artifacts; by default this planner.
-            revived: Whether a planner before this one died, so that its questions may be given again.
+            peers: The planners that take branches and artifacts; by default only this one.
+            revived: True if Ray restarted this planner, so that it may get questions that it had begun.
         """
         self._setup, self._gateway, self._clients = setup, gateway, clients
         self._strategy = load_strategy(setup.strategy.place)
@@ -145,9 +146,10 @@ class Planner:
         self._checks = models.cross_encoder.checks
         self._models = models
         self._asked = asked_as(setup.llm)
+        self._asked_stronger = None if setup.llm.stronger is None else asked_as(setup.llm.stronger)
 
     async def ready(self) -> None:
-        """Return once the archive is open, which it is when the planner has been made."""
+        """Return once the archive is open; the constructor opens it."""
 
     async def spent(self) -> float:
         """Return the processor seconds of this process so far."""
@@ -301,8 +303,8 @@ class Planner:
             artifact=self._artifact_of,
             **self._asked,
         )
-        if self._setup.llm.stronger is not None:
-            ports = ports.with_stronger(QuestionGenerator(self._clients, journal, True), self._setup.llm.stronger)
+        if self._asked_stronger is not None:
+            ports = ports.with_stronger(QuestionGenerator(self._clients, journal, True), self._asked_stronger)
             if prefix.startswith(f"{ESCALATED}/") and ports.stronger is not None:
                 ports = ports.stronger
         return QuestionTools(ports, question, doc_ids, journal, fan_out, prefix)
@@ -449,6 +451,19 @@ class GeneratorClients:
             grammar=partial(grammar, short=llm.short_contract),
             reply_schema=partial(reply_schema, short=llm.short_contract),
         )
+
+
+def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
+    """Return the fields of ``Ports`` that describe a generator. Loads its tokenizer."""
+    return {
+        "window": llm.window,
+        "count": token_counter(llm.tokenizer),
+        "completion_limit": llm.completion_limit,
+        "demonstrate": bool(llm.demonstrations),
+        "calculator": bool(llm.calculator),
+        "short_contract": llm.short_contract,
+        "name": llm.model,
+    }
 
 
 async def _taken(place: ArtifactPlace) -> dict[str, Any] | None:

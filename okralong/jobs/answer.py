@@ -24,7 +24,7 @@ from okralong.actors.ray_planners import BatchSetup
 from okralong.jobs.drive import Finished, Work, drive
 from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.options import Retriable
-from okralong.jobs.run_folder import RunResult, archive_of_run, begin, judged_otherwise, manifest, statuses, table
+from okralong.jobs.run_folder import RunResult, archive_of_run, begin, judged_otherwise, manifest, statuses
 from okralong.jobs.terminal import AnswerPanel, say_first, say_line
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import (
@@ -45,7 +45,7 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import MatrixRows
 from okralong.pipelines.run.prepare import Prepared, prepare, since_version
 from okralong.pipelines.run.question_sources import Questions
-from okralong.pipelines.run.rows import BEGUN, artifacts_taken
+from okralong.pipelines.run.rows import BEGUN, artifacts_taken, table
 
 RETRIABLE: Final[tuple[str, ...]] = get_args(Retriable)
 """Statuses that ``retry`` may name."""

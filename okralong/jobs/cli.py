@@ -12,9 +12,8 @@ import sys
 import tempfile
 import traceback
 import warnings
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,10 +29,6 @@ from okralong.pipelines.core.types import (
     EXIT_STOPPED,
     OkraError,
 )
-
-if TYPE_CHECKING:
-    from okralong.actors.host import WarmHost
-    from okralong.jobs.interrupt import Interrupt
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
 QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - reads stdin."
@@ -118,52 +113,11 @@ def _run(command: RunCommand, address: str | None) -> None:
     if address is None and command.questions != "-":  # neither a cluster nor standard input can be handed over
         code = session.hand_over(command.archive, command.model_dump(mode="json"), console)
     if code is None:
-        code = carry(command, console, address=address)
+        from okralong.jobs.run_command import run_command
+
+        code = run_command(command, console, address=address)
     if code != EXIT_OK:
         raise typer.Exit(code)
-
-
-def carry(
-    command: RunCommand,
-    console: Console,
-    interrupt: Interrupt | None = None,
-    warm: WarmHost | None = None,
-    *,
-    address: str | None = None,
-) -> int:
-    """Run an answer or matrix command here or over Ray, print its summary and return its exit code.
-
-    Raises:
-        DoesNotFit: ``warm`` is given, and the run needs more than that session has loaded.
-    """
-    from okralong.jobs.answer import Starting, answer_questions
-    from okralong.jobs.interrupt import Interrupt
-    from okralong.jobs.show import print_summary
-    from okralong.jobs.terminal import ray_lines
-    from okralong.pipelines.core.storage import Folder
-    from okralong.pipelines.run.matrix import MatrixRows
-
-    run, rows = command.run, command.rows
-    settings, interrupt = command.options.settings(command.run_options), interrupt or Interrupt()
-    interrupt.grace_s = command.grace
-    with ray_lines(console, run) if warm is None else nullcontext():
-        result = answer_questions(
-            command.archive,
-            command.questions,
-            run,
-            settings,
-            Starting(address, frozenset(command.run_options.retry), console, interrupt=interrupt),
-            warm,
-            changed_since=command.changed_since,
-            matrix=None if rows is None else MatrixRows(tuple(rows.documents), rows.where or ""),
-        )
-    if not result.statuses and command.changed_since is not None:
-        say_line(console, "No question was asked.")
-        return result.exit_code
-    print_summary(console, Folder.of(run), result.stopped, result.golds)
-    if rows is not None:
-        say_line(console, f"Write the table to a file: okralong export {run} --to table.xlsx")
-    return result.exit_code
 
 
 def up(

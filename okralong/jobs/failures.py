@@ -9,12 +9,11 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
-from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.schemas import FAILURES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
-from okralong.pipelines.run.rows import BEGUN
+from okralong.pipelines.run.rows import BEGUN, table
 
 
 def failures(

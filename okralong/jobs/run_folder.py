@@ -15,8 +15,7 @@ from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.llm.bill import COLUMNS, bill
-from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.run.rows import BEGUN
+from okralong.pipelines.run.rows import BEGUN, table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,12 +108,6 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
         "of one set-up. Choose another folder, or go back to the config that the folder was begun with "
         f"(its {BEGUN} has it)."
     )
-
-
-def table(folder: Folder, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    """Return the present rows of a run's table, each once."""
-    rows: list[dict[str, Any]] = read_run_table(folder, name, columns).to_pylist()
-    return rows
 
 
 def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:

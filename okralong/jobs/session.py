@@ -380,8 +380,8 @@ def main() -> None:
 
 
 def _serve() -> None:
-    from okralong.jobs.cli import carry
     from okralong.jobs.options import AskOptions
+    from okralong.jobs.run_command import run_command
 
     given = json.loads(sys.argv[1])
     path = _socket_of(given["archive"])
@@ -393,7 +393,7 @@ def _serve() -> None:
                 listening.bind(str(path))
                 path.chmod(0o600)
                 listening.listen()
-                server = SessionServer(listening, session, carry, given["idle_s"])
+                server = SessionServer(listening, session, run_command, given["idle_s"])
                 try:
                     with suppress(KeyboardInterrupt), on_stop(server.end):
                         server.serve()

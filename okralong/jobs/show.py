@@ -16,7 +16,6 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import printable, say, say_line, widen_plain
 from okralong.pipelines.answering.answer_types import SCHEMA, AnswerType
 from okralong.pipelines.core.storage import Folder
@@ -29,7 +28,7 @@ from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import words_of
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.rows import replied_by
-from okralong.pipelines.run.rows import BEGUN, artifacts_taken
+from okralong.pipelines.run.rows import BEGUN, artifacts_taken, table
 
 if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive

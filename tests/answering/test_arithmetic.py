@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.generate import DEEPEST, LONGEST, evaluate
+from okralong.pipelines.answering.calculator import DEEPEST, LONGEST, evaluate
 
 Written = tuple[str, Fraction]
 """An expression in full brackets, and its exact value."""

@@ -16,14 +16,14 @@ from okralong.pipelines.answering.analyzers.analyzer import (
     load_analyzer,
 )
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.citations import Ask
+from okralong.pipelines.answering.citations import CallStep
 from okralong.pipelines.core.types import ConfigError, Message, NobodyAsked, OverBudget, Reply, ReplyError, Usage
 
 ASKED = AnalysisInput("Who sold more lamps, Alder or Birch?", ("Alder sold 12 lamps.",))
 GOOD = format_reply("multi-source", "semantic", "no")
 
 
-def generator(*texts: str | Exception) -> Ask:
+def generator(*texts: str | Exception) -> CallStep:
     script = dict(zip(("analyze", "analyze/repair"), texts, strict=False))
 
     async def ask(step: str, messages: Sequence[Message]) -> Reply:

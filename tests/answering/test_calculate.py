@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.calculator import calculate
 
 
 @pytest.mark.parametrize(

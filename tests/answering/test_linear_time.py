@@ -23,8 +23,9 @@ from okralong.lab.sweeps import judge
 from okralong.pipelines.answering import citations, confidence, prompt_text, prompts
 from okralong.pipelines.answering.analyzers import analysis
 from okralong.pipelines.answering.answer_types import AnswerType, value_read, with_value
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.confidence import with_confidence
-from okralong.pipelines.answering.generate import answer_of_reply, calculate
+from okralong.pipelines.answering.generate import answer_of_reply
 from okralong.pipelines.answering.prompt_text import Evidence
 from okralong.pipelines.answering.workflows import documents_task
 from okralong.pipelines.core.types import Answer, Citation, Passage, QuestionError, Reply, ReplyError, Usage

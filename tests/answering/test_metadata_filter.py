@@ -63,7 +63,7 @@ def test_a_filter_matches(documents: MetadataFilter, where: str, wanted: set[str
         ("date > '2030-01-01'", "date lies between 2023-01-27 and 2024-01-31"),
         ("company = null", "asked for by is null"),
         ("compny = 'AMD'", r"names the column compny, .* Did you mean company\? The columns are doc_id \(text\), date"),
-        ('company = "AMD"', "Text stands in single quotes: 'AMD'"),
+        ('company = "AMD"', "Put text in single quotes: 'AMD'"),
         ("company = ", "cannot be read: syntax error"),
         ("year", "is no condition. A filter reads like company = 'AMD'"),
         ("year >= 'last'", r"cannot be evaluated: Could not convert string 'last' .* year \(number\)"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.prompt_text import RULES, Evidence, neutralise, parse_evidence, render_passages
 from okralong.pipelines.answering.prompts import (
     DEMONSTRATIONS,

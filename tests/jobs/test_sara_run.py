@@ -165,7 +165,7 @@ def test_what_cannot_work_is_said_before_a_token_is_spent(
         assert not (tmp_path / "none").exists()
 
     paid = {"llm.base_url": "https://api.openai.com/v1", "llm.model": "gpt-4o-2024-08-06"}
-    refused(ConfigError, r"llm.base_url is https://api.openai.com/v1.*takes texts alone.*Nothing was spent", **paid)
+    refused(ConfigError, r"llm.base_url is https://api.openai.com/v1.*takes only text.*Nothing was spent", **paid)
     refused(ConfigError, r"trained for the generator .*, and llm.model is 'embedded'", **{"llm.model": "embedded"})
     refused(ConfigError, r"holds no compressor", **{"sara.compressor": str(tmp_path)})
     refused(ConfigError, r"adapter of its own", **{"llm.reader": str(tmp_path)})

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from okralong.actors.generator import Generator, as_served, weights_here
+from okralong.actors.generator import StartedGenerator, as_served, weights_here
 from okralong.actors.host import DoesNotFit, WarmHost, why_ray
 from okralong.actors.local_models import LoadedModels
 from okralong.jobs.answer import answer_prepared
@@ -108,7 +108,7 @@ class Asks:
             llm = as_served(prepared.llm)
             self.servers["embedded"].models.append(llm.model)
             facts = {"model": llm.model, "identity": weights_here(prepared.llm)}
-            served = Generator(llm, self.servers["embedded"].base_url, facts)
+            served = StartedGenerator(llm, self.servers["embedded"].base_url, facts)
         OWN.bring(prepared)
         return WarmHost(OWN, prepared.llm, served)
 

@@ -6,7 +6,7 @@ import pytest
 
 from okralong.lab.datasets.gold import program_expression
 from okralong.lab.training.rows.reader_replies import formula
-from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.calculator import calculate
 
 
 @pytest.mark.parametrize(

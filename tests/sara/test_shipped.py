@@ -18,7 +18,7 @@ from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.models.weights import EMBEDDED, resolve_embedding_model
 from okralong.pipelines.sara.artifact import MemoryShape, Shape, adapter_of, read_shape
 from okralong.pipelines.sara.compressor import Compressor, load_compressor
-from okralong.pipelines.sara.config import ICAE, XRAG, compressor_folder, misfit, shipped_folder
+from okralong.pipelines.sara.config import ICAE, XRAG, compressor_folder, incompatibility_reason, shipped_folder
 
 MEGABYTES = 15
 OF_SLOTS = 4
@@ -38,7 +38,7 @@ def test_it_is_small_and_fits_archives_as_they_are_made(folder: Path) -> None:
     shape, fingerprint = read_shape(folder)
     encoder = resolve_embedding_model(EMBEDDED)
     described = {"model": EMBEDDED, "sha256": encoder.sha256, "dimension": shape.inputs}
-    assert misfit(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
+    assert incompatibility_reason(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
     assert shape.generator == EMBEDDED
     assert str(fingerprint) in (folder / "README.md").read_text(encoding="utf-8")
 
@@ -80,7 +80,7 @@ def test_memory_slots_are_small_and_fit_any_encoder(slots: Path) -> None:
     shape, fingerprint = read_shape(slots)
     assert isinstance(shape, MemoryShape)
     described = {"model": "other", "sha256": "0"}
-    assert misfit(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
+    assert incompatibility_reason(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
     assert shape.generator == EMBEDDED
     assert str(fingerprint) in (slots / "README.md").read_text(encoding="utf-8")
     assert is_trained_by(slots, load_config(SaraConfig, "training/icae.yaml"))
@@ -95,7 +95,7 @@ def test_the_projector_of_one_vector_is_small_and_fits_archives_as_they_are_made
     assert isinstance(shape, Shape)
     assert shape.vectors_per_chunk == 1
     described = {"model": EMBEDDED, "sha256": resolve_embedding_model(EMBEDDED).sha256, "dimension": shape.inputs}
-    assert misfit(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
+    assert incompatibility_reason(shape, described, load_config(IndexConfig, "index.yaml").granularities) is None
     assert str(fingerprint) in (one_vector / "README.md").read_text(encoding="utf-8")
     assert is_trained_by(one_vector, load_config(SaraConfig, "training/xrag.yaml"))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from okralong.pipelines.answering.citations import Ask, ask_and_read
+from okralong.pipelines.answering.citations import CallStep, ask_and_read
 from okralong.pipelines.answering.context import most_that_fits
 from okralong.pipelines.answering.prompt_text import neutralise
 from okralong.pipelines.core.tokens import count_tokens
@@ -209,7 +209,7 @@ async def _each(
     places = asyncio.Semaphore(at_once)
 
     async def one(each: A) -> tuple[str, T]:
-        ask: Ask = partial(_ask, client, each.query_id)
+        ask: CallStep = partial(_ask, client, each.query_id)
         async with places:
             try:
                 said, _ = await ask_and_read(ask, step, prompt(each), reader(each))

@@ -36,8 +36,8 @@ FREE: Final = Price(input=0.0, cached_input=0.0, output=0.0)
 VERDICT: Final = 8
 MARKS_REPLY: Final = 32
 """Tokens (o200k) of the judge's replies, a verdict and four marks, counted on the requested forms."""
-SAMPLES: Final = 200  # project default
-"""Simulated runs of each question."""
+SAMPLES: Final = 20_000  # project default
+"""Simulated questions of a cell, several for each kind of question: sums are then exact to about half a percent."""
 
 Asked = tuple[str, int]
 """The type of a question, and the most tokens that its documents can show."""
@@ -272,13 +272,14 @@ def forecasts_by_sizes(
 def simulated_uses(
     forecasts: Mapping[Asked, Sequence[tuple[float, Forecast]]], priors: Priors, limit: Callable[[str], int]
 ) -> dict[Asked, Use]:
-    """Return the mean use of each kind of question over ``SAMPLES`` runs of an average generator."""
+    """Return the mean use of each kind of question with an average generator."""
     flat = [(asked, share, forecast) for asked, each in forecasts.items() for share, forecast in each]
+    runs = -(-SAMPLES // max(1, len(flat)))
     kinds = [asked[0] for asked, _, _ in flat]
-    simulation = Simulation([forecast for *_, forecast in flat] * SAMPLES, kinds * SAMPLES, priors, limit)
+    simulation = Simulation([forecast for *_, forecast in flat] * runs, kinds * runs, priors, limit)
     used = simulation.sample(GeneratorParameters.average(priors), np.random.default_rng(0))
     figures = np.stack([used.calls, used.prompt + used.full_text_prompt, used.completion + used.full_text_completion])
-    means = figures.reshape(3, SAMPLES, len(flat)).mean(axis=1).T.tolist()
+    means = figures.reshape(3, runs, len(flat)).mean(axis=1).T.tolist()
     uses = dict.fromkeys(forecasts, Use())
     for (asked, share, _), mean in zip(flat, means, strict=True):
         uses[asked] += Use(*mean) * share

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from okralong.actors.generator import Generator, generator
+from okralong.actors.generator import StartedGenerator, generator
 from okralong.jobs.terminal import say_line
 from okralong.lab.sweeps.paid_calls import paid_client
 from okralong.lab.training.rows.labels import Labelled, explain_rows, is_unlabelled, label_rows
@@ -84,7 +84,7 @@ class Labeller:
 
 
 async def _ask(
-    ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: Generator, folder: Folder
+    ask: Callable[[LlmClient, int], Awaitable[R]], config: RunConfig, served: StartedGenerator, folder: Folder
 ) -> tuple[R, Totals]:
     async with paid_client(config, served, folder, config.budget_usd) as (client, ledger):
         return await ask(client, config.concurrency), await ledger.totals()

@@ -1,8 +1,7 @@
-"""The types that a question may ask its answer in: how they are written, and the value of a type in a reply.
+"""The types that a question may ask its answer in: their written form, and the value of a type in a reply.
 
-A type is written as "money", "list of date", ``choices ["rose", "fell"]`` or as a JSON schema; "" is text. This one
-written form stands in ``Question.answer_type``, in the answers table and in requests. Numbers, dates and periods are
-read by ``values.py``.
+A type is written as "money", "list of date", ``choices ["rose", "fell"]`` or as a JSON schema; "" is text. This form is
+used in ``Question.answer_type``, in the answers table and in requests.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from okralong.pipelines.statements.values import Context, read_value
 KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
 """The kinds of single values."""
 AMOUNTS: Final = ("number", "money", "percent")
-"""Those of them that are numbers."""
+"""The kinds that are numbers."""
 SCHEMA: Final = "schema"
 
 _OTHER_NAMES: Final = {
@@ -48,17 +47,22 @@ _OTHER_NAMES: Final = {
     "choice": "choices",
     "enum": "choices",
 }
-"""What people and languages call the kinds."""
+"""Synonyms of the kinds."""
 _LIST: Final = re.compile(r"list(?:\s+of\s+(?P<of>.+)|\s*\[(?P<within>.*)\]|)", re.IGNORECASE | re.DOTALL)
 _CHOICES: Final = re.compile(r"choices?\s*:?\s*(?P<named>\[.*\])", re.IGNORECASE | re.DOTALL)
 _SAYS: Final = frozenset(("type", "properties", "items", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"))
-"""Keywords of which a schema must have one at its top: without any it allows whatever there is."""
+"""A schema must have one of these keywords at its top; without any it allows everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerType:
-    """``kind`` is one of ``KINDS`` or "schema"; ``many`` asks for a list of it. ``choices`` and ``schema`` (JSON)
-    belong to the kinds of these names.
+    """The type of an answer.
+
+    Attributes:
+        kind: One of ``KINDS`` or "schema".
+        many: True for a list of it.
+        choices: The choices of the kind "choices".
+        schema: The JSON schema of the kind "schema".
     """
 
     kind: str = "text"
@@ -67,7 +71,7 @@ class AnswerType:
     schema: str = ""
 
     def __str__(self) -> str:
-        """The written form, from which ``AnswerType.of`` makes the same type."""
+        """Return the written form, from which ``AnswerType.of`` makes the same type."""
         if self.kind == SCHEMA:
             return self.schema
         choices = f" {json.dumps(list(self.choices), ensure_ascii=False)}" if self.choices else ""
@@ -78,9 +82,10 @@ class AnswerType:
     @classmethod
     @lru_cache(maxsize=1024)
     def of(cls, written: str) -> AnswerType:
-        """The type of a written form; any form that a cell of a questions file may have but a file's name.
+        """Parse a written form: anything that a questions file may contain but a file's name.
 
-        Raises QuestionError that names what is wrong with it.
+        Raises:
+            QuestionError: The form is not a type; says what is wrong.
         """
         return _read(written.strip(), ())
 
@@ -89,11 +94,16 @@ TEXT: Final = AnswerType()
 
 
 def read_answer_type(cell: Any, choices: Sequence[str], load: Callable[[str], str]) -> AnswerType:
-    """The type that a question's row asks for. ``cell`` is text, a JSON schema (as text, as an object, or the name of a
-    ``.json`` file, which ``load`` reads), a list of choices, a type of Python's or a pydantic model; None and "" are
-    text. ``choices`` is the row's own column of them.
+    """Return the type that a question's row asks for.
 
-    Raises QuestionError that says what is wrong and what to write instead.
+    Args:
+        cell: Text, a JSON schema (as text, as an object, or the name of a ``.json`` file), a list of choices, a Python
+            type or a pydantic model; None and "" are text.
+        choices: The row's own column of choices.
+        load: Reads a schema file by its name.
+
+    Raises:
+        QuestionError: Says what is wrong and what to write instead.
     """
     if cell is None or cell == "":
         return _read("choices" if choices else "text", choices)
@@ -115,7 +125,7 @@ def read_answer_type(cell: Any, choices: Sequence[str], load: Callable[[str], st
 
 
 def names_schema_file(written: str) -> bool:
-    """Whether a cell is the name of a file with a JSON schema."""
+    """Return whether a cell is the name of a file with a JSON schema."""
     return written.lower().endswith(".json") and not written.startswith("{")
 
 
@@ -165,7 +175,11 @@ def _schema_text(text: str, name: str) -> AnswerType:
 
 
 def _schema(found: Any) -> AnswerType:
-    """Raises QuestionError for what is no JSON schema (draft 2020-12), or allows whatever there is."""
+    """Return the type of a JSON schema (draft 2020-12).
+
+    Raises:
+        QuestionError: It is not a schema, or allows everything.
+    """
     try:
         Draft202012Validator.check_schema(found)
     except SchemaError as error:
@@ -213,16 +227,21 @@ async def value_read(question: str, wanted: AnswerType, answer: Answer) -> Answe
 
 
 def misfit(wanted: AnswerType, answer: Answer, why: str, raw: str) -> Answer:
-    """``answer`` as one that does not fit its type."""
+    """Return ``answer`` as one that does not fit its type."""
     error = f"The reply does not fit the answer_type {wanted}: {why.rstrip('.')}. The raw reply: {raw}"
     return replace(answer, status="invalid_output", answer="", error=error)
 
 
 def typed_value(wanted: AnswerType, said: Sequence[tuple[str, str, Context]]) -> TypedValue:
-    """The value of a type from what was said: for each value its words (of a schema its JSON), the words of its period
-    ("" where nobody said one) and where it stands; one of them unless the type is a list.
+    """Return the value of a type from the words of a reply.
 
-    A period that the passage gives counts before one that was said. Raises ValueError that says what does not fit.
+    Args:
+        wanted: The type.
+        said: For each value its words (JSON for a schema), the words of its period or "", and its place. One value
+            unless the type is a list. A period that the passage gives is preferred to one from the reply.
+
+    Raises:
+        ValueError: The words do not fit; names the reason.
     """
     if wanted.kind == SCHEMA:
         try:
@@ -255,9 +274,7 @@ def _with_period(value: TypedValue, period: str) -> TypedValue:
 
 
 def context_of(question: str, said: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> Context:
-    """Where a value stands: the passage of the citation that holds its words, else of the first one, with the words
-    that it cites.
-    """
+    """Return where a value is: the passage and the words of the citation that contains it, else of the first one."""
     holding = [each for each in citations if said and said.casefold() in each.quote.casefold()]
     for each in (holding or list(citations))[:1]:
         for passage in passages:

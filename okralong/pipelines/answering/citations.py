@@ -1,9 +1,9 @@
-"""What a reply claims as its sources, checked; and structured replies, asked for once more if they cannot be read.
+"""Citations: checking the sources that a reply claims. Also structured replies, with one repair of an unusable one.
 
-A claim counts when its words stand in a passage of the prompt, character for character or but for spacing, quote marks,
-dashes and case. A bare passage number counts as the whole passage, and under the short contract, which asks for no
-more, as the sentence or line of it that has most of the answer and the question. Everything else is dropped, and a
-reply of which nothing is left is uncited: a wrong source is worse than none.
+A claim counts if its words are in a passage of the prompt, up to spacing, quote marks, dashes and case. A bare passage
+number cites the whole passage; under the short contract, which asks for no more, it cites the sentence or line that
+shares most with answer and question. All other claims are dropped, and an answer may end up without citations: a wrong
+source is worse than none.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Citation, CutShort, Message, NobodyAsked, Passage, Reply, ReplyError
 
-_TELLING = 20
-"""Characters of a quotation from which it cannot be found by chance: it may then begin or end inside a word (a reply
-cut short), and stand in another passage than the one whose number the reply gave. Ours."""
+_TELLING = 20  # project default
+"""Characters from which a quotation cannot match by chance.
+
+It may then begin or end inside a word, as in a reply cut short, and be in another passage than the one it names.
+"""
 
 _DOUBLE = "\u201c\u201d\u201e\u00ab\u00bb\u201f\u2033"
 _SINGLE = "\u2018\u2019\u201a`\u00b4\u2032"
@@ -35,8 +37,8 @@ _ALIKE = (
     | dict.fromkeys(_DASHES, "-")
 )
 
-_MOST_PLACES: Final = 1_000
-"""Places inside words at which a quotation is found before it is given up; project default, for "a" within "aaaa"."""
+_MOST_PLACES: Final = 1_000  # project default: bounds "a" in "aaaa"
+"""Most places inside words at which a quotation is tried."""
 
 Span = tuple[int, int]
 
@@ -44,10 +46,13 @@ Span = tuple[int, int]
 def find_citations(
     evidence: Iterable[Evidence], passages: Sequence[Passage], about: tuple[str, str] | None = None
 ) -> tuple[Citation, ...]:
-    """The claims that hold, in the order of the reply, each span once.
+    """Return the claims that hold, in the order of the reply, each span once.
 
-    ``passages`` are those of the prompt in the order shown; claim number n speaks of ``passages[n - 1]``. ``about`` is
-    the answer and its question: with them a bare number cites the passage's ``best_line`` and not all of it.
+    Args:
+        evidence: The claims; number n refers to ``passages[n - 1]``.
+        passages: The passages of the prompt, in the order shown.
+        about: The answer and its question. If given, a bare number cites the passage's ``best_line`` instead of all of
+            it.
     """
     shown = [_Shown(passage) for passage in passages]
     found = (citation for claim in evidence if (citation := _check(claim, shown, about)) is not None)
@@ -55,17 +60,17 @@ def find_citations(
 
 
 _LINE: Final = re.compile(r"\S(?:[^\n]*?\S)??(?=[.!?][\"'\u201d)\]]*\s|\s*(?:\n|\Z))[.!?]?[\"'\u201d)\]]*")
-"""A sentence, or a line where that ends first: the row of a table is one."""
+"""A sentence, or a line if that ends first, such as a table's row."""
 _WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
-_OF_ANSWER: Final = 3.0
-"""What a word of the answer weighs beside one of the question; ours."""
+_OF_ANSWER: Final = 3.0  # project default
+"""The weight of a word of the answer; one of the question has weight 1."""
 
 
 def best_line(text: str, answer: str, question: str) -> Span:
-    """The sentence or line of ``text`` with most words and numbers of ``answer`` and ``question``; the first of equals.
+    """Return the sentence or line of ``text`` that shares most with ``answer`` and ``question``.
 
-    A word counts by how few of the lines have it, numbers without their separators; one of the answer counts three
-    times one of the question. All of ``text`` where no line has any of them.
+    A shared word or number counts more the fewer lines have it, and three times if it is the answer's. The first of
+    equals is returned, and all of ``text`` if no line shares anything.
     """
     spans = [match.span() for match in _LINE.finditer(text)]
     words = [_words(text[start:end]) for start, end in spans]
@@ -81,8 +86,6 @@ def _words(text: str) -> frozenset[str]:
 
 
 class _Shown:
-    """A passage, with its normalised text made only when a quotation needs it."""
-
     def __init__(self, passage: Passage) -> None:
         self.passage = passage
         self._normalised: tuple[str, list[int]] | None = None
@@ -124,7 +127,7 @@ def _check(claim: Evidence, shown: Sequence[_Shown], about: tuple[str, str] | No
 
 
 def _find_words(text: str, words: str) -> Span | None:
-    """The first place of ``words`` in ``text`` that begins and ends between words; long ones may also end inside."""
+    """Return the first place of ``words`` in ``text`` between words; long quotations may also end inside one."""
     if not any(char.isalnum() for char in words):
         return None
     start = text.find(words)
@@ -144,7 +147,7 @@ def _inside_word(text: str, place: int) -> bool:
 
 
 def _normalise(text: str) -> tuple[str, list[int]]:
-    """``text`` with spacing, quote marks, dashes and case made alike, and for each character where it came from."""
+    """Return ``text`` with uniform spacing, quote marks, dashes and case, and each character's original offset."""
     out: list[str] = []
     origin: list[int] = []
     for index, char in enumerate(text):
@@ -160,31 +163,28 @@ def _normalise(text: str) -> tuple[str, list[int]]:
     return "".join(out), origin
 
 
-# Structured replies (an analysis, sub-questions, a step): read, and asked for once more if they cannot be. What then
-# holds without one is the operator's to say, see each: no question fails for a form that a model does not keep to.
-#
-# The further call shows the model its reply and what is wrong with it. It is a call like any other: reserved, in
-# journal and ledger, replayed by a rerun.
+# Structured replies: an analysis, sub-questions, a step. A question does not fail because a model breaks their form:
+# each caller has a fallback.
 
 T = TypeVar("T")
 Otherwise = TypeVar("Otherwise")
 
 REPAIR: Final = "repair"
-"""The last part of the step path of the further call."""
+"""The last part of the step path of the second call."""
 NOTHING: Final = "(nothing)"
-"""What the further call shows of an empty reply: some servers take no empty message."""
+"""Stands for an empty reply in the repair prompt: some servers reject empty messages."""
 
-Ask = Callable[[str, Sequence[Message]], Awaitable[Reply]]
-"""Asks at a step. Raises ReplyError for a reply in which there is nothing to read."""
+CallStep = Callable[[str, Sequence[Message]], Awaitable[Reply]]
+"""Makes the call of a step. Raises ReplyError for an empty reply."""
 
 
 def always(messages: Sequence[Message]) -> bool:
-    """Any prompt fits."""
+    """Return True: any prompt fits."""
     return True
 
 
 async def ask_for(tools: Tools, role: str, step: str, messages: Sequence[Message], read: Callable[[str], T]) -> T:
-    """What ``read`` makes of the generator's reply to a prompt of ``role``. Raises as ``ask_and_read`` does."""
+    """Return what ``read`` makes of the generator's reply to a prompt of ``role``; see ``ask_and_read``."""
     fits = partial(prompt_fits, role=role, tools=tools)
     found, _ = await ask_and_read(partial(tools.complete, role=role), step, messages, read, fits)
     return found
@@ -198,7 +198,7 @@ async def ask_or(
     read: Callable[[str], T],
     otherwise: Otherwise,
 ) -> T | Otherwise:
-    """As ``ask_for``; ``otherwise`` where there is no reply that can be read. Raises NobodyAsked."""
+    """Do the same as ``ask_for``, but return ``otherwise`` if no reply is usable. Raises NobodyAsked."""
     try:
         return await ask_for(tools, role, step, messages, read)
     except NobodyAsked:
@@ -208,18 +208,29 @@ async def ask_or(
 
 
 async def ask_and_read(
-    ask: Ask,
+    ask: CallStep,
     step: str,
     messages: Sequence[Message],
     read: Callable[[str], T],
     fits: Callable[[Sequence[Message]], bool] = always,
     chars: int = 0,
 ) -> tuple[T, Reply]:
-    """What ``read`` makes of the reply at ``step``, or of the one at ``step/repair`` where it raised ReplyError.
+    """Return what ``read`` makes of the reply, and the reply; request an unusable one once more.
 
-    ``fits`` says whether a prompt fits the window; without room for the further call none is made. ``chars`` is the
-    length of what ``read`` goes over beside the reply. Raises ReplyError with the raw text of both replies, and
-    CutShort where one ran into its limit, as a further one would.
+    The second call shows the model its reply and what is wrong with it. It is a call like any other: reserved, recorded
+    in journal and ledger, replayed by a rerun. Steps: ``step``, ``step/repair``.
+
+    Args:
+        ask: Makes the call.
+        step: Step of the call.
+        messages: The prompt.
+        read: Parses a reply; raises ReplyError for an unusable one.
+        fits: Returns whether a prompt fits the window; without room there is no second call.
+        chars: Length of what ``read`` goes over beside the reply.
+
+    Raises:
+        ReplyError: Neither reply is usable; has the raw text of both.
+        CutShort: A reply ran into its limit; so would another.
     """
     try:
         return await _read(ask, step, messages, read, chars)
@@ -243,14 +254,14 @@ async def ask_and_read(
 
 
 def repair_prompt(messages: Sequence[Message], error: ReplyError) -> list[Message]:
-    """The messages, the reply that was no use, and why."""
+    """Return the messages, the unusable reply, and what is wrong with it."""
     said = neutralise(error.raw).strip() or NOTHING
     complaint = f"This reply cannot be used: {neutralise(str(error))} Reply again, in the form that was asked for."
     return [*messages, Message("assistant", said), Message("user", complaint)]
 
 
 async def _read(
-    ask: Ask, step: str, messages: Sequence[Message], read: Callable[[str], T], chars: int
+    ask: CallStep, step: str, messages: Sequence[Message], read: Callable[[str], T], chars: int
 ) -> tuple[T, Reply]:
     reply = await ask(step, messages)
     try:

@@ -1,7 +1,7 @@
-"""How probably an answer is right, as the cross-encoder judges it: of any generator, from what is cited or shown.
+"""The probability that an answer is right, as the cross-encoder judges it from what is cited or shown.
 
-Ours, not in the paper. It rests on the reading of question and passage (``reading.py``): whether the passage holds an
-answer, and whether what stands there is this one.
+It works for every generator and is not in the paper. The reading of question and passage says whether the passage holds
+an answer, and whether it is this one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
 from okralong.pipelines.statements.amounts import Amount, amounts, has_cells
 from okralong.pipelines.statements.periods import dates
 
-AROUND_CITATION: Final = 900
-"""Characters on each side of a citation by which a longer passage is judged: some 450 tokens together; ours."""
+AROUND_CITATION: Final = 900  # project default: some 450 tokens together
+"""Characters on each side of a citation by which a longer passage is judged."""
 
 
 async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
-    """``answer`` with the probability that it is right, where it has none and there is something to judge it by.
+    """Return ``answer`` with the probability that it is right, unless it has one or no passage to judge it by.
 
-    That is how well the best cited passage supports it (of all shown ones where none is cited); of "unanswerable" the
-    probability that no passage holds an answer. What is worked out (by the answer's analysis), and a choice of the
-    answer type, stands in no passage and is not compared with it. Steps: ``step``, one reading of the passages shown.
+    That is how well the best cited passage supports it (any shown passage if none is cited). For "unanswerable" it is
+    the probability that no passage holds an answer. Results of arithmetic, booleans and choices are written in no
+    passage and are not compared with it. Step: ``step``, one reading of the shown passages.
     """
     known = answer.confidence is not None
     if known or not answer.context or answer.status not in ("answered", "unanswerable"):
@@ -50,12 +50,18 @@ async def with_confidence(tools: Tools, question: str, answer: Answer, step: str
 def support(
     question: str, answer: Answer, texts: Sequence[str], readings: Sequence[Reading], compared: bool = True
 ) -> float:
-    """How probably the passages say what the answer does, 0 to 1: the best one cited, of all shown where none is; of
-    "unanswerable" how probably none of them holds an answer.
+    """Return how probably the passages say what the answer says, 0 to 1.
 
-    A passage supports an answer by the probability that it holds one at all, less as much as this one differs from
-    what stands at the place read, weighed by how sure that place is (``compared`` False: as if it never differed).
-    ``texts`` are the parts of the passages of the answer's context that were read, ``readings`` what was read there.
+    The best cited passage counts, the best shown one if none is cited. A passage supports an answer by the probability
+    that it holds one at all, reduced by how much this answer differs from the place read, weighted by the confidence in
+    that place. For "unanswerable" it is the probability that no passage holds an answer.
+
+    Args:
+        question: The question.
+        answer: The answer.
+        texts: The parts of its context's passages that were read.
+        readings: What was read there.
+        compared: Whether the answer is compared with the places read.
     """
     if answer.status == "unanswerable":
         return 1.0 - max((reading.answerable or 0.0 for reading in readings), default=0.0)
@@ -69,7 +75,6 @@ def support(
 
 
 def _place(text: str, reading: Reading) -> tuple[str, str]:
-    """The words at the place read, and the table row that it stands in; "" for none."""
     if reading.start < 0:
         return "", ""
     start, end = whole_words(text, reading.start, reading.end)
@@ -78,10 +83,11 @@ def _place(text: str, reading: Reading) -> tuple[str, str]:
 
 
 def agreement(question: str, answer: str, place: str, row: str = "") -> float:
-    """The share of what the answer says that a place says too, 0 to 1: of dates, else of amounts, where both have any,
-    else of words; of whichever of the two has fewer. Where the place is the label of a ``row``, the amounts are its.
+    """Return the share of what the answer says that a place says too, 0 to 1.
 
-    1 where the answer says nothing that a place could differ in: yes, no, or one of the question's own choices.
+    Dates are compared if both have any, else amounts, else words; the share is of whichever of the two has fewer. If
+    the place is the label of a ``row``, the row's amounts count as its own. The result is 1 if the answer says nothing
+    that a place could differ in: yes, no, or one of the question's own choices.
     """
     said, days, given = _said(answer)
     there = set(_telling(place))
@@ -101,7 +107,6 @@ def agreement(question: str, answer: str, place: str, row: str = "") -> float:
 
 @lru_cache(maxsize=8)
 def _said(answer: str) -> tuple[list[str], list[str], list[Amount]]:
-    """Words, dates and amounts of an answer, which is compared with one passage after the other."""
     return _telling(answer), [day for _, day in dates(answer)], amounts(answer)
 
 
@@ -110,8 +115,10 @@ def _share(shared: Sequence[bool], others: int) -> float:
 
 
 def _forms_said(amount: Amount) -> list[tuple[str, Decimal]]:
-    """What an amount said shares with an equal one that stands there: without the sign, which words may say ("fell by 5
-    %"), and without a scale that only one of them has, which a table's head may say.
+    """Return the forms in which an amount may match one in a text.
+
+    The sign is ignored, which words may express ("fell by 5 %"), and a scale that only one of them has, which a table's
+    head may give.
     """
     digits = abs(amount.digits)
     return [("both", digits * amount.factor) if amount.scale else ("there", digits), ("neither", digits)]
@@ -126,37 +133,39 @@ _WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
 _LINKS: Final = """a an the of in on at to for from by with and or as than per is are was were be been being it its this
 that these those there they he she his her their has have had do does did"""
 _LINKING: Final = frozenset(_LINKS.split())
-"""Words that tell nothing: without any month, name or number among them, as lists of stop words have."""
+"""Words without meaning; unlike lists of stop words, without any month, name or number."""
 _SHORTLY: Final = frozenset({"yes", "no", "true", "false"})
-"""What begins an answer that stands at no place."""
+"""The beginning of answers that are written in no passage."""
 _CHOICE: Final = re.compile(
     r"(?<![^\W_])(?:[^\W_]++\W++){1,4}(?<![^\W_])or\b(?:\W++[^\W_]++){1,4}|\bbetween\b(?:\W++[^\W_]++){1,9}"
 )
-"""Up to four words on each side of "or", or up to nine behind "between": what a question offers to choose from."""
+"""Up to four words on each side of "or", or up to nine after "between": what a question offers to choose from."""
 
 
 def _telling(text: str) -> list[str]:
-    """Words in one form of their letters and accents, without commas in numbers."""
+    """Return the words with meaning, without accents, case and commas in numbers."""
     plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
     words = (word.replace(",", "") for word in _WORD.findall(plain.casefold()))
     return [word for word in words if word not in _LINKING]
 
 
 def _chosen(said: Sequence[str], question: str) -> bool:
-    """Whether an answer takes one of the question's choices, in this or another form ("increased or decreased")."""
+    """Return whether an answer takes one of the question's choices, in any form ("increased or decreased")."""
     offered = {word for found in _CHOICE.findall(question.casefold()) for word in _telling(found)}
     names = {word for word in offered if not word[0].isdigit()}
     begun = {name[:_STEM] for name in names if len(name) >= _STEM}
     return any(word in names or word[:_STEM] in begun for word in said)
 
 
-_STEM: Final = 5
-"""Letters that two forms of a word have in common at least; ours."""
+_STEM: Final = 5  # project default
+"""Fewest letters that two forms of a word share."""
 
 
 def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
-    """The text by which a passage is judged: all of it, of a long one the part around its first citation, or, since the
-    cross-encoder reads no more, its beginning.
+    """Return the text by which a passage is judged.
+
+    Of a long passage that is the part around its first citation, or without one its beginning, since the cross-encoder
+    reads no more.
     """
     if len(passage.text) <= 2 * AROUND_CITATION:
         return passage.text
@@ -166,7 +175,7 @@ def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
 
 
 def holds(passage: Passage, citation: Citation) -> bool:
-    """Whether a part of what is cited stands in the passage."""
+    """Return whether a part of what is cited is in the passage."""
     return (
         passage.doc_id == citation.doc_id
         and citation.start_char < passage.end_char

@@ -1,7 +1,7 @@
-"""The context processor: what is retrieved becomes what is shown (paper sections 3.3 and 3.4, appendix B.3).
+"""The context processor: from retrieved chunks to the passages of a prompt (paper sections 3.3, 3.4, appendix B.3).
 
-Neighbours are merged, passages are widened where the plan says so, tables that a boundary cuts are made whole, and what
-then overlaps is merged again. At the end a prompt is kept inside the generator's window.
+Neighbours are merged, passages widened if the plan says so, tables that a boundary cuts recovered, and overlaps merged
+again. Finally the prompt is fitted to the generator's window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from okralong.pipelines.core.types import Document, Hit, Message, Passage, Plan,
 
 
 async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:
-    """The passages that show ``hits``, documents by best score, reading order within each."""
+    """Return the passages that show ``hits``: documents by best score, each in reading order."""
     cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
     documents: dict[str, Document] = {}
     worked: list[Passage] = []
@@ -39,21 +39,21 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
 def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
     if plan.extension_tokens:
         passage = extend(passage, document, plan.extension_tokens, count_tokens)
-    # After the extension, because its new ends may cut a table too.
+    # After the extension, whose new ends may cut a table too.
     if plan.recover_tables:
         passage = recover_tables(passage, document, table_tokens, count_tokens)
     return passage
 
 
-# Order of passages in a prompt: documents by their best score, since the likeliest source should come first; within a
-# document by position, since "the following table" makes sense only after the sentence that says so.
+# Order of passages in a prompt: documents by their best score, so that the likeliest source comes first; within a
+# document by position, since "the following table" makes sense only after that sentence.
 
 _ORIGINS = ("retrieved", "merged", "extended", "table", "full")
-"""From the plainest to the most worked: a joined passage keeps the word of its most worked part."""
+"""From the plainest to the most processed; a joined passage has the origin of its most processed part."""
 
 
 def passage_of(hit: Hit) -> Passage:
-    """One chunk as a passage."""
+    """Return one chunk as a passage."""
     chunk = hit.chunk
     return Passage(
         doc_id=chunk.doc_id,
@@ -69,7 +69,7 @@ def passage_of(hit: Hit) -> Passage:
 def merge(passages: Iterable[Passage]) -> list[Passage]:
     """Join passages of a document that touch or overlap; the result is in reading order.
 
-    Each passage's text must be the document's text in its range; so is then the joined text.
+    Each passage's text must be the document's text in its range.
     """
     ordered = sorted(passages, key=lambda passage: (passage.doc_id, passage.start_char, passage.end_char))
     merged: list[Passage] = []
@@ -87,7 +87,7 @@ def merge(passages: Iterable[Passage]) -> list[Passage]:
 
 
 def reading_order(passages: Sequence[Passage]) -> list[Passage]:
-    """Documents by falling best score (ties by doc_id), passages of a document by position."""
+    """Sort documents by falling best score (ties by doc_id), and passages of a document by position."""
     best: dict[str, float] = {}
     for passage in passages:
         best[passage.doc_id] = max(passage.score, best.get(passage.doc_id, passage.score))
@@ -95,7 +95,6 @@ def reading_order(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def _join(group: list[Passage]) -> Passage:
-    """One passage of ``group``, which is sorted by start and has no gap."""
     if len(group) == 1:
         return group[0]
     text, end = group[0].text, group[0].end_char
@@ -120,15 +119,15 @@ def _join(group: list[Passage]) -> Passage:
 
 _SENTENCE = re.compile(r"\n+|(?<=[.!?])\s+")
 _WORD = re.compile(r"\s+")
-_CHARS_PER_TOKEN = 12
-"""How far one looks, in characters for each token; ours. Prose has 4 to 5, the leaders of a table up to 10."""
+_CHARS_PER_TOKEN = 12  # project default; prose has 4 to 5, the leaders of a table up to 10
+"""How far to look, in characters for each token."""
 
 
 def extend(passage: Passage, document: Document, tokens: int, count: Callable[[str], int]) -> Passage:
-    """``passage`` widened by up to ``tokens`` tokens (as ``count`` counts) on each side, never past the document.
+    """Widen a passage by up to ``tokens`` tokens on each side, within the document.
 
-    Each side ends where a sentence or line ends if one fits, else between words; where not even a word fits, that
-    side stays. The passage comes back unchanged when neither side grows.
+    Each side ends where a sentence or line ends if one fits, else between words; if not even a word fits, that side
+    stays. ``count`` counts tokens.
     """
     text = document.text
     reach = tokens * _CHARS_PER_TOKEN
@@ -143,7 +142,7 @@ def extend(passage: Passage, document: Document, tokens: int, count: Callable[[s
 def _widen_left(text: str, start: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
     for boundary in (_SENTENCE, _WORD):
         places = [match.end() for match in boundary.finditer(text, limit, start) if match.end() < start]
-        # From the nearest to the farthest, so that the text between grows along the list.
+        # From the nearest to the farthest, as ``_furthest`` requires.
         places = [*reversed(places), *([0] if limit == 0 and start > 0 else [])]
         if (place := _furthest(places, lambda place: count(text[place:start]) <= tokens)) is not None:
             return place
@@ -160,13 +159,13 @@ def _widen_right(text: str, end: int, limit: int, tokens: int, count: Callable[[
 
 
 def _furthest(places: Sequence[int], fits: Callable[[int], bool]) -> int | None:
-    """The last of ``places`` that fits, each one being wider than the one before."""
+    """Return the last of ``places`` that fits; each place is wider than the one before."""
     number = most_that_fits(len(places), lambda number: fits(places[number - 1]))
     return places[number - 1] if number else None
 
 
 def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to ``most`` that ``fits``, by bisection; 0 where none does. What is more fits less."""
+    """Return the largest number up to ``most`` that ``fits``, by bisection; 0 if none does."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -176,18 +175,17 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
 
 # Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, so that the table is shown whole.
 #
-# A passage is one contiguous range of its document. When the whole table would break the token bound, the passage
-# first grows to the table's start, because rows without their column heads say little, and then forwards, row by row.
+# A passage is one contiguous range of its document. If the whole table exceeds the token bound, the passage first grows
+# to the table's start, because rows without column heads say little, and then forwards, row by row.
 
 
 def recover_tables(
     passage: Passage, document: Document, max_tokens: int, count_tokens: Callable[[str], int]
 ) -> Passage:
-    """Widen a passage over the tables that its boundaries cut; the passage itself is returned where none is cut.
+    """Widen a passage over the tables that its boundaries cut.
 
-    ``document.tables`` must be sorted and disjoint. The result holds the passage's range, its text is
-    ``document.text[start_char:end_char]``, its origin "table", and it has at most ``max_tokens`` tokens unless the
-    passage itself has more, which is then returned as it is.
+    ``document.tables`` must be sorted and disjoint. The result contains the passage, has the origin "table" and at most
+    ``max_tokens`` tokens. A passage that cuts no table, or has more tokens itself, is returned unchanged.
     """
     head = _table_over(document.tables, passage.start_char)
     tail = _table_over(document.tables, passage.end_char)
@@ -211,7 +209,6 @@ def recover_tables(
 
 
 def _table_over(tables: tuple[TableSpan, ...], offset: int) -> TableSpan | None:
-    """The table that a boundary at this offset cuts, if any."""
     place = bisect_right(tables, offset, key=lambda table: table.start_char) - 1
     if place >= 0 and tables[place].start_char < offset < tables[place].end_char:
         return tables[place]
@@ -219,36 +216,35 @@ def _table_over(tables: tuple[TableSpan, ...], offset: int) -> TableSpan | None:
 
 
 def _earliest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """The smallest line start in [low, high] that fits, found by bisection; high where no line start does."""
+    """Return the smallest line start in [low, high] that fits, high if none does."""
     starts = [low, *(i + 1 for i in _breaks(text, low, high))]
     place = _furthest(starts[::-1], fits)
     return high if place is None else place
 
 
 def _latest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """The largest line end in [low, high] that fits, found by bisection; low where no line end does."""
+    """Return the largest line end in [low, high] that fits, low if none does."""
     place = _furthest([*_breaks(text, low, high), high], fits)
     return low if place is None else place
 
 
 def _breaks(text: str, low: int, high: int) -> list[int]:
-    """Offsets of the line breaks in [low, high)."""
     return [i for i in range(low, high) if text[i] == "\n"]
 
 
-# Keeping a prompt inside the generator's window: the least important passages go, the last one is cut.
+# Fitting a prompt to the generator's window: the least important passages are dropped, the last one is cut.
 #
-# The window is counted in the generator's own tokens. A prompt that is too long would be an error of the endpoint, or
-# worse, would be cut by it without a word.
+# The window is counted in the generator's own tokens. An endpoint rejects a prompt that is too long, or worse, cuts it
+# silently.
 
-MESSAGE_OVERHEAD = 16
-"""Tokens that a chat template may put around a message (role markers and line ends); ours, on the safe side."""
+MESSAGE_OVERHEAD = 16  # project default, on the safe side
+"""Tokens that a chat template may put around a message: role markers and line ends."""
 
 BuildPrompt = Callable[[Sequence[Passage]], list[Message]]
 
 
 def prompt_fits(messages: Sequence[Message], role: str, tools: Tools) -> bool:
-    """Whether the prompt and the longest reply of ``role`` fit the window together."""
+    """Return whether the prompt and the longest reply of ``role`` fit the window together."""
     prompt = sum(tools.count(message.content) + message.vector_rows + MESSAGE_OVERHEAD for message in messages)
     return prompt + tools.completion_limit(role) <= tools.window
 
@@ -256,10 +252,13 @@ def prompt_fits(messages: Sequence[Message], role: str, tools: Tools) -> bool:
 def fit_passages(
     passages: Sequence[Passage], hits: Sequence[Hit], build: BuildPrompt, role: str, tools: Tools
 ) -> list[Passage]:
-    """As many of ``passages`` as fit, in their order; those go first that hold the least important of ``hits``.
+    """Return as many of ``passages`` as fit the window, in their order.
 
-    ``hits`` are in the order of importance. The most important passage is cut at its end if it alone is too long.
-    Raises QuestionError when not even a word of it fits beside the question.
+    The passages with the least important of ``hits`` (most important first) are dropped first. If the most important
+    passage alone is too long, its end is cut.
+
+    Raises:
+        QuestionError: Not even a word of a passage fits beside the question.
     """
     rank = {hit.chunk.chunk_id: place for place, hit in enumerate(hits)}
 

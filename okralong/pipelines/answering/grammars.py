@@ -1,9 +1,9 @@
-"""The contracts of the replies as GBNF grammars, which llama.cpp's server keeps a reply to while it is written.
+"""The contracts of replies as GBNF grammars, which constrain llama.cpp's server while it generates.
 
-A grammar allows what the contract of the role's prompt describes and nothing else, so the labels, the brackets and the
-quote marks are there whatever the model would have written. Quotations are copies of the passages in the prompt: a
-small model that copies from a long prompt drops digits and runs words together, and under these rules it chooses only
-where a quotation begins and ends. Other words stay the model's own, within bounds, since a line may else grow for ever.
+A grammar allows what the contract of the role's prompt describes and nothing else, so labels, brackets and quote marks
+are always there. Quotations are copies of the passages in the prompt: a small model that copies from a long prompt
+drops digits and runs words together; under these rules it only chooses where a quotation begins and ends. Other words
+are the model's own, of bounded length, since a line might otherwise never end.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, AnswerTyp
 from okralong.pipelines.core.types import QUESTION_MARK, Message
 from okralong.pipelines.statements.values import spans_of
 
-STRIDE: Final = 20
-"""A quotation may have this many words from wherever it begins, and at most twice as many; ours, as the quotations that
-a reader learns from. A rule that counted for each place would make the grammar twenty times as large."""
+STRIDE: Final = 20  # project default: as the quotations that a reader learns from
+"""A quotation may have this many words from wherever it begins, and at most twice as many.
+
+A rule for each place would make the grammar twenty times as large.
+"""
 
 _FRAME: Final = re.compile(r'<passage id="(\d+)" doc="[^"]*">\n(.*?)\n</passage>', re.DOTALL)
 
 
 def evidence_rules(messages: Sequence[Message], in_json: bool = False) -> str | None:
-    """The rule ``evidence`` and what it rests on, for a prompt as ``framed_prompt`` makes it: a line, or ``in_json`` an
-    object of the typed contract.
+    """Return the rule ``evidence`` and those that it uses, for a prompt of ``framed_prompt``.
 
-    None where the prompt shows no passage of which a word can be quoted.
+    The rule describes a line, or ``in_json`` an object of the typed contract. None if no word of a passage can be
+    quoted.
     """
     before, between, after = ('{"passage": ', ', "quote": "', '"}') if in_json else ("Evidence: [", '] "', '"')
     shown = ((number, text.replace("\\", "\\\\") if in_json else text) for number, text in _shown(messages))
@@ -40,22 +42,19 @@ def evidence_rules(messages: Sequence[Message], in_json: bool = False) -> str | 
 
 
 def _shown(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """The passages of a prompt, each with its number."""
     return _FRAME.findall(messages[-1].content.rpartition(QUESTION_MARK)[0])
 
 
 def _literal(text: str) -> str:
-    """A text as GBNF writes it."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _stretches(text: str) -> list[list[str]]:
-    """The words between the quote marks of a text, a list for each stretch that has any."""
     return [words for part in text.split('"') if (words := part.split())]
 
 
 def _passage_rules(number: str, stretches: Sequence[Sequence[str]]) -> Iterator[str]:
-    """``q`` is a quotation of the passage. Of each word there are two rules, in chains that end at other places."""
+    """Return the rules of quotations of a passage: two for each word, in chains that end at different places."""
     starts = []
     for part, words in enumerate(stretches):
         for at, word in enumerate(words):
@@ -69,18 +68,19 @@ def _passage_rules(number: str, stretches: Sequence[Sequence[str]]) -> Iterator[
         yield f"q{number} ::= {' | '.join(starts)}"
 
 
-EVIDENCE_LINES: Final = 3
-"""Most evidence lines of a reply; ours."""
+EVIDENCE_LINES: Final = 3  # project default
+"""Most evidence lines of a reply."""
 
 SUB_QUESTIONS: Final = 4
-"""Most lines of a split; the default policy's limit."""
+"""Most lines of a split: the default policy's limit."""
 
 ANSWER_LENGTH: Final = 400
 QUERY_LENGTH: Final = 200
 DIGEST_LENGTH: Final = 1200
-REASON_LENGTH: Final = 240
-"""Characters; ours: an answer, a question, CompAct's summary of 200 words and its reason, of a length that a default
-limit has room for."""
+REASON_LENGTH: Final = 240  # project default
+"""Characters of an answer, a question, or CompAct's summary of 200 words and its reason; default limits have room for
+it.
+"""
 
 _ANSWER = rf"""
 answer ::= "Answer: " [^ \n] [^\n]{{0,{ANSWER_LENGTH - 1}}}
@@ -107,7 +107,7 @@ root ::= "Summary: " [^ \n] [^\n]{{0,{DIGEST_LENGTH - 1}}} "\nEvaluation: " ("[C
 reason ::= " " [^ \n] [^\n]{{0,{REASON_LENGTH - 1}}}
 """,
 }
-"""By role, but for the rule ``evidence``. ``Answer: unanswerable`` and ``none`` are lines like any other."""
+"""By role, without the rule ``evidence``. ``Answer: unanswerable`` and ``none`` are lines like any other."""
 
 _READ_SHORT: Final = rf"""
 root ::= "unanswerable" | [^ \n\[] [^\n\[]{{0,{ANSWER_LENGTH - 1}}} "[" [1-9] [0-9]? "]"
@@ -120,10 +120,10 @@ ROLES: Final = frozenset(_GRAMMARS)
 
 
 def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool = False) -> str | None:
-    """The grammar of a typed reply; None for a JSON schema.
+    """Return the grammar of a typed reply; None for a JSON schema.
 
-    Under the short contract, which small models are asked by, an amount, a date or a period is one of those that stand
-    in the passages: all of them can be found, and what a small model writes by itself is seldom one of them.
+    Under the short contract, which is for small models, an amount, a date or a period is one that occurs in the
+    passages. An amount that a small model writes freely seldom does.
     """
     if wanted.kind == SCHEMA:
         return None
@@ -137,15 +137,15 @@ def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool =
     return "\n".join([*rules, ""])
 
 
-LIST_LENGTH: Final = 20
-"""Most values of a list; ours."""
-MOST_OFFERED: Final = 400
-"""Most values of the passages that are offered, the first ones; ours."""
+LIST_LENGTH: Final = 20  # project default
+"""Most values of a list."""
+MOST_OFFERED: Final = 400  # project default
+"""Most values of the passages that are offered, the first ones."""
 _OFFERED: Final = {"boolean": ["yes", "no"]}
 
 
 def _typed_json(wanted: AnswerType, offered: Sequence[str], messages: Sequence[Message]) -> str:
-    """The JSON object of the full contract, whose quotations are copies of the passages."""
+    """Return the grammar of the full contract's JSON object, whose quotations are copies of the passages."""
     evidence = evidence_rules(messages, in_json=True)
     sources = f'(evidence (", " evidence){{0,{EVIDENCE_LINES - 1}}})?' if evidence else ""
     head, middle, last = map(_literal, ('{"evidence": [', '], "value": ', ', "period": '))
@@ -161,7 +161,7 @@ def _typed_json(wanted: AnswerType, offered: Sequence[str], messages: Sequence[M
 
 
 def _values_shown(kind: str, messages: Sequence[Message]) -> list[str]:
-    """The amounts, dates or periods of the passages as they are written there, each once; none for other kinds."""
+    """Return the amounts, dates or periods of the passages as they are written, each once; empty for other kinds."""
     found: dict[str, None] = {}
     for _, text in _shown(messages):
         for start, end in spans_of(kind, text):
@@ -175,9 +175,13 @@ _NOTHING_TO_QUOTE: Final = 'evidence ::= "Evidence: none"\n'
 
 
 def grammar(role: str, messages: Sequence[Message], answer_type: str = "", short: bool = False) -> str | None:
-    """The grammar of the reply to a prompt of ``role``, under the ``short`` contract or the full one; None for a role
-    that has none, such as the analyzer's. With an ``answer_type`` it is that of a typed reply, None for a JSON schema,
-    which llama.cpp's server turns into a grammar itself.
+    """Return the grammar of the reply to a prompt, None for a role that has none, such as the analyzer's.
+
+    Args:
+        role: The role of the call.
+        messages: The prompt, whose passages may be quoted.
+        answer_type: The type of the reply. A JSON schema has no grammar here: llama.cpp's server makes its own.
+        short: Whether the prompt has the short contract.
     """
     if answer_type:
         return typed_grammar(AnswerType.of(answer_type), messages, short)

@@ -1,8 +1,8 @@
-"""The organizer: from what the analyzer said to what will be done, a pure function over the policy (paper section 3.4).
+"""The organizer: a pure function from the analysis to the plan, by the policy (paper section 3.4).
 
-Three decisions: the workflow follows the question's type, the size and number of chunks follow the type and whether
-the evidence is at hand, and the weights of the two retrievers follow how the evidence is found. Each decision leaves
-its reason in words, because a person who pays for a plan will ask why.
+It makes three decisions. The workflow follows the question's type, the size and number of chunks follow the type and
+the presence of evidence, and the weights of the two retrievers follow how the evidence is found. Each decision leaves a
+reason in words, because a person who pays for a plan will ask why.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _WORKFLOW_WORDS: dict[Workflow, str] = {
 
 
 def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Plan:
-    """The plan for a question that was analysed so.
+    """Return the plan for a question with this analysis.
 
-    Without an analysis (there was nothing to analyse) the plan is the most careful plain one: linear, factoid scope,
-    evidence taken as absent, both retrievers alike. ``precise`` allows the full text after "unanswerable".
+    Without an analysis the plan is the most careful plain one: linear, factoid scope, evidence taken as absent, both
+    retrievers alike. ``precise`` allows the full text after "unanswerable".
     """
     workflow, workflow_reason = _workflow(analysis, policy)
     scope, granularity, count, size_reason = _size(analysis, policy, workflow)
@@ -80,9 +80,9 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
 
 
 def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
-    """``(exact, semantic)`` weights: the preferred retriever gets the larger one, "same" gives both alike.
+    """Return the ``(exact, semantic)`` weights: the preferred retriever gets the larger one, "same" gives both alike.
 
-    Where the policy takes one retriever only, that one has all.
+    If the policy uses one retriever only, that one gets all.
     """
     fusion = policy.fusion
     if fusion.only is not None:
@@ -128,10 +128,15 @@ def plain_plan(
     max_steps: int = 0,
     most: Usage | None = None,
 ) -> Plan:
-    """The plan of a baseline, which plans nothing: it lets it be admitted to the budget and shown like any other.
+    """Return the plan of a baseline, which plans nothing, so that it can be admitted to the budget and shown.
 
-    Dense retrieval of ``count`` chunks of ``granularity`` tokens, once and for one answer unless a method says
-    otherwise: ``workflow`` and ``max_steps`` tell a person how it goes on, ``most`` the budget what it can use.
+    Args:
+        granularity: Tokens of a chunk.
+        count: Chunks of a dense retrieval.
+        reason: What the plan says of itself.
+        workflow: How the method goes on, for people.
+        max_steps: The same: how many steps it takes.
+        most: The most that the method can use, for the budget.
     """
     return Plan(
         workflow=workflow,

@@ -34,7 +34,10 @@ Section = TypeVar("Section", bound=MethodSection)
 
 
 class PrimaryPolicy(Settings):
-    """Retrieval before the analysis: ``count`` chunks of ``granularity`` tokens, and the weights of both retrievers."""
+    """Retrieval before the analysis: ``count`` chunks of ``granularity`` tokens.
+
+    ``exact_weight`` and ``semantic_weight`` are the weights of BM25 and dense vectors.
+    """
 
     count: Count
     granularity: Tokens
@@ -170,8 +173,9 @@ class OverDocumentsPolicy(Settings):
 class EscalatePolicy(Settings):
     """A second attempt at answers with a confidence below ``under``. Not in the paper.
 
-    "stronger" follows the plan again with the stronger generator (``llm.stronger``), "precise" reads the full text with
-    the same one. The second answer counts. "unanswerable" has a confidence, too (``confidence.with_confidence``).
+    ``to`` is "stronger" to follow the plan again with the stronger generator (``llm.stronger``), or "precise" to read
+    the full text with the same one. The second answer counts. "unanswerable" has a confidence, too
+    (``confidence.with_confidence``).
     """
 
     under: Annotated[float, Field(gt=0, le=1)]
@@ -179,12 +183,12 @@ class EscalatePolicy(Settings):
 
 
 class SelectionPolicy(Settings):
-    """Which of the fused candidates are shown: the best ones ("none"), or chosen one by one for what each adds.
+    """Which of the fused candidates are shown: the best ones, or chosen one by one for what each adds.
 
-    "novelty" compares embeddings; "csi" uses the conditional self-information of a local language model, which the run
-    must configure (``scorer``). ``pool`` candidates take part. ``trade_off`` is the share of relevance against novelty.
-    ``condition_on_question`` puts the question before the chosen chunks when self-information is measured. Novelty is
-    measured in the ``space`` of the archive's encoder or of SARA's compressor.
+    ``method`` is "none" for the best ones. "novelty" compares embeddings; "csi" uses the conditional self-information
+    of a local language model, which the run must configure (``scorer``). ``pool`` candidates take part. ``trade_off``
+    is the share of relevance against novelty. ``condition_on_question`` puts the question before the chosen chunks when
+    self-information is measured. Novelty is measured in the ``space`` of the archive's encoder or of SARA's compressor.
     """
 
     method: Literal["none", "novelty", "csi"]
@@ -222,7 +226,10 @@ class StepPolicy(Settings):
 
 
 class FullTextPolicy(Settings):
-    """Long context and precise mode beyond the window: the best chunks of ``fallback_granularity`` tokens that fit."""
+    """Long context and precise mode beyond the window: the best chunks that fit.
+
+    Up to ``fallback_count`` chunks of ``fallback_granularity`` tokens.
+    """
 
     fallback_granularity: Tokens
     fallback_count: Count

@@ -30,7 +30,7 @@ from okralong.pipelines.answering.prompts import demonstrations, with_demonstrat
 from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
-from okralong.pipelines.core.tokens import CountTokens, token_counter
+from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
@@ -49,7 +49,7 @@ from okralong.pipelines.core.types import (
     TokenVectors,
     WordKept,
 )
-from okralong.pipelines.llm.config import ANALYZE, GeneratorConfig
+from okralong.pipelines.llm.config import ANALYZE
 
 
 class StepLog(Protocol):
@@ -98,22 +98,12 @@ class Ports:
     reads_answers: bool = True
     stronger: Ports | None = None
 
-    def with_stronger(self, generator: Generator, llm: GeneratorConfig) -> Ports:
-        """Return the same ports with a stronger generator, which answers everything itself."""
-        return replace(self, stronger=replace(self, generator=generator, reads_answers=False, **asked_as(llm)))
+    def with_stronger(self, generator: Generator, asked: Mapping[str, Any]) -> Ports:
+        """Return the same ports with a stronger generator, which answers everything itself.
 
-
-def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
-    """Return the fields of ``Ports`` that say how a generator is asked; ``llm`` is settled as it was started."""
-    return {
-        "window": llm.window,
-        "count": token_counter(llm.tokenizer),
-        "completion_limit": llm.completion_limit,
-        "demonstrate": bool(llm.demonstrations),
-        "calculator": bool(llm.calculator),
-        "short_contract": llm.short_contract,
-        "name": llm.model,
-    }
+        ``asked`` are the fields that describe that generator.
+        """
+        return replace(self, stronger=replace(self, generator=generator, reads_answers=False, **asked))
 
 
 _TIMED: Final = ContextVar("timed", default=False)
@@ -202,11 +192,12 @@ class QuestionTools:
             if doc_ids:
                 wanted["doc_ids"] = list(doc_ids)
             if (body := self._recorded(path, "retrieval", wanted)) is not None:
-                return chunks_from_record(body, self.models.archive.document)
+                return Candidates(*(self._hits(body[name]) for name in ("exact", "semantic")))
             vector = (await self.models.embed([query]))[0] if "embedder" in self.models.parts else None
             scope = tuple(doc_ids) or self.doc_ids
             found = await search(self.models.shards(granularity), query, vector, scope, k)
-            await self.log.record(path, "retrieval", encode({"wanted": wanted, **retrieval_record(found)}))
+            rows = {"exact": _rows(found.exact), "semantic": _rows(found.semantic)}
+            await self.log.record(path, "retrieval", encode({"wanted": wanted, **rows}))
             return found
 
     @property
@@ -445,6 +436,15 @@ class QuestionTools:
         body = json.loads(recorded) if recorded else None
         return body if body is not None and body["wanted"] == wanted else None
 
+    def _hits(self, rows: Sequence[Sequence[Any]]) -> tuple[Hit, ...]:
+        """Return the chunks of ``_rows``, with their texts from the archive."""
+        hits = []
+        for *kept, score in rows:
+            fields = dict(zip(_KEPT, kept, strict=True))
+            text = self.models.archive.document(fields["doc_id"]).text[fields["start_char"] : fields["end_char"]]
+            hits.append(Hit(Chunk(**fields, text=text), score))
+        return tuple(hits)
+
     def _no_scorer(self) -> ConfigError:
         return ConfigError(
             f"The strategy, or the policy {self.policy.name!r} by its selection.method, measures likelihoods, and this "
@@ -485,28 +485,10 @@ def _short(value: float | int | None) -> Any:
     return round(value, 5) if isinstance(value, float) else value
 
 
-def retrieval_record(candidates: Candidates) -> dict[str, Any]:
-    """Return ``{"exact": rows, "semantic": rows}``; a row has a chunk's fields without the text, and the score."""
-    return {"exact": _rows(candidates.exact), "semantic": _rows(candidates.semantic)}
-
-
-def chunks_from_record(body: Mapping[str, Any], document: Callable[[str], Document]) -> Candidates:
-    """Return the candidates of a record; ``document`` returns the documents that contain their texts."""
-    return Candidates(
-        tuple(_hit(row, document) for row in body["exact"]), tuple(_hit(row, document) for row in body["semantic"])
-    )
-
-
 _KEPT: Final = ("chunk_id", "doc_id", "granularity", "ordinal", "start_char", "end_char", "n_tokens", "table_id")
-"""Fields of a chunk in a row, in order."""
+"""Fields of a chunk in the journal: all but its text, which the archive has."""
 
 
 def _rows(hits: Sequence[Hit]) -> list[list[Any]]:
+    """Return the chunks as rows of their fields and the score."""
     return [[*(getattr(hit.chunk, name) for name in _KEPT), hit.score] for hit in hits]
-
-
-def _hit(row: Sequence[Any], document: Callable[[str], Document]) -> Hit:
-    *kept, score = row
-    fields = dict(zip(_KEPT, kept, strict=True))
-    text = document(fields["doc_id"]).text[fields["start_char"] : fields["end_char"]]
-    return Hit(Chunk(**fields, text=text), score)

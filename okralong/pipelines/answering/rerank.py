@@ -1,7 +1,7 @@
-"""Ranking by a cross-encoder, which reads query and chunk together. Ours; the paper ranks by fusion alone.
+"""Ranking by a cross-encoder, which reads query and chunk together. Not in the paper, which ranks by fusion alone.
 
 The retrievers find the evidence among their first twenty to forty chunks far more often than among the five that are
-shown. The cross-encoder orders those candidates anew: milliseconds of a processor against tokens of a paid model.
+shown. Reordering those candidates costs milliseconds of a processor instead of tokens of a paid model.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class RerankerConfig(Settings):
-    """The ``reranker`` part of a run's config: which cross-encoder ranks where the policy has ``rerank.candidates``.
+    """The ``reranker`` part of a run's config: the cross-encoder for policies with ``rerank.candidates``.
 
     ``model`` is "shipped", a folder that `okralong train` wrote, or the folder or hub name of a sentence-transformers
-    cross-encoder (BAAI/bge-reranker-v2-m3). ``precision`` is auto (bfloat16 on a GPU and on a processor that multiplies
-    it, else float32), float32, bfloat16, or int8 for processors. Up to ``max_batch`` pairs share a pass; queries that
-    arrive within ``batch_wait_s`` seconds are read together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
-    ``answers`` lets the model answer the questions of ``policy.read`` by itself: always, never, or only in place of the
-    embedded generator (auto). ``confidence`` has it say of each answer how probably it is right. A model of another
-    kind than ours only ranks.
+    cross-encoder (BAAI/bge-reranker-v2-m3), which only ranks. ``precision`` is auto (bfloat16 on a GPU and on a
+    processor that multiplies it, else float32), float32, bfloat16, or int8 for processors. Up to ``max_batch`` pairs
+    share a pass, and queries that arrive within ``batch_wait_s`` seconds are read together. Each of ``replicas`` takes
+    ``gpus_per_replica`` GPUs. ``answers`` lets the model answer the questions of ``policy.read``: always, never, or
+    only in place of the embedded generator (auto). With ``confidence`` the model rates how probably each answer is
+    right.
     """
 
     model: str = Field(default=SHIPPED, min_length=1)
@@ -48,27 +48,26 @@ class RerankerConfig(Settings):
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 
     def folder(self) -> Path:
-        """Where the model is; a hub name stays as it is. Raises ConfigError when the shipped one is missing."""
+        """Return the model's folder; a hub name stays as it is. Raises ConfigError if the shipped model is missing."""
         return shipped_adapter("cross_encoder") if self.model == SHIPPED else Path(self.model).expanduser()
 
     @property
     def reads_spans(self) -> bool:
-        """Whether the model says where answers stand, as ours do."""
+        """Return whether the model names the place of an answer, as models of `okralong train` do."""
         return (self.folder() / CROSS_ENCODER).is_file()
 
     @property
     def name(self) -> str:
-        """What an answer that the model has read is told by: the folder and the beginning of its digest, or the hub's
-        name of another's model."""
+        """Return the name in ``replied_by``: the folder and the first digits of its digest, or the hub name."""
         digest = adapter_digest(self.folder())
         return f"{self.folder().name}@{digest[:12]}" if digest else self.model
 
     def may_answer(self, embedded: bool) -> bool:
-        """Whether it answers questions by itself; ``embedded``: the generator is the embedded one."""
+        """Return whether the model answers questions itself, given whether the generator is the ``embedded`` one."""
         return self.answers == "always" or (self.answers == "auto" and embedded)
 
     def identity(self) -> dict[str, Any]:
-        """What decides a reading: the model by its content, the precision, and whether it answers."""
+        """Return what a reading depends on: the model's content, the precision, and whether it answers."""
         return {
             "model": adapter_digest(self.folder()) or self.model,
             "precision": self.precision,
@@ -77,7 +76,7 @@ class RerankerConfig(Settings):
 
 
 def load_reranker(config: RerankerConfig) -> CrossEncoder:
-    """The model that ``config`` names, ready to use in this process. Raises ConfigError when it cannot be loaded."""
+    """Load the model into this process. Raises ConfigError if it cannot be loaded."""
     # Imported here: torch and transformers take seconds.
     from okralong.pipelines.models.cross_encoder import CrossEncoder
 
@@ -87,10 +86,10 @@ def load_reranker(config: RerankerConfig) -> CrossEncoder:
 
 
 async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -> list[Hit]:
-    """``hits`` with those that the policy lets the cross-encoder read in front, best first by their new scores (1 to
-    2), and the others behind them (below 1); all as they are where it reads none. Steps: ``step``.
+    """Return ``hits`` with those that the cross-encoder reads in front, ordered by its scores.
 
-    So a share of the best score as threshold drops none that was read: one outlier's relevance says nothing of others.
+    Their new scores are 1 to 2, the others' below 1, so that a threshold relative to the best score drops no chunk that
+    was read. If the policy has none read, ``hits`` are returned unchanged. Step: ``step``.
     """
     policy = tools.policy.rerank
     pool = list(hits[: policy.candidates])
@@ -107,12 +106,12 @@ async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -
 
 
 def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
-    """``hits``, best first, with up to ``count`` of them moved behind the first ``count``: those whose heading is a
-    name that the first ones have and the query has not, in their order and with scores a trifle below. One of another
-    document follows when it begins it: "Note 7" is meant of the same report, a page by its title of any.
+    """Move up to ``count`` chunks about things that the first ``count`` chunks name behind these.
 
-    "Where was the director of Alder Hill born?" finds the film's passage, which names the director, and in their own
-    passage stands the answer.
+    "Where was the director of Alder Hill born?" finds the film's passage, which names the director; the answer is in
+    the director's own passage. A chunk moves if its heading is a name that the first chunks contain and the query does
+    not; a chunk of another document only if it begins that document, since "Note 7" means the same report but a page's
+    title may be mentioned anywhere.
     """
     if not count:
         return list(hits)
@@ -129,23 +128,26 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
     moved = {hit.chunk.chunk_id for hit in named}
     found = first
     for hit in [*named, *(hit for hit in rest if hit.chunk.chunk_id not in moved)]:
-        # Below the one before, also where scores are equal: whatever sorts them later leaves the order.
+        # Strictly below the one before, so that later sorting keeps the order.
         below = math.nextafter(found[-1].score, -math.inf)
         found.append(replace(hit, score=below) if hit.score > below or hit.chunk.chunk_id in moved else hit)
     return found
 
 
 def _heads_a_name(text: str, told: str, asked: str) -> bool:
-    """Whether a heading of ``text`` is a name that ``told`` has within a sentence and ``asked``, which is in small
-    letters, has not. At the beginning of a line it is a heading there too, or the label of a table's row.
+    """Return whether a heading of ``text`` is a name that ``told`` mentions within a sentence and ``asked`` does not.
+
+    ``asked`` is in lower case. At the beginning of a line the name is a heading or the label of a table's row.
     """
     names = (name for name in heading_names(text) if name in told and name.lower() not in asked)
     return any(re.search(rf"(?<=[a-z,(] ){re.escape(name)}(?!\w)", told) for name in names)
 
 
 def heading_names(text: str) -> list[str]:
-    """The headings of a text that are names: of two words or more, all but the short ones with a capital or a digit,
-    and one with a capital; a remark in brackets at the end ("Alder Hill (film)") is no part of a name.
+    """Return the headings of a text that are names.
+
+    A name has two words or more, all but the short ones with a capital or a digit, at least one with a capital. A
+    remark in brackets at the end ("Alder Hill (film)") is not part of it.
     """
     names = (_REMARK.sub("", line.strip()) for line in lines_of(text) if len(line.strip()) <= SHORT_LINE_CHARS)
     return [name for name in names if _is_name(name)]
@@ -155,10 +157,10 @@ _REMARK: Final = re.compile(r"\s*\([^()]*\)$")
 _NO_END: Final = ".!?,;:"
 _FIGURES: Final = frozenset("|$%")
 """Signs of a table's row."""
-MOST_WORDS: Final = 9
-"""Of a name; ours."""
-_SHORT: Final = 4
-"""Characters of a word that may stand in a name without a capital ("of", "and", "with"); ours."""
+MOST_WORDS: Final = 9  # project default
+"""Most words of a name."""
+_SHORT: Final = 4  # project default
+"""Most characters of a word in a name that needs no capital ("of", "and", "with")."""
 
 
 def _is_name(line: str) -> bool:
@@ -171,7 +173,7 @@ def _is_name(line: str) -> bool:
 
 
 def stretched(scores: Sequence[float]) -> list[float]:
-    """Scores stretched to 0..1. Of scores that are all equal, or of one, 1 throughout."""
+    """Stretch scores to 0..1; all 1 if they are equal."""
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     if not high > low:
         return [1.0] * len(scores)

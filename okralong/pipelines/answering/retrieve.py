@@ -1,8 +1,7 @@
-"""Retrieval as a strategy asks for it, and the two workflows that retrieve more than once.
+"""Retrieval as strategies use it.
 
 The assembled retriever (paper section 3.4, appendix B.3) fuses the ranked lists of BM25 and of dense vectors, drops
-what lies far behind the first, and cuts the rest to the plan's size. The query splitter retrieves for each
-sub-question; the step-wise reasoner retrieves and reasons in turns (section 3.3).
+what is far behind the first, and cuts the rest to the plan's size.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ from okralong.pipelines.core.types import Candidates, Chunk, Hit, Plan, Retrieve
 
 
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
-    """The chunks that ``plan`` shows for ``query``, the most important first.
+    """Return the chunks that ``plan`` shows for ``query``, most important first.
 
-    Steps: ``step``, ``step/wide`` where the policy boosts chunks by larger ones, ``step/named`` where it looks again in
-    the documents that the query names, ``step/rerank`` where it ranks by a
-    cross-encoder, and ``step/select`` where it has a selection. Raises QuestionError when the
-    question's scope names no document.
+    Steps: ``step``; as the policy says also ``step/wide`` (larger chunks boost smaller ones), ``step/named`` (a second
+    search in the documents that the query names), ``step/rerank`` (cross-encoder) and ``step/select`` (selection).
+
+    Raises:
+        QuestionError: The question's scope names no document.
     """
     weights = plan.exact_weight, plan.semantic_weight
     k = max(plan.candidates, plan.count)
@@ -35,22 +35,22 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     if selection.method == "none":
         return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
     pool = select(fused, selection.pool, plan.threshold)
-    # More than would fit even of the shortest ones need not be chosen, and each choice by a language model is dear.
+    # Choices by a language model are expensive: choose no more than would fit of the shortest chunks.
     shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
     chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
     return within_tokens(chosen, plan.max_tokens)
 
 
 async def dense_retrieval(tools: Retriever, step: str, query: str, plan: Plan) -> list[Hit]:
-    """The ``plan.count`` best chunks of the plan's size by dense vectors, as most baselines retrieve."""
+    """Return the ``plan.count`` best chunks by dense vectors, as most baselines retrieve."""
     found = await tools.retrieve(step, query, granularity=plan.granularity, k=plan.count)
     return list(found.semantic[: plan.count])
 
 
 async def primary_retrieval(tools: Retriever, step: str, query: str) -> tuple[list[Hit], RetrieverScores]:
-    """The few small chunks that the analyzer reads with the question (paper appendix B.3), and the retrievers' scores.
+    """Return the few small chunks for the analyzer (paper appendix B.3), and the retrievers' scores.
 
-    No threshold here: the analyzer judges whether the chunks hold the evidence, so it must also see weak ones.
+    There is no threshold: the analyzer judges whether the chunks hold the evidence, so it must see weak ones too.
     """
     primary = tools.policy.primary
     k = max(tools.policy.fusion.candidates, primary.count)
@@ -68,10 +68,7 @@ async def _ranked(
     weights: tuple[float, float],
     neighbours: float = 0.0,
 ) -> tuple[list[Hit], Candidates]:
-    """The fused candidates, boosted by neighbours and larger chunks where the plan and the policy say so.
-
-    Beside them what the retrievers found at ``granularity``.
-    """
+    """Return the candidates, fused and boosted as plan and policy say, and what the retrievers found."""
     fusion = tools.policy.fusion
     found = await tools.retrieve(step, query, granularity=granularity, k=k)
     fused = fuse_by(fusion, found, *weights)
@@ -95,7 +92,7 @@ _ALL: Final = 10**9
 
 
 def _meant(tools: Retriever, query: str) -> dict[str, float]:
-    """The documents that the query names best, with their shares; none where too many are named as well as they."""
+    """Return the documents that the query names best, with their shares; empty if too many are named as well."""
     named = tools.policy.fusion.named
     shares = tools.named(query) if named is not None and tools.scope_size > 1 else {}
     if named is None or not shares:
@@ -106,10 +103,10 @@ def _meant(tools: Retriever, query: str) -> dict[str, float]:
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
-    """The union of both lists with fused scores S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
+    """Return the union of both lists with fused scores S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
 
-    The scores of BM25 and of cosine similarity live on different scales, so each list is stretched to 0..1 first.
-    A chunk that one retriever did not offer counts 0 there.
+    BM25 scores and cosine similarities have different scales, so each list is stretched to 0..1 first. A chunk that one
+    retriever did not return counts 0 there.
     """
     exact, semantic = (stretched([hit.score for hit in side]) for side in (candidates.exact, candidates.semantic))
     return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
@@ -118,12 +115,12 @@ def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) ->
 def fuse_ranks(
     candidates: Candidates, exact_weight: float, semantic_weight: float, rank_constant: float = 60
 ) -> list[Hit]:
-    """The same union by reciprocal ranks, S = w_e / (k + rank_e) + w_s / (k + rank_s): reciprocal rank fusion (Cormack
-    et al. 2009, whose constant is the default) with weights, which are ours.
+    """Return the union by reciprocal ranks, S = w_e / (k + rank_e) + w_s / (k + rank_s).
 
-    These scores lie close together. With k = 60 and 20 candidates each even the last of a retriever has 61/80 of its
-    top score, so a chunk that only a retriever of weight w found stays above 0.76 * w / (w_e + w_s) of the best
-    score possible: a relative threshold below that drops nothing, and one made for min-max scores means nothing here.
+    This is reciprocal rank fusion (Cormack et al. 2009, whose constant is the default) with weights, a project default.
+    The scores are close together: with k = 60 and 20 candidates each, even the last chunk of a retriever has 61/80 of
+    its top score, so a chunk that only a retriever of weight w found stays above 0.76 * w / (w_e + w_s) of the best
+    score possible. A relative threshold below that drops nothing.
     """
     exact = reciprocal_ranks(len(candidates.exact), rank_constant)
     semantic = reciprocal_ranks(len(candidates.semantic), rank_constant)
@@ -131,9 +128,9 @@ def fuse_ranks(
 
 
 def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
-    """``fuse`` or ``fuse_ranks``, as the policy's ``method`` says.
+    """Fuse as the policy's ``method`` says.
 
-    An archive without vectors finds nothing semantic: then BM25 alone ranks, whatever the weights.
+    Without vectors in the archive BM25 ranks alone, whatever the weights.
     """
     if not candidates.semantic:
         exact_weight = exact_weight or 1.0
@@ -160,29 +157,27 @@ def _weighted_sum(
 
 
 def reciprocal_ranks(count: int, rank_constant: float) -> list[float]:
-    """1 / (``rank_constant`` + rank) of so many hits, best first; the first has rank 1."""
+    """Return 1 / (``rank_constant`` + rank) for ``count`` hits; the first has rank 1."""
     return [1.0 / (rank_constant + rank) for rank in range(1, count + 1)]
 
 
 def sort_hits(hits: Sequence[Hit]) -> list[Hit]:
-    """Best first; equal scores by chunk_id, so that the same input always gives the same order."""
+    """Sort best first; equal scores by chunk_id, so that the same input always gives the same order."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.chunk_id))
 
 
-# The neighbour boost: a small chunk is ranked higher where the text around it fits the query too. Ours, not in the
-# papers.
+# Boosts: a small chunk ranks higher if the text around it fits the query too. Not in the papers.
 #
-# Small chunks show evidence for few tokens, but have few words to be found by: the row of a table does not say which
-# company and which year it is about, the page around it does. The larger chunks are indexed anyway, and cost no token,
-# since they are only looked up and never shown. Talk about one topic in a meeting runs on over several chunks of any
-# size; there it is the neighbours of the same size that tell.
+# Small chunks show evidence for few tokens, but have few words to match: the row of a table does not name its company
+# and year, the page around it does. The larger chunks are indexed anyway, and cost no prompt tokens since they are
+# never shown. In a meeting, talk about one topic spreads over several chunks of any size; there the neighbours of the
+# same size help.
 
 
 def boost_by_wider(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> list[Hit]:
-    """``hits`` with ``weight`` times the score of the larger chunks around them added, best first.
+    """Add ``weight`` times the score of the larger chunks around each hit to its own; best first.
 
-    Those are the chunks of ``wide`` that a chunk overlaps, each counted by its share of the chunk's characters; a part
-    that none of them covers counts 0.
+    Larger chunks count by the share of the smaller chunk's characters that they cover.
     """
     around: dict[str, list[Hit]] = {}
     for hit in sorted(wide, key=lambda hit: hit.chunk.start_char):
@@ -191,7 +186,6 @@ def boost_by_wider(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> l
 
 
 def _score(chunk: Chunk, wide: Sequence[Hit]) -> float:
-    """``wide`` are chunks of one granularity in one document, by position: they do not overlap each other."""
     last = bisect_right(wide, chunk.end_char - 1, key=lambda hit: hit.chunk.start_char)
     total = 0.0
     for hit in reversed(wide[:last]):
@@ -203,8 +197,9 @@ def _score(chunk: Chunk, wide: Sequence[Hit]) -> float:
 
 
 def boost_by_named(hits: Sequence[Hit], there: Sequence[Hit], shares: Mapping[str, float], weight: float) -> list[Hit]:
-    """``hits`` with those found ``there``, in the documents of ``shares``, each of whose scores is added times
-    ``weight`` and its document's share. Best first.
+    """Add the scores of hits found ``there``, in the documents of ``shares``, to those of ``hits``; best first.
+
+    Each counts with ``weight`` times its document's share.
     """
     found = {hit.chunk.chunk_id: hit for hit in hits}
     for hit in there:
@@ -215,9 +210,9 @@ def boost_by_named(hits: Sequence[Hit], there: Sequence[Hit], shares: Mapping[st
 
 
 def boost_by_neighbours(hits: Sequence[Hit], weight: float) -> list[Hit]:
-    """``hits``, chunks of one granularity, each with ``weight`` times the score of its better neighbour added.
+    """Add ``weight`` times the score of its better neighbour to each hit; best first.
 
-    A neighbour that is not among ``hits`` counts 0. Best first.
+    The hits have one granularity; a neighbour that is not among them counts 0.
     """
     scores = {(hit.chunk.doc_id, hit.chunk.ordinal): hit.score for hit in hits}
 
@@ -228,7 +223,7 @@ def boost_by_neighbours(hits: Sequence[Hit], weight: float) -> list[Hit]:
 
 
 def select(hits: Sequence[Hit], count: int, threshold: float) -> list[Hit]:
-    """The first ``count`` of ``hits`` (best first) whose score is at least ``threshold`` times the top score."""
+    """Return the first ``count`` of ``hits`` (best first) that score at least ``threshold`` times the top score."""
     if not hits:
         return []
     floor = threshold * hits[0].score
@@ -236,10 +231,10 @@ def select(hits: Sequence[Hit], count: int, threshold: float) -> list[Hit]:
 
 
 def within_tokens(hits: Sequence[Hit], max_tokens: int | None) -> list[Hit]:
-    """The first of ``hits`` (most important first) that hold at most ``max_tokens`` tokens together; None: all.
+    """Return the first of ``hits`` (most important first) that hold at most ``max_tokens`` tokens together.
 
-    The first one is kept whatever its size. The list ends at the first chunk that does not fit: a shorter one behind
-    it would be shown in place of a better one. What the context processor adds afterwards is not counted.
+    The first one is always kept. The list ends at the first chunk that does not fit, so that no worse but shorter chunk
+    takes its place. What the context processor adds later is not counted.
     """
     if max_tokens is None:
         return list(hits)
@@ -254,11 +249,10 @@ def within_tokens(hits: Sequence[Hit], max_tokens: int | None) -> list[Hit]:
 
 
 def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Every chunk of ``finds`` once, in turns over the queries; a chunk found twice keeps its best score.
+    """Return every chunk once, taking turns over the queries; a chunk found twice keeps its best score.
 
-    Fused scores are relative to the best chunk of their own query, so a strong sub-question would crowd out a weak one
-    if all hits were ranked in one list. Taking turns is fair: first the best of each query, then the second of each.
-    The order is the order of importance: what must go when the window is too small goes from the end.
+    Fused scores are relative to the best chunk of the same query, so in one ranked list a strong sub-question would
+    crowd out a weak one. The order is that of importance: chunks are dropped from the end.
     """
     best: dict[str, Hit] = {}
     for turn in zip_longest(*finds):
@@ -266,7 +260,7 @@ def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
             if hit is None:
                 continue
             known = best.get(hit.chunk.chunk_id)
-            # A key that is assigned again keeps its place in the dict: the first turn decides the order.
+            # A key that is assigned again keeps its place in the dict, so the first turn decides the order.
             if known is None or hit.score > known.score:
                 best[hit.chunk.chunk_id] = hit
     return list(best.values())

@@ -16,15 +16,15 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Hit
 
 Novelty = Callable[[Sequence[Hit], Sequence[Hit]], Awaitable[Sequence[float]]]
-"""From the chunks chosen so far and those that remain: how much each of the latter adds; more is better."""
+"""From the chosen and the remaining chunks: how much each of the latter adds; more is better."""
 
 
 async def choose_greedily(hits: Sequence[Hit], count: int, trade_off: float, novelty: Novelty) -> list[Hit]:
-    """At most ``count`` of ``hits`` (best first, each once) in the order of choice; scores stay as they were.
+    """Return at most ``count`` of ``hits`` (best first, each once) in the order of choice; scores stay unchanged.
 
-    Each turn takes the chunk with the largest ``trade_off`` * relevance + (1 - ``trade_off``) * novelty, both
-    stretched to 0..1 over the chunks that remain, because log-likelihoods, distances and fused scores share no scale
-    (ours: SARA looks at novelty alone, which is ``trade_off`` 0). Ties go to the more relevant chunk.
+    Each turn takes the chunk with the largest ``trade_off`` * relevance + (1 - ``trade_off``) * novelty. Both are
+    stretched to 0..1 over the remaining chunks, since log-likelihoods, distances and fused scores share no scale. Ties
+    go to the more relevant chunk. SARA considers novelty alone, ``trade_off`` 0.
     """
     chosen, rest = list(hits[:1]), list(hits[1:])
     while rest and len(chosen) < count:
@@ -39,30 +39,30 @@ async def choose_greedily(hits: Sequence[Hit], count: int, trade_off: float, nov
 
 
 def stretched(values: Sequence[float]) -> list[float]:
-    """``values`` moved and scaled so that they reach from 0 to 1; all 0 where they are equal."""
+    """Shift and scale ``values`` to 0..1; all 0 if they are equal."""
     low, high = min(values), max(values)
     return [(value - low) / (high - low) if high > low else 0.0 for value in values]
 
 
-# Conditional self-information: the chunk that surprises a reader of what is chosen already (SARA section 2.4).
+# Conditional self-information: the chunk that surprises a reader of the chosen chunks most (SARA section 2.4).
 #
-# A small language model reads the chosen chunks; how unlikely it finds a further one, a token on average, is how much
-# that one adds. What repeats a chosen chunk surprises little, and stays behind.
+# A small language model reads the chosen chunks; a further one adds as much as the model finds it unlikely, on average
+# over its tokens. A chunk that repeats a chosen one surprises little.
 
 Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
-"""``Tools.score``: log-likelihood of each token of some texts after a prefix that they share."""
+"""``Tools.score``: log-likelihood of each token of some texts after a shared prefix."""
 
-SEPARATOR = "\n\n"
-"""Stands behind the question and behind each chosen chunk; ours."""
+SEPARATOR = "\n\n"  # project default
+"""Follows the question and each chosen chunk."""
 
 
 async def choose_surprising(
     hits: Sequence[Hit], score: Score, count: int, trade_off: float, question: str = ""
 ) -> list[Hit]:
-    """At most ``count`` of ``hits`` (best first, each once), chosen by self-information (SARA equations 6 and 7).
+    """Return at most ``count`` of ``hits`` (best first, each once) by self-information (SARA equations 6 and 7).
 
-    Given the chosen chunks, and the ``question`` before them unless it is empty. ``score`` is called once for each
-    choice after the first. For ``trade_off`` see ``choose_greedily``.
+    It is measured after the chosen chunks, and after the ``question`` before them unless that is empty. ``score`` is
+    called once for each choice after the first. For ``trade_off`` see ``choose_greedily``.
     """
 
     async def novelty(chosen: Sequence[Hit], rest: Sequence[Hit]) -> Sequence[float]:
@@ -74,16 +74,16 @@ async def choose_surprising(
 
 
 def self_information(logs: Sequence[float]) -> float:
-    """Mean of minus ``logs``, natural log-likelihoods of a text's tokens, in nats a token; 0 for a text of none."""
+    """Return the mean of minus ``logs``, a text's log-likelihoods, in nats a token; 0 for an empty text."""
     return -sum(logs) / len(logs) if logs else 0.0
 
 
-# Embedding novelty: the chunk that brings the mean of what is chosen closest to the question (SARA section 2.4).
+# Embedding novelty: the chunk that brings the mean of the chosen chunks closest to the question (SARA section 2.4).
 #
-# A chunk like those that are chosen moves their mean hardly at all, one that lies where the question is still far from
-# the mean moves it most. That holds from the third choice on: since the first chunk is part of the target, the second
-# choice is just the chunk that is nearest to the question. SARA measures in the space of its trained compressor; with
-# the archive's plain sentence encoder, as here, this is a variant of the paper's rule.
+# A chunk similar to the chosen ones hardly moves their mean; one in a direction that is still missing moves it most.
+# That holds from the third choice on: as the first chunk is part of the target, the second choice is the chunk nearest
+# to the question. SARA measures in the space of its trained compressor; with the archive's sentence encoder, as here,
+# this is a variant of the paper's rule.
 
 Vectors = NDArray[np.float32]
 
@@ -91,9 +91,9 @@ Vectors = NDArray[np.float32]
 async def choose_novel(
     hits: Sequence[Hit], query_vector: Vectors, vectors: Vectors, count: int, trade_off: float
 ) -> list[Hit]:
-    """At most ``count`` of ``hits`` (best first, each once), chosen by embedding novelty (SARA equations 4 and 5).
+    """Return at most ``count`` of ``hits`` (best first, each once) by embedding novelty (SARA equations 4 and 5).
 
-    ``query_vector`` has shape (dimension,), ``vectors`` (hits, dimension), both of unit vectors. For ``trade_off`` see
+    ``query_vector`` has shape (dimension,), ``vectors`` (hits, dimension), both unit vectors. For ``trade_off`` see
     ``choose_greedily``.
     """
     row = {hit.chunk.chunk_id: number for number, hit in enumerate(hits)}
@@ -111,7 +111,7 @@ async def choose_novel(
 
 
 def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[float]:
-    """For each candidate, minus the distance of ``target`` from the mean of the chosen vectors and the candidate's.
+    """Return for each candidate minus the distance of ``target`` from the mean of it and the chosen vectors.
 
     Shapes: (dimension,), (chosen, dimension), (candidates, dimension).
     """
@@ -120,17 +120,18 @@ def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[flo
     return [-distance for distance in distances]
 
 
-# The selection of evidence that the policy names, made durable before anything is built on it.
+# The policy's selection, recorded before it is used.
 
 
 async def choose(
     tools: Tools, step: str, query: str, pool: Sequence[Hit], count: int, selection: SelectionPolicy | None = None
 ) -> list[Hit]:
-    """At most ``count`` of ``pool`` (best first, each once) by ``selection``, by default the policy's; its method must
-    not be "none".
+    """Return at most ``count`` of ``pool`` (best first, each once), in the order of choice.
 
-    In the order of choice, the most relevant first. Raises ConfigError when the method needs a scorer or a compressor
-    and there is none; a run checks that before it begins.
+    ``selection`` is the policy's by default; its method must not be "none".
+
+    Raises:
+        ConfigError: The method needs a scorer or a compressor and the run has none; a run checks that before it begins.
     """
     by = selection or tools.policy.selection
 
@@ -144,5 +145,4 @@ async def choose(
         rows = np.asarray(vectors, dtype=np.float32)
         return await choose_novel(pool, rows[0], rows[1:], count, by.trade_off)
 
-    # One candidate, or room for one: nothing to judge, and nothing to keep.
     return await tools.record_choice(step, query, pool, pick) if min(len(pool), count) > 1 else list(pool[:count])

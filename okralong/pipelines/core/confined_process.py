@@ -22,7 +22,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Final, Literal, cast
+from types import TracebackType
+from typing import IO, Any, BinaryIO, Final, Generic, Literal, Self, TypeVar, cast
 
 from okralong.pipelines.core.child_process import module_command, module_environment, tail
 from okralong.pipelines.core.types import BrokenError
@@ -143,6 +144,33 @@ class ConfinedProcess:
             return loss_of_exit(self._process.wait(_END_LIMIT_S))
         except subprocess.TimeoutExpired:
             return Loss("crash", "by closing its output")
+
+
+P = TypeVar("P", bound=ConfinedProcess)
+
+
+class ProcessHolder(Generic[P]):
+    """A replaceable process that starts on first use; a context manager that leaves no process behind."""
+
+    def __init__(self) -> None:
+        self._process: P | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the current process."""
+        return self._process.pid if self._process else None
+
+    def close(self) -> None:
+        """End the process; the next use starts another."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
 
 def loss_of_exit(code: int) -> Loss:

@@ -128,16 +128,16 @@ class IndexConfig(Settings):
     @model_validator(mode="after")
     def _vectors_where_needed(self) -> Self:
         if self.embedding.of == "none" and self.dense.index != "flat":
-            raise ValueError(f"dense.index {self.dense.index} searches vectors, and embedding.of is none")
+            raise ValueError(f"dense.index {self.dense.index} needs vectors, but embedding.of is none")
         if self.embedding.of == "none" and self.compressor not in (AUTO, NONE):
-            raise ValueError("compressor makes its table of vectors, and embedding.of is none")
+            raise ValueError("compressor makes its table of vectors, but embedding.of is none")
         return self
 
     @field_validator("granularities")
     @classmethod
     def _usable(cls, value: list[int]) -> list[int]:
         if min(value) < MIN_GRANULARITY or len(set(value)) < len(value):
-            raise ValueError(f"each size must stand once and be {MIN_GRANULARITY} tokens or more")
+            raise ValueError(f"each size must appear once and be {MIN_GRANULARITY} tokens or more")
         return value
 
     def content(self) -> dict[str, Any]:

@@ -192,7 +192,7 @@ class _Pieces:
 def _repeats(source: Source, repeated: int) -> str:
     return (
         f"{source.uri} has {repeated} rows with a doc_id that another document already has; the first {MOST_BAD_ROWS} "
-        "of them are reported one by one. Give each row an id of its own, then index again."
+        "of them are reported one by one. Give each row its own id, then index again."
     )
 
 

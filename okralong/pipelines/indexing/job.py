@@ -208,7 +208,7 @@ def index_here(
     model = encoder.model if encoder is not None and config.embedded_sizes else NO_MODEL
     ids = {document.doc_id for document in raw}
     if not raw or len(ids) < len(raw):
-        raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs an id of its own.")
+        raise ValueError(f"{len(raw)} documents with {len(ids)} ids were given; each needs its own id.")
     wanted_compressor(config, model)  # an unsuitable compressor is refused before a folder is created
     folder = Folder.of(location)
     with folder.locked(f"the archive {folder.path}"):

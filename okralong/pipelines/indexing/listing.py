@@ -114,7 +114,7 @@ def duplicate(doc_id: str, kept: str, dropped: str) -> BadRow:
     return BadRow(
         doc_id,
         f"Two documents are called {doc_id!r}: {kept} is kept, {dropped} is left out. "
-        "Rename one of them, or put it into a folder of its own.",
+        "Rename one of them, or put it into another folder.",
     )
 
 

@@ -257,8 +257,8 @@ def _plan(archive: Folder, doc_id: str, holds: dict[str, bool]) -> PurgePlan:
                 alone.append(version.number)
     if not found and doc_id not in parent["purged"]:
         raise InputError(
-            f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as it "
-            "stands in citations and in okralong archive diff; nothing was purged."
+            f"No version of {archive.path} has a document {doc_id!r}. okralong archive purge takes a doc_id as in "
+            "citations and okralong archive diff; nothing was purged."
         )
     if parent["version"] in alone:
         raise InputError(
@@ -406,7 +406,7 @@ class _Version:
             _filter(self.archive.at("documents"), part, target, self.doc_id)
             for size in self.manifest["granularities"]:
                 folder = chunks_folder(self.archive, size, self.manifest["config"]["boundaries"])
-                if folder.exists(keys_file(part)):  # else the part has shadowed documents only
+                if folder.exists(keys_file(part)):  # parts of shadowed documents may lack a later size
                     texts = _filter(folder, part, target, self.doc_id)["text"]
                     write_keys(folder, target, texts.to_pylist())
         return resolve_duplicates(replace(entry, part=renamed.get(entry.part, entry.part)) for entry in kept)

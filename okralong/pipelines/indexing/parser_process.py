@@ -14,8 +14,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import pairwise
-from types import TracebackType
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, get_args
 
 from okralong.pipelines.core.confined_process import (
     CLOCK_SECONDS_PER_CPU_SECOND,
@@ -23,6 +22,7 @@ from okralong.pipelines.core.confined_process import (
     ConfinedProcess,
     Head,
     Loss,
+    ProcessHolder,
     ProcessLost,
 )
 from okralong.pipelines.core.types import Document, Section, SectionKind
@@ -45,15 +45,44 @@ class ParsedDocument:
     origin: str
 
 
-class SandboxedParser:
+class ParserProcess(ConfinedProcess):
+    """A running parser process. Its user counts in ``parsed`` the documents that it has finished.
+
+    Raises:
+        BrokenError: The process did not start.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.parsed = self._pages = 0
+        super().__init__(CHILD, json.dumps(asdict(limits)), most_body=BODY_BYTES_PER_TEXT_BYTE * limits.document_bytes)
+
+    def ask(self, source: Source, skip: int) -> None:
+        """Request the documents of ``source`` after its first ``skip``. Raises ProcessLost."""
+        self.request({"source": asdict(source), "skip": skip})
+
+    def more_for_page(self) -> float:
+        """Return the wall-clock seconds that a page read by OCR adds. Raises BrokenFrame beyond the page limit."""
+        self._pages += 1
+        if self._pages > self._limits.ocr_pages:
+            raise BrokenFrame(f"page {self._pages} by OCR")
+        return self._limits.ocr_page_seconds * CLOCK_SECONDS_PER_CPU_SECOND
+
+    def deadline(self) -> float:
+        """Return when a document that begins now is given up, on the monotonic clock."""
+        self._pages = 0
+        return time.monotonic() + self._limits.seconds * CLOCK_SECONDS_PER_CPU_SECOND
+
+
+class SandboxedParser(ProcessHolder[ParserProcess]):
     """Parses files in a child process, one at a time; a context manager that leaves no process behind.
 
     On Linux the process ends with the thread that first used it, so use it from one thread.
     """
 
     def __init__(self, limits: Limits) -> None:
+        super().__init__()
         self._limits = limits
-        self._process: ParserProcess | None = None
 
     def parse(self, source: Source) -> Generator[ParsedDocument | BadRow, None, None]:
         """Yield every document of ``source``, and a BadRow for each that cannot be read or exceeds a limit.
@@ -73,23 +102,6 @@ class SandboxedParser:
             except BaseException:  # also when the caller stops early: the rest in the pipe belongs to no file
                 self.close()
                 raise
-
-    @property
-    def pid(self) -> int | None:
-        """The id of the current process."""
-        return self._process.pid if self._process else None
-
-    def close(self) -> None:
-        """End the process; the next file starts another."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def _ready(self) -> ParserProcess:
         if self._process is not None and self._process.parsed >= MOST_DOCUMENTS:
@@ -167,35 +179,6 @@ class _FileProgress:
 def shared_parser(limits: Limits) -> SandboxedParser:
     """Return the parser that successive tasks of this process share; its child ends when it is idle."""
     return SandboxedParser(limits)
-
-
-class ParserProcess(ConfinedProcess):
-    """A running parser process. Its user counts in ``parsed`` the documents that it has finished.
-
-    Raises:
-        BrokenError: The process did not start.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.parsed = self._pages = 0
-        super().__init__(CHILD, json.dumps(asdict(limits)), most_body=BODY_BYTES_PER_TEXT_BYTE * limits.document_bytes)
-
-    def ask(self, source: Source, skip: int) -> None:
-        """Request the documents of ``source`` after its first ``skip``. Raises ProcessLost."""
-        self.request({"source": asdict(source), "skip": skip})
-
-    def more_for_page(self) -> float:
-        """Return the wall-clock seconds that a page read by OCR adds. Raises BrokenFrame beyond the page limit."""
-        self._pages += 1
-        if self._pages > self._limits.ocr_pages:
-            raise BrokenFrame(f"page {self._pages} by OCR")
-        return self._limits.ocr_page_seconds * CLOCK_SECONDS_PER_CPU_SECOND
-
-    def deadline(self) -> float:
-        """Return when a document that begins now is given up, on the monotonic clock."""
-        self._pages = 0
-        return time.monotonic() + self._limits.seconds * CLOCK_SECONDS_PER_CPU_SECOND
 
 
 def failure_message(loss: Loss, place: str, limits: Limits) -> str:

@@ -47,7 +47,7 @@ def read_sidecar(location: str) -> Sidecar:
     """Read the metadata file at a path or URI. Raises InputError with file, row and remedy."""
     kind = PurePosixPath(location).suffix.lower()
     if kind not in _KINDS:
-        raise InputError(f"The metadata {location} is none of {', '.join(_KINDS)} by its suffix. Nothing was indexed.")
+        raise InputError(f"The metadata {location} has none of the suffixes {', '.join(_KINDS)}. Nothing was indexed.")
     filesystem, inside = located(location)
     if not filesystem.get_file_info(inside).is_file:
         raise InputError(f"The metadata {location} does not exist. Check the path; nothing was indexed.")

@@ -58,8 +58,9 @@ from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.artifact import TableCompressor, table_compressor
+from okralong.pipelines.sara.artifact import TableCompressor
 from okralong.pipelines.sara.config import compressor_to_index
+from okralong.pipelines.sara.table import table_compressor
 
 Built = Mapping[int, Sequence[BuiltShard]]
 """The shards of each granularity, in order of their numbers."""
@@ -317,7 +318,8 @@ def fingerprint_of(
     content = [SCHEMA_VERSION, LAYOUT, config.content(), model.name, model.sha256]
     content += [files["catalogue"], files["failures"], files["index"]]
     content += [files["metadata"]] if "metadata" in files else []  # missing in versions of earlier releases
-    content += [compressor] if compressor is not None else []  # if any, as in earlier releases
+    # Appended only if there is one, so that other fingerprints equal those of earlier releases.
+    content += [compressor] if compressor is not None else []
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -142,7 +142,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
                         return None
                     raise EndpointError(api_error.message) from None
                 raw = read_completion(received, bounds, endpoint.model, count_tokens)
-                fields.came(received.streamed, usage_told=not raw.counted_here)
+                fields.note_reply(received.streamed, usage_told=not raw.counted_here)
                 usage += raw.reply.usage
                 calls += 1
                 return received, raw

@@ -86,7 +86,7 @@ class Bounds:
         """Return whether a reply of this length must have ignored its limit."""
         return completion_tokens > OVERLONG * self.max_tokens + SLACK
 
-    def disbelief(self, told: object, chars: int) -> str:
+    def usage_problem(self, told: object, chars: int) -> str:
         """Return why the usage that a reply of ``chars`` characters reports is impossible, or "".
 
         Hidden thought counts towards the reply's limit; a character has at most four bytes.
@@ -345,7 +345,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     chars = max(received.chars, sum(map(len, texts.values())))
     shown = {name: text[: bounds.longest_text] for name, text in texts.items()}
     told = received.body.get("usage")
-    doubt = "the reply was aborted" if received.aborted else bounds.disbelief(told, chars)
+    doubt = "the reply was aborted" if received.aborted else bounds.usage_problem(told, chars)
     if doubt:
         completion_tokens = math.ceil(_count("".join(shown.values()), chars, count))
         usage = Usage(bounds.prompt_tokens, 0, completion_tokens)

@@ -59,7 +59,7 @@ class RequestFields:
             return {}
         return {"stream": True} | ({"stream_options": {"include_usage": True}} if self._stream_options else {})
 
-    def came(self, streamed: bool, usage_told: bool) -> bool:
+    def note_reply(self, streamed: bool, usage_told: bool) -> bool:
         """Note a reply; return whether streaming ends with it, since it came without usage."""
         self.streams = streamed
         if streamed and not usage_told:

@@ -184,7 +184,7 @@ class RealtimeCalls:
             if got is _WITHOUT_FIELD:
                 continue
             api_errors.append(got)
-            tier.heard(got)
+            tier.note_failure(got)
             if not got.retry and not got.final:
                 raise got.error()
             if self._router.all_out:
@@ -286,7 +286,7 @@ class RealtimeCalls:
                 route.http, body, bounds, self._count, None if timeout_s == self._config.timeout_s else timeout_s
             )
         raw = read_completion(received, bounds, route.endpoint.model, self._count)
-        if route.fields.came(received.streamed, usage_told=received.aborted or not raw.counted_here):
+        if route.fields.note_reply(received.streamed, usage_told=received.aborted or not raw.counted_here):
             logger.warning("%s streams replies without usage, so they are no longer streamed", route.endpoint.base_url)
         usage, latency_s = raw.reply.usage, time.perf_counter() - start
         price = route.price.in_flex() if raw.service_tier == "flex" else route.price
@@ -364,7 +364,7 @@ class _Tier:
             return {"service_tier": "flex"}
         return {} if self.asked is None else {"service_tier": "default"}
 
-    def heard(self, api_error: ApiError) -> None:
+    def note_failure(self, api_error: ApiError) -> None:
         """Count an attempt to which the flex tier gave no reply, for want of capacity or of time."""
         if self.flex is not None and (api_error.no_capacity or api_error.timed_out):
             self.tries += 1

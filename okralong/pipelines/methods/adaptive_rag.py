@@ -19,10 +19,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_or
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.generate import calculate, generate
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Rounds, Tokens
 from okralong.pipelines.answering.prompt_text import neutralise, strip_thought
@@ -43,7 +44,6 @@ class Section(MethodSection):
     """
 
     KEY = "adaptive_rag"
-
     granularity: Tokens = 512
     count: Count = 5
     max_steps: Rounds = 10
@@ -52,11 +52,8 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(
-        granularities=(policy.section(Section).granularity,),
-        vectors=True,
-        unforeseen="the classifier's reply decides how often it retrieves and asks",
-    )
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True, unforeseen="the classifier's reply decides how often it retrieves and asks")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

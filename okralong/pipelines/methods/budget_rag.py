@@ -29,7 +29,6 @@ class Section(MethodSection):
     """
 
     KEY = "budget_rag"
-
     granularity: Tokens = 256
     candidates: Count = 10
     retriever: Literal["exact", "semantic"] = "exact"

@@ -49,7 +49,6 @@ class Section(MethodSection):
     """CompAct's constants: the ``candidates`` best chunks of ``granularity`` tokens are read ``segment`` at a time."""
 
     KEY = "compact"
-
     granularity: Tokens = 512
     candidates: Count = 30
     segment: Count = 5
@@ -57,11 +56,8 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(
-        granularities=(policy.section(Section).granularity,),
-        vectors=True,
-        unforeseen="it stops when the generator finds a summary complete",
-    )
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True, unforeseen="it stops when the generator finds a summary complete")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

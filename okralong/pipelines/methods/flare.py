@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.context import fit_passages, passage_of
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Rounds, Share, Tokens
 from okralong.pipelines.answering.prompt_text import framed_prompt, neutralise
@@ -52,7 +52,6 @@ class Section(MethodSection):
     """
 
     KEY = "flare"
-
     granularity: Tokens = 512
     count: Count = 5
     threshold: Share = 0.8
@@ -62,8 +61,9 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
+    size = policy.section(Section).granularity
     return Needs(
-        granularities=(policy.section(Section).granularity,),
+        (size,),
         vectors=True,
         logprobs=True,
         unforeseen="how sure the generator is of each sentence decides how often it retrieves and asks",

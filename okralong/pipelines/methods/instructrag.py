@@ -49,7 +49,6 @@ class Section(MethodSection):
     """InstructRAG's constants: the ``count`` best chunks of ``granularity`` tokens, and the number of ``examples``."""
 
     KEY = "instructrag"
-
     granularity: Tokens = 512
     count: Count = 5
     examples: Annotated[int, Field(ge=0, le=2)] = 2

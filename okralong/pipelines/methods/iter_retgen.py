@@ -34,7 +34,6 @@ class Section(MethodSection):
     """Iter-RetGen's constants: ``count`` chunks of ``granularity`` tokens each time, at most ``iterations`` answers."""
 
     KEY = "iter_retgen"
-
     granularity: Tokens = 512
     count: Count = 5
     iterations: Rounds = 2
@@ -42,11 +41,8 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(
-        granularities=(policy.section(Section).granularity,),
-        vectors=True,
-        unforeseen="each answer is part of the next look-up's query",
-    )
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True, unforeseen="each answer is part of the next look-up's query")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -67,7 +67,8 @@ class Section(Shortening):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(granularities=(policy.section(Section).granularity,), vectors=True, scorer=True)
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True, scorer=True)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -1,8 +1,7 @@
 """The method: retrieve a little, analyze, plan, follow the plan (paper section 3).
 
-In precise mode the full text is read if the retrieved passages do not hold the answer. Where the policy says so, an
-answer below a confidence is asked for again, from a stronger generator or from the full text (``escalate``, not in the
-paper).
+In precise mode the full text is read if the retrieved passages do not hold the answer. With the policy's ``escalate``,
+an answer below a confidence is requested again, from a stronger generator or from the full text (not in the paper).
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ WORKFLOWS: Final[Mapping[Workflow, Callable[[Ask], Awaitable[Finds | Answer]]]] 
     "step": reason_in_steps,
     "documents": partial(ask_each_document, answer_cell=orchestrate_cell),
 }
-"""What each workflow does: it retrieves, or already answers."""
+"""Workflows by name: a workflow retrieves, or already answers."""
 
 READERS: Final[Sequence[Reader]] = (Statement(), Calculation(), Bridge(), Comparison(), Cell(), Span())
 """The readers in the order in which they are tried; the policy's section ``read`` switches them on."""
@@ -124,7 +123,7 @@ async def _statement_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
     """
     policy = ask.tools.policy
     if ask.cell:
-        # A run without a generator has tried the reader "statement" already.
+        # With ``reads_answers`` the reader ``Statement`` has searched the document already.
         stated = None if ask.tools.reads_answers or not policy.over_documents.rows else await read_statement(ask)
         return [] if stated is None else list(stated.context)
     if not ask.is_one_of(policy.line_items.rows) or not ask.plan.recover_tables:

@@ -1,6 +1,6 @@
-"""Questions over many documents: each document is asked by itself, and their values are worked with.
+"""Questions over many documents: each document answers separately, and code or the generator uses their values.
 
-Not in the paper; see ``answering/workflows/documents.py``. The method does the same for the questions that the policy's
+Not in the paper. See ``answering/workflows/documents.py``; the method does the same for the questions that the policy's
 ``over_documents`` selects.
 """
 

@@ -75,7 +75,6 @@ class Section(MethodSection):
     """
 
     KEY = "raptor"
-
     granularity: Tokens = 150
     layers: Rounds = 5
     cluster_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 3500
@@ -86,11 +85,9 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
+    size = policy.section(Section).granularity
     return Needs(
-        granularities=(policy.section(Section).granularity,),
-        vectors=True,
-        unforeseen="the summaries of its documents must be written first",
-        packages=("sklearn",),
+        (size,), vectors=True, unforeseen="the summaries of its documents must be written first", packages=("sklearn",)
     )
 
 

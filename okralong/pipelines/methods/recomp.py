@@ -53,7 +53,6 @@ class Section(MethodSection):
     """
 
     KEY = "recomp"
-
     granularity: Tokens = 512
     candidates: Count = 5
     compressor: Literal["extractive", "abstractive"] = "extractive"

@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final
 
 from pydantic import create_model
 
@@ -89,22 +89,10 @@ class StrategySpec:
     needs: Needs
 
 
-class Method(Protocol):
-    """The target of a strategy's name: a module, or two of its functions."""
-
-    @property
-    def answer(self) -> Strategy:
-        """The function that answers one question."""
-        ...
-
-    @property
-    def needs(self) -> Callable[[Policy], Needs]:
-        """The function that returns what the method needs of a run."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class _Method:
+class Method:
+    """The functions of a strategy: ``answer(question, tools)`` and ``needs(policy)``."""
+
     answer: Strategy
     needs: Callable[[Policy], Needs]
 
@@ -153,10 +141,11 @@ def names() -> list[str]:
 
 def _load(name: str) -> Method:
     if name in MODES:
-        module, answer, needs = MODES[name]
-        return _Method(getattr(_module(module), answer), getattr(_module(module), needs))
+        file, answer, needs = MODES[name]
+        return Method(getattr(_module(file), answer), getattr(_module(file), needs))
     if name in BUILT_IN:
-        return cast(Method, _module(name))
+        module = _module(name)
+        return Method(module.answer, module.needs)
     if ":" in name or name.endswith(".py"):
         return _checked(name, name, _load_place(name))
     offered = _offered()
@@ -189,7 +178,7 @@ def _checked(name: str, place: str, loaded: Any) -> Method:
             f"The strategy {name!r} ({place}) has no function {' and no function '.join(missing)}. A strategy is a "
             f"module with answer(question, tools) and needs(policy); docs/methods.md shows one."
         )
-    return cast(Method, loaded) if not missing else _Method(loaded.answer, partial(_needs_by_attributes, loaded))
+    return Method(loaded.answer, partial(_needs_by_attributes, loaded) if missing else loaded.needs)
 
 
 def _needs_by_attributes(module: Any, policy: Policy) -> Needs:

@@ -64,7 +64,6 @@ class Section(MethodSection):
     """
 
     KEY = "sara"
-
     granularity: Tokens = 256
     candidates: Count = 10
     text: Annotated[int, Field(ge=0, le=1000)] = 5

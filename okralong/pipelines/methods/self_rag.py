@@ -26,10 +26,10 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, ask_or, find_citations
 from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
-from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Count, MethodSection, Policy, Tokens
 from okralong.pipelines.answering.prompt_text import (
@@ -60,7 +60,6 @@ class Section(MethodSection):
     """
 
     KEY = "self_rag"
-
     granularity: Tokens = 512
     count: Count = 5
     relevance: Annotated[float, Field(ge=0, le=100)] = 1.0
@@ -71,11 +70,8 @@ class Section(MethodSection):
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(
-        granularities=(policy.section(Section).granularity,),
-        vectors=True,
-        unforeseen="the generator decides whether it retrieves at all",
-    )
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True, unforeseen="the generator decides whether it retrieves at all")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -28,7 +28,6 @@ class Section(MethodSection):
     """Self-Route's constants: the ``count`` best chunks of ``granularity`` tokens are shown first."""
 
     KEY = "self_route"
-
     granularity: Tokens = 512
     count: Count = 5
 

@@ -18,14 +18,14 @@ class Section(MethodSection):
     """Standard RAG's constants: the ``count`` best chunks of ``granularity`` tokens."""
 
     KEY = "std_rag"
-
     granularity: Tokens = 512
     count: Count = 5
 
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
-    return Needs(granularities=(policy.section(Section).granularity,), vectors=True)
+    size = policy.section(Section).granularity
+    return Needs((size,), vectors=True)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:

@@ -98,7 +98,7 @@ def read_lora(folder: Path) -> dict[str, LowRank]:
         if name.rpartition(".")[2] not in targets or (
             layers is not None and (not layer or int(layer[1]) not in layers)
         ):
-            raise _unusable(folder, f"has weights for {name}, of which its description says nothing")
+            raise _unusable(folder, f"has weights for {name}, which its adapter_config.json does not mention")
         parts[name] = LowRank(a.float().numpy(), b.float().numpy(), scale)
     if not parts:
         raise _unusable(folder, "is empty")

@@ -68,7 +68,7 @@ def rewrite_as_q8(source: Path, target: Path, added: Callable[[str], Matrix | No
     reader = gguf.GGUFReader(source)
     architecture = reader.get_field("general.architecture")
     if architecture is None:
-        raise ValueError(f"{source} names no architecture, so it is no GGUF file of a language model")
+        raise ValueError(f"{source} names no architecture, so it is not the GGUF file of a language model")
     writer = gguf.GGUFWriter(target, architecture.contents())
     for field in reader.fields.values():
         if field.name.startswith("GGUF.") or field.name in _SKIPPED:

@@ -135,12 +135,12 @@ def estimate(
         priors = setting.stronger.priors
         second = Posterior.before(priors).after([known[each] for each in sorted(known)], types, again=True)
     return {
-        name: _one(name, outlooks, setting, (posterior, second), known if name == strategies[0] else {})
+        name: _estimate_strategy(name, outlooks, setting, (posterior, second), known if name == strategies[0] else {})
         for name in strategies
     }
 
 
-def _one(
+def _estimate_strategy(
     name: str,
     outlooks: Sequence[Outlook],
     setting: Setting,
@@ -155,7 +155,7 @@ def _one(
         for figure, row in enumerate(used):
             sums[draw, :, figure] = np.bincount(group, row, len(cells))
     counts = np.bincount(group, minlength=len(cells))
-    longer, shared = _sure(name, able, setting.price, group, len(cells))
+    longer, shared = _certain_costs(name, able, setting.price, group, len(cells))
     known = any(outlook.query_id in asked for outlook in able)
 
     def of(chosen: Sequence[bool], first: bool = True) -> Figures:
@@ -174,7 +174,9 @@ def _one(
     )
 
 
-def _sure(name: str, outlooks: Sequence[Outlook], price: Price, group: Indices, cells: int) -> tuple[Floats, Floats]:
+def _certain_costs(
+    name: str, outlooks: Sequence[Outlook], price: Price, group: Indices, cells: int
+) -> tuple[Floats, Floats]:
     """Return by cell what is known about the prompts that are sure to be sent.
 
     These are the US dollars that they cost beyond the rates of short prompts, and their cached tokens if each prefix
@@ -194,7 +196,7 @@ def _sure(name: str, outlooks: Sequence[Outlook], price: Price, group: Indices, 
 
 
 def _with_prompts(figures: Figures, longer: float, shared: float, price: Price, known: bool) -> Figures:
-    """Add what is known about the prompts themselves (see ``_sure``)."""
+    """Add what is known about the prompts themselves (see ``_certain_costs``)."""
 
     def more(each: Range | None, usd: float) -> Range | None:
         return None if each is None else Range(each.low + usd, each.expected + usd, each.high + usd)

@@ -249,7 +249,7 @@ class Evaluator:
             self._refuse_function(where, name)
         hint = f" Did you mean {' or '.join(self._names[each] for each in near)}?" if near else ""
         if f'"{name}"' in where or not near:
-            hint += f" Text stands in single quotes: '{_cut(name)}'."
+            hint += f" Put text in single quotes: '{_cut(name)}'."
         return f"names the column {_cut(name)}, which no document has.{hint} {self._columns()}"
 
     def _columns(self) -> str:

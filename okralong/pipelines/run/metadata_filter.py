@@ -8,8 +8,7 @@ are allowed. None of them depends on the date or on chance, so a run that is res
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from okralong.pipelines.core.confined_process import (
     CLOCK_SECONDS_PER_CPU_SECOND,
     ConfinedProcess,
     Loss,
+    ProcessHolder,
     ProcessLost,
 )
 from okralong.pipelines.core.types import QuestionError
@@ -36,7 +36,7 @@ _MOST_REASON_CHARS: Final = 20_000  # project default
 """The most characters of the process's explanation that a message quotes."""
 
 
-class MetadataFilter:
+class MetadataFilter(ProcessHolder[ConfinedProcess]):
     """Evaluates filters over a table with a row per document and its ``doc_id``, each distinct filter once.
 
     The process starts with the first filter, and is replaced when a filter kills it. Close it after the last one; on
@@ -44,12 +44,12 @@ class MetadataFilter:
     """
 
     def __init__(self, documents: pa.Table, seconds: float = FILTER_SECONDS, memory_bytes: int = MEMORY_BYTES) -> None:
+        super().__init__()
         self._documents = documents
         self._seconds = seconds
         self._memory_bytes = memory_bytes
         self._ids: list[str] = documents["doc_id"].to_pylist()
         self._found: dict[str, frozenset[str] | QuestionError] = {}
-        self._process: ConfinedProcess | None = None
         self._evaluated = 0
 
     def doc_ids(self, where: str) -> frozenset[str]:
@@ -67,23 +67,6 @@ class MetadataFilter:
         if isinstance(found, QuestionError):
             raise QuestionError(*found.args)
         return found
-
-    @property
-    def pid(self) -> int | None:
-        """The id of the current process."""
-        return self._process.pid if self._process else None
-
-    def close(self) -> None:
-        """End the process. The next filter starts another one."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def _matching(self, where: str) -> frozenset[str]:
         if len(where) > MOST_FILTER_CHARS:

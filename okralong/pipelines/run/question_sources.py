@@ -161,11 +161,11 @@ def _csv(name: str, content: bytes) -> Rows:
     except DocumentError as error:
         raise InputError(str(error)) from error
     first = text.partition("\n")[0].strip()
-    told = first.lower().startswith("sep=") and len(first) == 5  # how Excel is told the delimiter
-    delimiter = first[-1] if told else max(DELIMITERS, key=lambda each: _likely(text, each))
+    declared = first.lower().startswith("sep=") and len(first) == 5  # Excel's way to declare the delimiter
+    delimiter = first[-1] if declared else max(DELIMITERS, key=lambda each: _likely(text, each))
     lines = enumerate(csv_rows(text, delimiter), start=1)
     try:
-        yield from _table(name, itertools.islice(lines, 1 if told else 0, None))
+        yield from _table(name, itertools.islice(lines, 1 if declared else 0, None))
     except csv.Error as error:
         raise InputError(f"{name} is not readable CSV: {error}. Save it again.") from error
 

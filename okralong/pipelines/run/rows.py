@@ -52,6 +52,12 @@ def answer_row(
     }
 
 
+def table(run: Folder, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a run's table as it is now (see ``read_run_table``)."""
+    rows: list[dict[str, Any]] = read_run_table(run, name, columns).to_pylist()
+    return rows
+
+
 def _span(each: Any) -> dict[str, Any]:
     return {"doc_id": each.doc_id, "start_char": each.start_char, "end_char": each.end_char}
 

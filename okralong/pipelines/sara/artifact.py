@@ -208,8 +208,8 @@ class ArrayCompressor:
         shape, fingerprint, found = read_weights(folder)
         if isinstance(shape, MemoryShape):
             raise ConfigError(
-                f"The compressor {folder} keeps memory slots, which the generator makes of a chunk's text: there is no "
-                "space of vectors to choose by. Set selection.space, or sara.space, to encoder in the policy."
+                f"The compressor {folder} has memory slots, which are made of a chunk's text and cannot select chunks. "
+                "Set selection.space, or sara.space, to encoder in the policy."
             )
         if {name: value.shape for name, value in found.items()} != _shapes(shape):
             raise unusable(folder, f"has weights of other shapes than its {DESCRIPTION} says")
@@ -282,22 +282,16 @@ class TableCompressor(Protocol):
 
 @dataclass(frozen=True)
 class MemorySlots:
-    """ICAE's memory slots in an index job: the weights as read, loaded into ``model`` when needed."""
+    """The weights of ICAE's memory slots as read, and the generator ``model`` that they are for."""
 
     shape: MemoryShape
     fingerprint: str
     weights: dict[str, NDArray[np.float16]]
     model: str
 
-    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """See ``TableCompressor``; ignores ``vectors``. Raises ConfigError if the generator cannot be loaded."""
-        from okralong.pipelines.sara.compressor import MemoryCompressor  # torch takes seconds
 
-        return MemoryCompressor.of(self).slots(texts)
-
-
-def table_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
-    """Load the compressor in ``folder``; only memory slots need ``model``, the generator that makes them.
+def read_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
+    """Read the compressor in ``folder``; only memory slots need ``model``, the generator that makes them.
 
     Raises:
         ConfigError: It is missing, damaged or altered, or has memory slots of another generator.
@@ -307,8 +301,8 @@ def table_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
         return ArrayCompressor.load(folder)
     if Path(model).name != shape.generator:  # a description has the folder's name only
         raise ConfigError(
-            f"The compressor {folder} keeps memory slots of the generator {shape.generator!r}, and the one that is to "
-            f"make them is {model!r}. Set generator in the index config to the model that it was trained with."
+            f"The compressor {folder} has memory slots of the generator {shape.generator!r}, and the index config "
+            f"names {model!r}. Set generator in the index config to the model that it was trained with."
         )
     return MemorySlots(shape, fingerprint, weights, model)
 

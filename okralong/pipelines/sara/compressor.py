@@ -32,8 +32,8 @@ from okralong.pipelines.sara.artifact import (
     Shape,
     described_as,
     fingerprint_of,
+    read_compressor,
     read_shape,
-    table_compressor,
 )
 
 __all__ = [
@@ -194,9 +194,8 @@ class MemoryCompressor(nn.Module):
         has |= {name: value for name, value in made._learned().items() if not name.startswith("reader.")}
         if {name: value.shape for name, value in has.items()} != {name: each.shape for name, each in weights.items()}:
             raise ConfigError(
-                f"A compressor of memory slots was trained for the generator {read.shape.generator}, and {read.model} "
-                "has matrices of other shapes. Name the model that it was trained with: generator in the index config, "
-                "model in the training's."
+                f"The memory slots were trained with the generator {read.shape.generator}, and {read.model} has other "
+                "matrices. Name the generator of the training: generator in the index config, model in a training's."
             )
         with torch.no_grad():
             for name, value in own.items():
@@ -213,9 +212,9 @@ AnyCompressor = Compressor | MemoryCompressor
 def load_compressor(folder: Path, model: str) -> AnyCompressor:
     """Load the compressor in ``folder``, frozen; memory slots need the ``model`` that they were trained with.
 
-    Raises as ``table_compressor`` does.
+    Raises as ``read_compressor`` does.
     """
-    read = table_compressor(folder, model)
+    read = read_compressor(folder, model)
     return MemoryCompressor.of(read) if isinstance(read, MemorySlots) else Compressor.load(folder)
 
 

@@ -69,9 +69,11 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
         return None
     if said == AUTO:
         shipped = shipped_folder()
-        return shipped if shipped is not None and misfit(read_shape(shipped)[0], encoder, sizes) is None else None
+        if shipped is None or incompatibility_reason(read_shape(shipped)[0], encoder, sizes) is not None:
+            return None
+        return shipped
     folder = compressor_folder(said)
-    if (why := misfit(read_shape(folder)[0], encoder, sizes)) is not None:
+    if (why := incompatibility_reason(read_shape(folder)[0], encoder, sizes)) is not None:
         raise ConfigError(
             f"The compressor {folder} cannot be used for this archive: {why}. Set compressor to auto or none in the "
             "index config, embedding.of to each where its chunks lack vectors, or train one for this encoder and chunk "
@@ -80,7 +82,7 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
     return folder
 
 
-def misfit(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
+def incompatibility_reason(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
     """Return why the compressor does not fit, or None. Memory slots are made of texts and fit any encoder."""
     if isinstance(shape, Shape):
         unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
@@ -128,9 +130,9 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
     shape, _ = read_shape(folder)
     if llm.base_url != EMBEDDED:
         raise ConfigError(
-            f"The strategy sends vectors in the place of tokens, and llm.base_url is {llm.base_url}: an endpoint, paid "
-            "or not, takes texts alone. Set llm.base_url: embedded, with which okralong serves the generator itself, "
-            "or choose another strategy. Nothing was spent."
+            f"The strategy sends vectors in the place of tokens, and llm.base_url is {llm.base_url}, an endpoint that "
+            "takes only text. Set llm.base_url: embedded, with which okralong serves the generator itself, or choose "
+            "another strategy. Nothing was spent."
         )
     if Path(llm.model).name != Path(shape.generator).name:  # a description has the folder's name only
         raise ConfigError(
@@ -140,15 +142,15 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
         )
     if llm.reader not in (SHIPPED, NO_READER):
         raise ConfigError(
-            f"llm.reader is the folder {llm.reader}, and the strategy's generator has an adapter of its own, which "
-            "lies beside the compressor. Leave llm.reader out. Nothing was spent."
+            f"llm.reader is the folder {llm.reader}, but the strategy's generator uses the adapter in the compressor's "
+            "folder. Leave llm.reader out. Nothing was spent."
         )
 
 
 def check_encoder(folder: Path, manifest: Mapping[str, Any], archive: str) -> None:
     """Raise ConfigError unless the compressor reads the vectors of the archive's encoder."""
     shape, _ = read_shape(folder)
-    if (why := misfit(shape, manifest["embedding"], [shape.chunk_tokens])) is not None:
+    if (why := incompatibility_reason(shape, manifest["embedding"], [shape.chunk_tokens])) is not None:
         raise ConfigError(
             f"The compressor {folder} cannot be used with {archive}: {why}. Name another under sara.compressor, or "
             "train one for that encoder with `okralong train-sara`. Nothing was spent."

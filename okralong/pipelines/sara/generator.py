@@ -248,7 +248,7 @@ def row_of(tokenizer: Any, pieces: Sequence[Piece], reply: Sequence[int] = ()) -
         ids += [0] * len(piece.rows)
         vectors.append(piece.rows)
     if len({each.shape[1] for each in vectors}) > 1:
-        raise ValueError("The vectors of a prompt are of unlike length.")
+        raise ValueError("The vectors of a prompt differ in length.")
     return Row((*ids, *reply), torch.cat(vectors) if vectors else None, tuple(places), len(reply))
 
 
@@ -278,7 +278,7 @@ def padded(rows: Sequence[Row], embedding: nn.Embedding, side: Literal["left", "
     embeds: Tensor = embedding(ids.to(device))
     given = [row.vectors for row in rows if row.vectors is not None]
     if any(each.shape[1] != hidden for each in given):
-        raise ValueError(f"The generator's token embeddings have {hidden} numbers, the vectors have not.")
+        raise ValueError(f"The generator's token embeddings have {hidden} numbers, the vectors another length.")
     if given:
         where = (torch.tensor(numbers, device=device), torch.tensor(places, device=device))
         embeds = embeds.index_put(where, torch.cat([each.to(device, embeds.dtype) for each in given]))

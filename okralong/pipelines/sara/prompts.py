@@ -166,14 +166,14 @@ def read_request(body: bytes, model: str, hidden: int) -> Asked:
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"The body is no JSON: {error}.") from None
+        raise RefusedError(f"The body is not JSON: {error}.") from None
     if not isinstance(said, dict):
-        raise RefusedError("The body is no JSON object.")
+        raise RefusedError("The body is not a JSON object.")
     if said.get("model") != model:
         raise RefusedError(f"There is no model {said.get('model')!r} here; it is {model!r}.", 404)
     refused = sorted(name for name in _NOT_HERE if said.get(name))
     if refused or said.get("n", 1) != 1:
-        raise RefusedError(f"{', '.join(refused) or 'n'} cannot be kept to here. Leave it out.")
+        raise RefusedError(f"{', '.join(refused) or 'n'} is not supported here. Leave it out.")
     messages = said.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RefusedError("messages must be a list of at least one message.")
@@ -242,8 +242,8 @@ def _rows(where: str, said: Mapping[str, Any], hidden: int) -> NDArray[np.float3
         raise RefusedError(f"{where}.data is not base64.") from None
     if len(raw) != rows * hidden * _BYTES:
         raise RefusedError(
-            f"{where}.data holds {len(raw)} bytes; {rows} rows of {hidden} float32 numbers, which is what this "
-            f"generator's token embeddings have, are {rows * hidden * _BYTES}."
+            f"{where}.data holds {len(raw)} bytes; {rows} rows of {hidden} float32 numbers, as in this generator's "
+            f"token embeddings, have {rows * hidden * _BYTES}."
         )
     found = np.frombuffer(raw, dtype="<f4").reshape(rows, hidden).astype(np.float32)
     if not np.isfinite(found).all():

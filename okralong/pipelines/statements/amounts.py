@@ -297,3 +297,9 @@ def line_of(text: str, at: int) -> Span:
 def has_cells(line: str) -> bool:
     """Return whether a line looks like a table's row: it has bars, tabs, or a gap before a number."""
     return "|" in line or "\t" in line or re.search(r"\S\s{2,}[$€£(\d]", line) is not None
+
+
+def plain(number: Decimal) -> str:
+    """Return the exact decimal without an exponent or trailing zeros."""
+    text = f"{number:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) if number else "0"

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.amounts import plain
 from okralong.pipelines.statements.periods import forms_of
 
 OperationName = Literal[
@@ -199,8 +200,8 @@ def _growth(operation: Operation, table: Table) -> Outcome:
     if amounts[0] == 0:
         return Outcome(f"{way}: {steps}", None, _places(order), ())
     percent = _rounded((amounts[-1] - amounts[0]) / abs(amounts[0]) * 100)
-    value = TypedValue(_plain(percent), float(percent), "%")
-    return Outcome(f"{way} by {_plain(abs(percent))} %: {steps}", value, _places(order), ())
+    value = TypedValue(plain(percent), float(percent), "%")
+    return Outcome(f"{way} by {plain(abs(percent))} %: {steps}", value, _places(order), ())
 
 
 def _direction(first: Decimal, last: Decimal) -> str:
@@ -476,17 +477,10 @@ def _amount(number: Decimal, table: Table) -> TypedValue:
     factors = _factors(values)
     if factors is not None and any(factor != 1 for factor in factors):
         unit = next(_measured(value) for value in values)
-    return TypedValue(_plain(number), float(number), unit, "", next(filter(None, map(_currency, values)), ""))
+    return TypedValue(plain(number), float(number), unit, "", next(filter(None, map(_currency, values)), ""))
 
 
 def _rounded(number: Decimal) -> Decimal:
     """Round to two decimals, below 1 to four digits."""
     step = Decimal("0.01") if abs(number) >= 1 or not number else Decimal(1).scaleb(number.adjusted() - 3)
     return number.quantize(step, ROUND_HALF_UP)
-
-
-def _plain(number: Decimal) -> str:
-    """Return the exact decimal without an exponent or trailing zeros."""
-    text = f"{number:f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in ("-0", "") else text

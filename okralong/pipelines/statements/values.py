@@ -15,7 +15,17 @@ from itertools import pairwise
 from typing import Final
 
 from okralong.pipelines.core.types import TypedValue
-from okralong.pipelines.statements.amounts import AMOUNT, DASH, NO_COUNT, SCALES, Amount, amounts, in_words, line_of
+from okralong.pipelines.statements.amounts import (
+    AMOUNT,
+    DASH,
+    NO_COUNT,
+    SCALES,
+    Amount,
+    amounts,
+    in_words,
+    line_of,
+    plain,
+)
 from okralong.pipelines.statements.periods import DATE_YEAR, YEAR, Span, apart, dates, forms_of, periods
 from okralong.pipelines.statements.table_heads import cells_above, completed, is_row
 
@@ -126,7 +136,7 @@ def _read_amount(kind: str, said: str, context: Context) -> TypedValue:
     unit = one.unit or ("" if kind == "money" or one.currency else counted(text, one.end))
     scale = "" if one.unit == "%" else one.scale
     period = _period_of(text, context, place)
-    return TypedValue(_written(number), float(number), unit, scale, one.currency, period)
+    return TypedValue(plain(number), float(number), unit, scale, one.currency, period)
 
 
 _NAMED: Final = {"number": "one number", "money": "one amount of money", "percent": "one percentage"}
@@ -167,12 +177,6 @@ def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
     for test in tests:
         found = [each for each in found if test(each)] or found
     return found
-
-
-def _written(number: Decimal) -> str:
-    """Return the exact decimal without an exponent or trailing zeros."""
-    text = f"{number:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text) if number else "0"
 
 
 def counted(text: str, end: int) -> str:

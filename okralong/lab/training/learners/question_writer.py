@@ -40,7 +40,7 @@ from okralong.pipelines.core.types import ConfigError, InputError, Message
 from okralong.pipelines.models.weights import ResolvedModel, available_cores, chat_ids, settle, text_ids
 
 if TYPE_CHECKING:
-    from okralong.lab.training.learners.fit import Say
+    from okralong.lab.evidence.sets import Say
     from okralong.lab.training.rows.tables import RankingRow
 
 IGNORED: Final = -100

@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from okralong.lab.training.rows.tables import RATIONALE, ReadingRow, TrainingRow
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import labels_by_generator
-from okralong.pipelines.answering.citations import Ask, ask_and_read
+from okralong.pipelines.answering.citations import CallStep, ask_and_read
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.core.types import (
     CallFailed,
@@ -106,7 +106,7 @@ async def _rationale(row: ReadingRow, client: LlmClient) -> str:
     told = row.answers[0] if row.answerable else NOT_HELD
     example = Example(row.question, tuple(passage.text for passage in row.passages), 1, "", told)
     step = f"{RATIONALE_STEP}/{hashlib.sha256(row.user.encode()).hexdigest()[:16]}"
-    ask: Ask = partial(_ask, client, f"{row.source}/{row.query_id}", ROLE)
+    ask: CallStep = partial(_ask, client, f"{row.source}/{row.query_id}", ROLE)
     said, _ = await ask_and_read(ask, step, synthesis_prompt(example), partial(_read, row))
     return said
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from okralong.lab.datasets.gold import words
 from okralong.lab.datasets.pooling import Span
-from okralong.pipelines.answering.generate import calculate
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Passage

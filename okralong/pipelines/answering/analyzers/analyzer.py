@@ -1,4 +1,4 @@
-"""Which analyzer a run has, and those that are no model: the generator's labels, a file's, corrupted ones."""
+"""The choice of a run's analyzer, and analyzers without a model: the generator, given labels, corrupted labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from okralong.pipelines.answering.analyzers.analysis import (
     sure_analysis,
 )
 from okralong.pipelines.answering.analyzers.rules import KeywordRules
-from okralong.pipelines.answering.citations import Ask, always, ask_and_read
+from okralong.pipelines.answering.citations import CallStep, always, ask_and_read
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Analysis, ConfigError, Message, NobodyAsked, ReplyError
 from okralong.pipelines.models.weights import (
@@ -44,7 +44,7 @@ PLAIN: Final = ("rules", "llm", "labels")
 
 
 class CorruptConfig(Settings):
-    """A ``share`` of labels that are made wrong on purpose, by ``seed``."""
+    """A ``share`` of labels to corrupt on purpose, by ``seed``."""
 
     share: Annotated[float, Field(ge=0, le=1)]
     seed: int = 7
@@ -54,11 +54,11 @@ class AnalyzerConfig(Settings):
     """The ``analyzer`` part of a run's config.
 
     ``kind`` is "heads" (a small encoder with trained heads), "label_scorer" (a causal language model), "rules" (keyword
-    rules), "llm" (the run's own generator, at its price) or "labels" (those of the file ``labels``; see
-    ``GivenLabels``). ``corrupt`` makes a share of what it says wrong, for ablations. ``adapter`` is "shipped", or
-    the folder that `okralong train` wrote; for a label scorer also a hub name, or null for the model as it is. For a
-    label scorer ``model`` is "embedded", a model folder or a hub name. Up to ``max_batch`` questions that arrive
-    within ``batch_wait_s`` seconds are analysed together; each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    rules), "llm" (the run's own generator, at its price) or "labels" (those of the file ``labels``, see
+    ``GivenLabels``). ``corrupt`` changes a share of the labels, for ablations. ``adapter`` is "shipped", or the folder
+    that `okralong train` wrote; for a label scorer also a hub name, or null for the model as it is. For a label scorer
+    ``model`` is "embedded", a model folder or a hub name. Up to ``max_batch`` questions that arrive within
+    ``batch_wait_s`` seconds are analyzed together. Each of ``replicas`` takes ``gpus_per_replica`` GPUs.
     """
 
     kind: Kind = "heads"
@@ -77,7 +77,7 @@ class AnalyzerConfig(Settings):
             raise ValueError("kind: labels and labels: FILE belong together; give both or neither")
         if self.kind == "llm" and self.corrupt is not None:
             raise ValueError(
-                "corrupt changes labels that an analyzer here gives, and kind: llm is the generator; choose another"
+                "corrupt does not work with kind: llm, whose labels come from the generator; choose another kind"
             )
         return self
 
@@ -86,7 +86,7 @@ class AnalyzerConfig(Settings):
         if self.kind in PLAIN and self.adapter not in (None, SHIPPED):
             raise ValueError(f"{self.kind} takes no adapter; set kind: heads or label_scorer, or leave adapter out")
         if self.kind == "heads" and self.adapter is None:
-            raise ValueError("heads are trained ones: give adapter, shipped or a folder that `okralong train` wrote")
+            raise ValueError("heads need an adapter: set it to shipped or to a folder that `okralong train` wrote")
         if self.kind == "label_scorer" and self.adapter == SHIPPED and self.model != EMBEDDED:
             raise ValueError(
                 f"the shipped adapter is for the embedded model, not for {self.model!r}; set adapter: null to use the "
@@ -95,9 +95,10 @@ class AnalyzerConfig(Settings):
         return self
 
     def adapter_folder(self) -> Path | None:
-        """Where the adapter is; a hub name stays as it is. None for a kind or model without one.
+        """Return the adapter's folder, None for a kind or model without one; a hub name stays as it is.
 
-        Raises ConfigError when the shipped one is missing.
+        Raises:
+            ConfigError: The shipped adapter is missing.
         """
         if self.kind in PLAIN or self.adapter is None:
             return None
@@ -106,9 +107,10 @@ class AnalyzerConfig(Settings):
         return Path(self.adapter).expanduser()
 
     def identity(self) -> dict[str, Any]:
-        """What decides an analysis: kind, model, adapter and labels by their content, and what is corrupted.
+        """Return what an analysis depends on: kind, model, content of adapter and labels, and corruption.
 
-        Raises ConfigError when the labels file is missing.
+        Raises:
+            ConfigError: The labels file is missing.
         """
         folder = self.adapter_folder()
         adapter = None if folder is None else adapter_digest(folder) or str(self.adapter)
@@ -122,13 +124,14 @@ class AnalyzerConfig(Settings):
 
 
 def analyzer_keys(said: str) -> dict[str, str]:
-    """What `okralong answer --analyzer` means as keys of a run's config: a kind, or the folder of a trained analyzer.
+    """Return the config keys for `okralong answer --analyzer`, which names a kind or a trained analyzer's folder.
 
-    Raises ConfigError when it is neither.
+    Raises:
+        ConfigError: It is neither.
     """
     if said in get_args(Kind):
         return {"analyzer.kind": said}
-    # Absolute: the analyzer's replicas have working directories of their own.
+    # Absolute, since the analyzer's replicas have other working directories.
     folder = Path(said).expanduser().resolve()
     if (folder / "heads.json").is_file():
         return {"analyzer.kind": "heads", "analyzer.adapter": str(folder)}
@@ -142,12 +145,15 @@ def analyzer_keys(said: str) -> dict[str, str]:
 
 
 def load_analyzer(config: AnalyzerConfig) -> Analyzer:
-    """The analyzer that ``config`` names, ready to use in this process.
+    """Load the analyzer that ``config`` names into this process.
 
-    Raises ConfigError when its model or adapter cannot be loaded, and for "llm", which is the run's generator.
+    Raises:
+        ConfigError: Model or adapter cannot be loaded, or the kind is "llm", which is the run's generator.
     """
     if config.kind == "llm":
-        raise ConfigError("The analyzer llm is the run's own generator: it can be used by okralong answer alone.")
+        raise ConfigError(
+            "The analyzer llm is the run's own generator, so only `okralong answer` can use it. Choose another kind."
+        )
     if config.corrupt is not None:
         inner = load_analyzer(config.model_copy(update={"corrupt": None}))
         return Corrupted(inner, config.corrupt.share, config.corrupt.seed)
@@ -174,17 +180,19 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
 
 
 AS_JSON: Final = "\nThe dictionary is a JSON object."
-"""OpenAI refuses a request for a JSON object in which the word JSON does not stand. It is put after the prompt that
-label scorers were trained on, which stays as it is."""
+"""OpenAI refuses a request for a JSON object whose prompt lacks the word JSON.
+
+It follows the prompt, which stays as label scorers were trained on it.
+"""
 
 
 async def analyze_by_generator(
-    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+    ask: CallStep, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
-    """The generator's three labels, each with probability 1: a written label has no other.
+    """Return the generator's three labels, each with probability 1, as a written label has no other.
 
-    Where nobody is asked, as in an estimate, and where neither the reply at ``step`` nor the one at ``step/repair`` is
-    an analysis, the keyword rules decide, and ``Analysis.analyzer`` names them.
+    If the generator is not asked, as in an estimate, or neither its reply nor the repaired one is an analysis, the
+    keyword rules decide, and ``Analysis.analyzer`` names them. Steps: ``step``, ``step/repair``.
     """
     try:
         return await labels_by_generator(ask, step, asked, fits)
@@ -197,31 +205,29 @@ async def analyze_by_generator(
 
 
 async def labels_by_generator(
-    ask: Ask, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
+    ask: CallStep, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
-    """The same, where no keyword rules may stand in. Raises ReplyError, with the raw text of both replies."""
+    """Return the generator's labels. Raises ReplyError, with the raw text of both replies, if it gives none."""
     (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
     return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
 
 
 def generator_prompt(asked: AnalysisInput) -> list[Message]:
-    """The analyzer's prompt as a generator is asked."""
+    """Return the analyzer's prompt as a generator gets it."""
     system, *others = analyzer_prompt(asked)
     return [replace(system, content=system.content + AS_JSON), *others]
 
-
-# An analyzer whose labels are wrong on purpose: how much does the method lose for each wrong label?
 
 Label = TypeVar("Label", bound=str)
 
 
 @dataclass(frozen=True)
 class Corrupted:
-    """``analyzer``, each of whose three labels is another one with probability ``share``, drawn evenly.
+    """An analyzer that changes each of another's three labels with probability ``share``, for ablations.
 
-    Which ones are wrong follows from ``seed`` and the question alone (its query_id, or its words where it has none), so
-    that every method and every rerun meets the same; and what is wrong at a share is wrong at every higher one. A label
-    that was changed is given as if it were sure.
+    Which labels are changed follows from ``seed`` and the question alone (its query_id, or its words without one), so
+    that every method and every rerun gets the same; what is changed at a share is changed at every higher one. A
+    changed label has probability 1.
     """
 
     analyzer: Analyzer
@@ -263,7 +269,7 @@ def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
     return {each: float(each == label) for each in labels}
 
 
-# Labels that a file gives: gold ones in an ablation, or those of somebody's own analyzer.
+# Labels from a file: gold ones in an ablation, or those of another analyzer.
 
 Labels = tuple[str, str, bool]
 """Type, pattern, and whether the primary chunks hold the evidence."""
@@ -271,14 +277,14 @@ Labels = tuple[str, str, bool]
 
 @dataclass(frozen=True)
 class GivenLabels:
-    """Says what the file says of a query_id, as if it were sure. Asking it of another question raises KeyError."""
+    """An analyzer that returns the labels of a file, with probability 1. Raises KeyError for an unknown query_id."""
 
     labels: Mapping[str, Labels]
     name: str = "labels"
 
     @classmethod
     def load(cls, path: str | Path) -> GivenLabels:
-        """From a jsonl file of query_id, type, pattern and evidence. Raises ConfigError naming the line."""
+        """Load a jsonl file of query_id, type, pattern and evidence. Raises ConfigError naming the line."""
         file = Path(path).expanduser()
         if not file.is_file():
             raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")
@@ -313,7 +319,7 @@ def write_labels(path: Path, labels: Iterable[tuple[str, Labels]]) -> None:
 
 
 def labels_digest(path: str | Path) -> str:
-    """A hash of the file's content. Raises ConfigError when it is missing."""
+    """Return a hash of the file's content. Raises ConfigError if it is missing."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise ConfigError(f"The labels file {file} does not exist. Check analyzer.labels.")

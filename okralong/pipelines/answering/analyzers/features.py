@@ -1,4 +1,4 @@
-"""What the trained heads read beside the text: a question and its primary passages as numbers near 1.
+"""Features that the trained heads read beside the text: a question and its primary passages as numbers near 1.
 
 There are three kinds: how the two retrievers scored their first chunks and how far they agree, how much of the question
 the passages contain, and how the question is worded. None of them is from the paper.
@@ -22,13 +22,13 @@ T = TypeVar("T")
 Features = npt.NDArray[np.float32]
 
 PASSAGES: Final = 3
-"""Passages that are looked at one by one: as many as primary retrieval finds (paper appendix B.3)."""
+"""Passages that are examined one by one: as many as primary retrieval finds (paper appendix B.3)."""
 
 RANKS: Final = (1, 2, 4, 9, 19)
-"""Ranks, from 0, whose scores are held against the first's."""
+"""Ranks, from 0, whose scores are compared with the first's."""
 
-DEPTHS: Final = (1, 3, 5, 10, 20)
-"""How far down the two retrievers' lists are held against each other; ours."""
+DEPTHS: Final = (1, 3, 5, 10, 20)  # project default
+"""Depths at which the two retrievers' lists are compared."""
 
 _OPENINGS: Final = ("who", "whose", "when", "where", "what", "which", "why", "how many", "how much", "how", "in what")
 _ASKS_YES_NO: Final = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.I)
@@ -37,7 +37,7 @@ _NUMBER: Final = re.compile(r"\d[\d,.]*")
 
 
 def features(asked: AnalysisInput) -> Features:
-    """The numbers of one question, float32, shape (``COUNT``,). Passages and scores may be missing: they count as 0."""
+    """Return the numbers of one question, float32, shape (``COUNT``,); missing passages and scores count as 0."""
     return np.array(
         [
             *_exact_scores(asked.scores.exact),
@@ -51,26 +51,27 @@ def features(asked: AnalysisInput) -> Features:
 
 
 def _exact_scores(scores: Sequence[float]) -> list[float]:
-    """BM25's first score, squashed, and how far it stands out: BM25 has no upper bound, so the rest is relative."""
+    """Return BM25's first score, squashed, and how far it stands out relative to the others.
+
+    BM25 has no upper bound.
+    """
     first = scores[0] if scores else 0.0
     gaps = [scores[rank] / first if len(scores) > rank and first > 0 else 0.0 for rank in RANKS]
     return [float(first > 0), np.log1p(max(first, 0.0)) / 3, *gaps]
 
 
 def _semantic_scores(scores: Sequence[float]) -> list[float]:
-    """The first cosine, and by how much the others fall behind it."""
     first = scores[0] if scores else 0.0
     gaps = [first - scores[rank] if len(scores) > rank else 0.0 for rank in RANKS]
     return [float(bool(scores)), first, *(4 * gap for gap in gaps)]
 
 
 def _agreement(semantic_ranks: Sequence[int]) -> list[float]:
-    """Shares of the exact retriever's first chunks that stand among as many first ones of the semantic retriever."""
     return [_share(semantic_ranks[:depth], range(depth).__contains__) for depth in DEPTHS]
 
 
 def _covered(question: str, passages: Sequence[str]) -> list[float]:
-    """Shares of the question's content words, names and numbers that the passages hold, together and one by one."""
+    """Return the shares of the question's content words, names and numbers in the passages, together and one by one."""
     stems = [set(content_stems(passage)) for passage in passages]
     wanted, literals = content_stems(question), [token.casefold() for token in literal_tokens(question)]
     texts = [passage.casefold() for passage in passages]
@@ -115,4 +116,4 @@ def _share(wanted: Sequence[T], held: Callable[[T], bool]) -> float:
 
 
 COUNT: Final = len(features(AnalysisInput("", ())))
-"""How many numbers there are."""
+"""Length of the features."""

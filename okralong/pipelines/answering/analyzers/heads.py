@@ -1,6 +1,6 @@
-"""An analyzer of a small encoder and three heads over its vector and a few numbers: milliseconds a question.
+"""An analyzer of a small encoder with three heads over its vector and some features; takes milliseconds a question.
 
-A folder holds ``heads.json`` (what the heads read), ``heads.safetensors``, the temperatures, and ``adapter/`` where the
+A folder holds ``heads.json`` (what the heads read), ``heads.safetensors``, the temperatures, and ``adapter/`` if the
 encoder was tuned with LoRA. Runs without Ray.
 """
 
@@ -39,7 +39,7 @@ Reads = Literal["question", "pairs"]
 
 
 class HeadsAnalyzer:
-    """Make one with ``load``. Not safe for use by two threads at once."""
+    """An analyzer made by ``load``. Not safe for use by two threads at once."""
 
     def __init__(
         self, encoder: TunableEncoder, heads: Heads, name: str, max_batch: int, temperatures: Temperatures
@@ -59,10 +59,12 @@ class HeadsAnalyzer:
         label: str | None = None,
         threads: int | None = None,
     ) -> HeadsAnalyzer:
-        """The heads in ``folder`` and the encoder that they were trained on.
+        """Load the heads in ``folder`` and the encoder that they were trained on.
 
-        ``label`` is how they are called in ``Analysis.analyzer``; else the folder's name.
-        Raises ConfigError when either cannot be loaded, or the encoder's weights are others.
+        ``label`` is the name in ``Analysis.analyzer``, by default the folder's name.
+
+        Raises:
+            ConfigError: Heads or encoder cannot be loaded, or the encoder has other weights than in training.
         """
         target, _ = settle(device, "float32", threads)
         heads = load_heads(Path(folder))
@@ -78,7 +80,7 @@ class HeadsAnalyzer:
         return cls(encoder, heads.to(target), name, max_batch, read_temperatures(Path(folder)))
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """One analysis for each input, in their order. Questions of like length share a pass."""
+        """Return one analysis for each input, in their order. Questions of similar length share a pass."""
         return by_length(batch, lambda asked: len(asked.question), self._max_batch, self._analyze_part)
 
     def _analyze_part(self, asked: list[AnalysisInput]) -> list[Analysis]:
@@ -98,11 +100,14 @@ class HeadsAnalyzer:
 
 @dataclass(frozen=True, slots=True)
 class HeadsShape:
-    """What the heads read and how large they are.
+    """The inputs of the heads, and their size.
 
-    ``encoder`` is "embedded", a model folder or a hub name, ``sha256`` that of its weights. ``reads`` says what it
-    embeds: the question alone, or the question with each passage. ``vector`` is the length of what comes out,
-    ``hidden`` the width of each head's one hidden layer.
+    Attributes:
+        encoder: "embedded", a model folder or a hub name.
+        sha256: Digest of the encoder's weights.
+        reads: Embeds the question alone or with each passage.
+        vector: Length of the embedding.
+        hidden: Width of each head's one hidden layer.
     """
 
     encoder: str
@@ -130,20 +135,20 @@ class Heads(nn.Module):
         )
 
     def forward(self, vectors: Tensor, features: Tensor) -> list[Tensor]:
-        """Logits of each field, shape (n, labels of the field)."""
+        """Return the logits of each field, shape (n, labels of the field)."""
         read = torch.cat([vectors, features], dim=1)
         return [field(read) for field in self.fields]
 
 
 def save_heads(folder: Path, heads: Heads) -> None:
-    """Write description and weights; the encoder's adapter is the caller's to write."""
+    """Write description and weights; the caller writes the encoder's adapter."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: value.detach().cpu().contiguous() for name, value in heads.state_dict().items()}, folder / WEIGHTS)
     (folder / DESCRIPTION).write_text(json.dumps(asdict(heads.shape), indent=2) + "\n", encoding="utf-8")
 
 
 def load_heads(folder: Path) -> Heads:
-    """What ``save_heads`` wrote. Raises ConfigError when the folder holds no such heads."""
+    """Load what ``save_heads`` wrote. Raises ConfigError if the folder holds no such heads."""
     try:
         said: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         heads = Heads(HeadsShape(**said))
@@ -156,17 +161,17 @@ def load_heads(folder: Path) -> Heads:
     return heads.eval()
 
 
-# A sentence encoder that can be tuned: what the heads read, with gradients where they are wanted.
+# The sentence encoder, which training can tune.
 
-QUESTION_TOKENS: Final = 128
-"""Tokens of a question that are read; ours. The longest of 32,000 questions at hand has 117 words."""
+QUESTION_TOKENS: Final = 128  # project default: the longest of 32,000 questions has 117 words
+"""Tokens of a question that are read."""
 
-PAIR_TOKENS: Final = 256
-"""Tokens of a question and a passage together, special ones included: a chunk of 150 fits with its question. Ours."""
+PAIR_TOKENS: Final = 256  # project default: a chunk of 150 tokens fits with its question
+"""Tokens of a question and a passage together, special ones included."""
 
 
 Read = tuple[dict[str, Tensor], list[int]]
-"""Tokens by the names that the model wants them under, and how many rows of them belong to each input."""
+"""Tokens by the names of the model's inputs, and how many rows of them belong to each question."""
 
 
 class TunableEncoder:
@@ -179,7 +184,7 @@ class TunableEncoder:
 
     @classmethod
     def load(cls, path: str, reads: Reads, adapter: Path | None = None, device: str = "cpu") -> TunableEncoder:
-        """Load a local folder or hub name, in float32; a LoRA ``adapter`` is merged into it."""
+        """Load a local folder or hub name, in float32, and merge a LoRA ``adapter`` into it."""
         model: Any = AutoModel.from_pretrained(path, dtype=torch.float32, use_safetensors=True)
         if adapter is not None:
             from peft import PeftModel
@@ -189,11 +194,11 @@ class TunableEncoder:
 
     @property
     def width(self) -> int:
-        """The length of a vector."""
+        """Length of a vector."""
         return int(self.model.config.hidden_size) * (1 if self.reads == "question" else 2)
 
     def read(self, asked: Sequence[AnalysisInput]) -> Read:
-        """The tokens of what is embedded, padded, and how many texts belong to each input."""
+        """Return the padded tokens of what is embedded, and how many texts belong to each input."""
         if self.reads == "question":
             return self._tokens([item.question for item in asked], None, QUESTION_TOKENS), [1] * len(asked)
         counts = [max(1, min(len(item.passages), PASSAGES)) for item in asked]
@@ -202,7 +207,7 @@ class TunableEncoder:
         return self._tokens(questions, passages, PAIR_TOKENS), counts
 
     def vectors(self, tokens: Mapping[str, Tensor], counts: Sequence[int]) -> Tensor:
-        """Vectors, shape (n, ``width``). Of pairs: their mean, and the largest value at each place."""
+        """Return vectors, shape (n, ``width``); of pairs their mean, and the largest value at each place."""
         states = self.model(**tokens).last_hidden_state
         mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
         pooled = torch.nn.functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)

@@ -1,9 +1,9 @@
 """An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
 
-A reply of the wrong form cannot happen, the probabilities come for free, and a batch costs one pass over what differs
-between its prompts (the instructions are read once, when the model is loaded) with the first field's labels behind it,
-plus one short pass for each of the other two fields. Training builds its replies from the same pieces of tokens, so
-that a label is scored with the very tokens it was trained with. Runs without Ray.
+A malformed reply cannot happen, and the probabilities come for free. A batch costs one pass over the differing parts of
+its prompts (the instructions are read once, when the model is loaded) with the first field's labels, and a short pass
+for each of the other two fields. Training builds its replies from the same tokens, so that a label is scored with the
+tokens that it was trained with. Runs without Ray.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from okralong.pipelines.models.weights import chat_ids, settle, text_ids
 
 Ids = list[int]
 
-REPLY_TOKENS = 96
-"""Positions kept free for the reply; ours, about three times what the longest takes in the vocabularies we saw."""
+REPLY_TOKENS = 96  # project default: three times the longest reply in the vocabularies we saw
+"""Positions kept free for the reply."""
 
 
 class LabelScorer:
-    """A causal language model that scores labels. Make one with ``load``. Not safe for use by two threads at once."""
+    """A causal language model that scores labels, made by ``load``. Not safe for use by two threads at once."""
 
     def __init__(
         self, model: Any, tokenizer: Any, name: str, max_batch: int, temperatures: Temperatures = UNCALIBRATED
@@ -65,12 +65,22 @@ class LabelScorer:
         label: str | None = None,
         threads: int | None = None,
     ) -> LabelScorer:
-        """Load ``model`` (folder or hub name) and merge the LoRA ``adapter`` into it, if one is given.
+        """Load ``model`` (folder or hub name) and merge the LoRA ``adapter``, if given, into it.
 
-        An adapter's folder may hold the temperatures that its training measured (``calibration.json``).
-        ``precision`` "auto" follows the processor; ``label`` is how the model is called in ``Analysis.analyzer``;
-        ``threads`` are torch's CPU threads for the whole process, None leaves them as they are.
-        Only safetensors are read. Raises ConfigError when model or adapter cannot be loaded.
+        Only safetensors are read. An adapter's folder may hold the temperatures that its training measured
+        (``calibration.json``).
+
+        Args:
+            model: Folder or hub name.
+            adapter: Folder or hub name of a LoRA adapter.
+            max_batch: Most prompts in a pass.
+            precision: "auto" follows the processor.
+            device: "auto" takes a GPU if there is one.
+            label: Name of the model in ``Analysis.analyzer``.
+            threads: CPU threads of torch for the whole process; None leaves them unchanged.
+
+        Raises:
+            ConfigError: Model or adapter cannot be loaded.
         """
         target, dtype = settle(device, precision, threads)
         try:
@@ -93,7 +103,7 @@ class LabelScorer:
         return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch, temperatures)
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """One analysis for each input, in their order. Prompts of like length share a pass."""
+        """Return one analysis for each input, in their order. Prompts of similar length share a pass."""
         prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
         return by_length(prompts, len, self.max_batch, self._analyze_part)
 
@@ -109,7 +119,7 @@ class LabelScorer:
                 following = []
                 for row, scores in zip(scored, _probabilities(prefix, rows, field, temperature), strict=True):
                     row.append(scores)
-                    # Later fields are judged in the light of the label that was chosen here.
+                    # Later fields are scored after the label that was chosen here.
                     following.append(field.labels[best(scores)])
         return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
 
@@ -130,7 +140,7 @@ class Field:
 
 
 def reply_fields(tokenizer: Any) -> list[Field]:
-    """The reply's three keys in order, as tokens of ``tokenizer``."""
+    """Return the reply's three keys in order, as tokens of ``tokenizer``."""
     fields = []
     opening = "{"
     for key, labels in FIELDS:
@@ -141,7 +151,10 @@ def reply_fields(tokenizer: Any) -> list[Field]:
 
 
 def reply_ids(tokenizer: Any, labels: dict[str, str]) -> Ids:
-    """A whole reply as tokens, end-of-turn token included: the target of training. ``labels`` maps key to label."""
+    """Return a whole reply as tokens, end-of-turn token included: the target of training.
+
+    ``labels`` maps key to label.
+    """
     ids: Ids = []
     for field in reply_fields(tokenizer):
         ids += field.scaffold + field.labels[labels[field.key]]
@@ -149,10 +162,10 @@ def reply_ids(tokenizer: Any, labels: dict[str, str]) -> Ids:
 
 
 def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
-    """The prompt up to where the reply begins, at most ``limit`` tokens.
+    """Return the prompt up to where the reply begins, at most ``limit`` tokens.
 
-    A prompt that is too long loses its last passages, then the end of its question, so that one odd input does not
-    fail the batch that it came with.
+    A prompt that is too long loses its last passages, then the end of its question, so that one odd input does not fail
+    its whole batch.
     """
     passages, question = asked.passages, asked.question
     while True:
@@ -168,7 +181,7 @@ def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
 
 
 def opening_ids(tokenizer: Any) -> Ids:
-    """What every prompt begins with: the tokens that two prompts without a word in common share."""
+    """Return the tokens that every prompt begins with: those that two prompts without a common word share."""
     one, other = (_render(tokenizer, asked) for asked in (AnalysisInput("?", ("!",)), AnalysisInput("!", ())))
     return one[: next(at for at, (token, another) in enumerate(zip(one, other, strict=False)) if token != another)]
 
@@ -177,32 +190,32 @@ def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
     return chat_ids(tokenizer, analyzer_prompt(asked))
 
 
-# What every prompt of an analyzer begins with, read once: the instructions, as tokens and key-value cache.
+# The instructions, with which every prompt begins: read once, kept as tokens and key-value cache.
 
 
 @dataclass(frozen=True)
 class Opening:
-    """``ids`` that all rows of a batch begin with, and the ``cache`` of one row that has read them."""
+    """Tokens that all rows of a batch begin with, and the key-value cache of one row that has read them."""
 
     ids: Ids
     cache: Any
 
     @classmethod
     def read(cls, model: Any, ids: Ids) -> Opening:
-        """Read ``ids`` with a causal language model. With gradients, where they are on: training shares it, too."""
+        """Read ``ids`` with a causal language model; with gradients, if they are on, for training."""
         tokens = torch.tensor([ids], device=model.device)
-        # The inner model alone: no logits are wanted. The cache is given, so that it is one whose rows can be repeated.
+        # The inner model alone, as no logits are needed. The rows of a DynamicCache can be repeated.
         cache = DynamicCache()
         model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
         return cls(ids, cache)
 
     def opens(self, rows: Sequence[Ids]) -> bool:
-        """Whether every row begins with it and goes on after it."""
+        """Return whether every row begins with it and continues after it."""
         size = len(self.ids)
         return all(len(row) > size and row[:size] == self.ids for row in rows)
 
     def cache_for(self, rows: int) -> Any:
-        """A cache of so many rows that have read it; growing it leaves this one as it is."""
+        """Return a cache of ``rows`` rows that have read it; growing it leaves this one unchanged."""
         grown = copy.copy(self.cache)
         grown.layers = [copy.copy(layer) for layer in self.cache.layers]
         grown.batch_repeat_interleave(rows)
@@ -211,16 +224,19 @@ class Opening:
 
 # A growing batch of token sequences with its key-value cache, and the likelihood of several continuations at once.
 #
-# Rows of different length are padded on the left, and positions and masks are given outright, so that what a row gets
-# does not depend on its neighbours. New tokens of all rows and all continuations of all rows go through the model in
-# one pass: the continuations stand one behind the other, and a mask lets each see only its row and itself.
+# Rows are padded on the left, with explicit positions and masks, so that a row's result does not depend on the other
+# rows. New tokens and continuations of all rows go through the model in one pass: the continuations are concatenated,
+# and a mask lets each see only its row and itself.
 
 
 class Prefix:
-    """What a batch of rows has been read of so far.
+    """The part of a batch of rows that has been read.
 
-    ``seen`` (rows, columns) is true where a cached column is a token and not padding, ``lengths`` (rows,) counts
-    tokens. With an ``opening`` its tokens have been read by all ``rows`` already.
+    Attributes:
+        model: The model that reads.
+        cache: Its key-value cache.
+        seen: (rows, columns), true where a cached column is a token and not padding.
+        lengths: (rows,), tokens read.
     """
 
     def __init__(self, model: Any, rows: int, opening: Opening | None = None) -> None:
@@ -233,12 +249,13 @@ class Prefix:
     def extend(self, rows: list[Ids], continuations: list[Ids]) -> Tensor:
         """Read more tokens of every row, at least one of each, and score what may follow.
 
-        Returns the natural-log likelihood of each continuation after each row, shape (rows, continuations), float32.
-        The continuations are not kept.
+        Returns:
+            The natural-log likelihood of each continuation after each row, shape (rows, continuations), float32. The
+            continuations are not kept.
         """
         device, width = self.model.device, max(len(row) for row in rows)
         real = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
-        # The last token of a continuation is predicted, never read.
+        # The last token of a continuation is only predicted.
         inner = [ids[:-1] for ids in continuations]
         packed = [token for ids in inner for token in ids]
         tokens = torch.tensor([[0] * (width - len(row)) + row + packed for row in rows], device=device)
@@ -254,7 +271,7 @@ class Prefix:
         return self._likelihoods(hidden[:, width - 1 :], inner, continuations)
 
     def _forward(self, tokens: Tensor, positions: Tensor, among: Tensor) -> Tensor:
-        """Hidden states (rows, new, hidden) of new tokens behind the cached ones, which all of them see.
+        """Return the hidden states (rows, new, hidden) of new tokens, which see all cached ones.
 
         ``among`` (rows, new, new) says which new tokens each new token sees. The cache grows by the new columns.
         """
@@ -262,10 +279,10 @@ class Prefix:
         before = self.seen[:, None, :].expand(rows, new, self.seen.shape[1])
         visible = torch.cat([before, among], dim=2)
         dtype = self.model.dtype
-        # Additive and finite: a padding column that sees nothing then gets some average instead of NaN.
+        # Additive and finite, so that a padding column without visible tokens gets an average instead of NaN.
         mask = torch.zeros(visible.shape, dtype=dtype, device=tokens.device)
         mask.masked_fill_(~visible, torch.finfo(dtype).min)
-        # The inner model alone: its head would multiply every column with the whole vocabulary.
+        # The inner model alone, as the head would multiply every column with the whole vocabulary.
         output = self.model.base_model(
             input_ids=tokens,
             attention_mask=mask[:, None],
@@ -277,7 +294,7 @@ class Prefix:
         return hidden
 
     def _likelihoods(self, states: Tensor, inner: list[Ids], continuations: list[Ids]) -> Tensor:
-        """From the states of each row's last token, in column 0, and of the continuations' inner tokens behind it."""
+        """Score continuations from states: those of each row's last token (column 0), and of their inner tokens."""
         # One contiguous matrix: with a slice of three dimensions torch may copy the whole vocabulary matrix first.
         flat = states.reshape(-1, states.shape[-1]).contiguous()
         logits = self.model.get_output_embeddings()(flat).float()
@@ -291,7 +308,7 @@ class Prefix:
 
 
 def _among(real: Tensor, owner: Tensor, depth: Tensor) -> Tensor:
-    """Which new tokens see which: a row's own tokens those before them, a continuation's its row and itself."""
+    """Say which new tokens see which: a row's tokens those before them, a continuation's its row and itself."""
     rows, width = real.shape
     size = width + owner.numel()
     among = torch.zeros((rows, size, size), dtype=torch.bool, device=real.device)

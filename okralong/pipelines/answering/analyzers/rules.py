@@ -107,20 +107,20 @@ KEYWORDS: Final[dict[QuestionType, tuple[Keyword, ...]]] = {
     "multi-bridge": MULTI_BRIDGE,
     "abstractive": ABSTRACTIVE,
 }
-"""``extractive`` has no keywords: it is what remains."""
+"""``extractive`` has no keywords: it is the default."""
 
 COMPARATIVE: Final = re.compile(
     r"\b(more|less|fewer|higher|lower|larger|smaller|bigger|greater|older|younger|earlier|later|first|longer|shorter|"
     r"faster|slower|better|worse|same|highest|lowest|largest|smallest|oldest|youngest)\b",
     re.IGNORECASE,
 )
-"""With two names or more in a question, a comparative makes it one of several sources."""
+"""With two or more names in a question, a comparative makes it one of several sources."""
 
 EXTRACTIVE_WEIGHT: Final = 1.5
-"""What a question with no keyword at all weighs as extractive; one weak keyword does not outweigh it."""
+"""The weight of extractive for a question without keywords; a single weak keyword does not exceed it."""
 
 COMPARED_NAMES_WEIGHT: Final = 2.0
-"""Two names or more and a comparative, without any other keyword of a comparison."""
+"""Two or more names and a comparative, without any other keyword of a comparison."""
 
 SMOOTHING: Final = 0.35
 """Added to every type's weight, so that no type gets probability 0: a single strong keyword ends near 0.6."""
@@ -129,22 +129,22 @@ EVIDENCE_SHARE: Final = 0.6
 """Share of the question's content words, by stem, that the passages must hold for "evidence present"."""
 
 EXACT_SHARE: Final = 0.5
-"""Share of the question's literal tokens that the passages must hold word for word for "exact"."""
+"""Share of the question's literal tokens that the passages must hold literally for "exact"."""
 
 SEMANTIC_SHARE: Final = 0.35
-"""With fewer of the content words than this in the passages, the wording differs: "semantic"."""
+"""Below this share of content words in the passages the wording differs: "semantic"."""
 
 SURE: Final = 0.7
-"""Probability of a pattern that a rule chose; the rest is shared by the others."""
+"""Probability of a pattern that a rule chose; the others share the rest."""
 
 
 class KeywordRules:
-    """Keywords for the type, literal tokens for the pattern, word overlap for the evidence."""
+    """Keywords give the type, literal tokens the pattern, word overlap the evidence."""
 
     name = "keyword-rules"
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """One analysis for each input, in their order. Any text is accepted."""
+        """Return one analysis for each input, in their order. Any text is accepted."""
         return [
             make_analysis(type_scores(item.question), *_passage_scores(item.question, item.passages), self.name)
             for item in batch
@@ -152,11 +152,11 @@ class KeywordRules:
 
 
 def type_scores(question: str) -> Mapping[str, float]:
-    """A positive weight for each question type."""
+    """Return a positive weight for each question type."""
     weights: dict[str, float] = dict.fromkeys(TYPES, 0.0)
     weights["extractive"] = EXTRACTIVE_WEIGHT
     for question_type, keywords in KEYWORDS.items():
-        # The strongest keyword counts whole and the others a little: ten weak hints are not one proof.
+        # The strongest keyword counts fully and the others a little: ten weak hints are not a proof.
         found = sorted((weight for pattern, weight in keywords if pattern.search(question)), reverse=True)
         if found:
             weights[question_type] = found[0] + 0.2 * len(found[1:])
@@ -184,14 +184,14 @@ def _passage_scores(question: str, passages: Sequence[str]) -> tuple[Mapping[str
 
 
 def covered_share(question: str, passages: Sequence[str]) -> float:
-    """Share of the question's content words, by stem, that stand in the passages; 0 when it has none."""
+    """Return the share of the question's content words, by stem, that are in the passages; 0 if it has none."""
     wanted = content_stems(question)
     found = set(content_stems("\n".join(passages)))
     return sum(stem in found for stem in wanted) / len(wanted) if wanted else 0.0
 
 
 def _evidence(share: float) -> tuple[float, float]:
-    """Probabilities of yes and no: 0.5 at the threshold, at most 0.8 and at least 0.2 at the ends."""
+    """Return the probabilities of yes and no: 0.5 at the threshold, between 0.2 and 0.8."""
     above = (share - EVIDENCE_SHARE) / (1 - EVIDENCE_SHARE)
     below = (share - EVIDENCE_SHARE) / EVIDENCE_SHARE
     yes = 0.5 + 0.3 * (above if share >= EVIDENCE_SHARE else below)

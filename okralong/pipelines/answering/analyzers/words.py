@@ -28,18 +28,18 @@ def _stemmer() -> Stemmer.Stemmer:
 
 
 def words(text: str) -> list[str]:
-    """Words and numbers of ``text`` in lower case, a possessive 's cut off."""
+    """Return words and numbers of ``text`` in lower case, without a possessive 's."""
     return [re.sub(r"['\u2019]s?$", "", word) for word in (match.group().lower() for match in _WORD.finditer(text))]
 
 
 def content_stems(text: str) -> list[str]:
-    """Stems of the words that carry content, each once, in the order of their first use."""
+    """Return the stems of the words that carry content, each once, in the order of their first use."""
     kept = dict.fromkeys(word for word in words(text) if word not in STOP_WORDS and len(word) > 1)
     return list(dict.fromkeys(_stemmer().stemWords(list(kept))))
 
 
 def names(question: str) -> list[str]:
-    """Runs of capitalised words, each once; a lone capitalised word that only opens the sentence does not count."""
+    """Return runs of capitalised words, each once, without a lone capitalised word that only opens the sentence."""
     found: list[str] = []
     start, run = 0, ""
     for match in _NAME.finditer(question):
@@ -63,7 +63,7 @@ def _keep_name(found: list[str], run: str, at: int) -> None:
 
 
 def literal_tokens(question: str) -> list[str]:
-    """What a question can be looked up by word for word: numbers, quoted strings, names, ticker-like tokens."""
+    """Return what a question can be looked up by literally: numbers, quoted strings, names, ticker-like tokens."""
     quoted = _QUOTED.findall(question)
     numbers = re.findall(r"\d[\d.,]*\d|\d", question)
     tickers = re.findall(r"\b(?:[A-Z]{2}[A-Z\d]*|[A-Za-z]+\d\w*)\b", question)

@@ -1,4 +1,6 @@
-"""The answer prompt. Contract of a reply::
+"""The answer prompt and the parser of its replies.
+
+Contract of a reply::
 
     Evidence: [2] "exact words of passage 2"
     Answer: 4.2 million euros
@@ -6,11 +8,11 @@
 or ``Answer: unanswerable``. The evidence comes first: a model that has just copied the words answers from them. With
 the calculator on, a calculation is answered by a formula such as ``=12.5 - 10 %``, which ``calculate`` evaluates.
 
-The short contract is for models that do not keep to a form: ``4.2 million euros [2]``, or ``unanswerable``. Which words
-of the passage are cited is then found here (``citations.best_line``).
+The short contract is for models that do not keep to a form: ``4.2 million euros [2]``, or ``unanswerable``. The words
+that it cites are found afterwards (``citations.best_line``).
 
-One parser reads both, and any other reply that says something: a reply that breaks the contract is an answer without
-evidence, and only a reply that says nothing is an error.
+One parser reads both: a reply that breaks the contract is an answer without evidence, and only a reply that says
+nothing is an error.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ FORMULA = (
     "For a calculation, do not work it out: answer with an equals sign, the expression in bare figures from the "
     "passages, and the unit, like Answer: =(12.5 - 10) / 10 * 100 %"
 )
-"""What stands in the instructions for a calculation: without the calculator, and with it."""
+"""The instructions for calculations, without the calculator and with it."""
 
 UNANSWERABLE = "unanswerable"
 
@@ -68,7 +70,7 @@ _ANSWER_IS = re.compile(
     re.IGNORECASE,
 )
 _NOTHING = re.compile(r"the (?:final )?answer(?: to (?:this|the) question)? is:?", re.IGNORECASE)
-"""What small models write before they run dry."""
+"""Unfinished replies of small models."""
 _LEAD_IN = re.compile(
     r"^(?:(?:sure|certainly|of course|okay|ok|yes, here)\b[^\n:.!]{0,60}[!:.]\s+(?=\S))?"
     r"(?:(?:here(?:'s|\u2019s| is| are)|below is)\b[^\n:]{0,80}:\s+(?=\S))?"
@@ -76,18 +78,18 @@ _LEAD_IN = re.compile(
     r"(?:passages?|context|documents?|text|information)(?:\s+(?:provided|given|above))?(?:\s*\[?\d{1,3}\]?)?,\s+(?=\S))?",
     re.IGNORECASE,
 )
-"""What polite models write before they answer."""
+"""Polite phrases before an answer."""
 _SPEAKER = re.compile(r"^(?:assistant|response|output|reply|result|a)\s*[:\uff1a]\s*(?=\S)", re.IGNORECASE)
 _ASKED_AND_SAID = re.compile(r"\AQ\s*[:.]\s*(?P<asked>[^\n]+)\n+\s*A\s*[:.]", re.IGNORECASE)
 _WITHIN_LINE = re.compile(r"(?<=[.!?\"\u201d\])])[ \t]+(?=(?:final\s+)?answer\s*[:\uff1a])", re.IGNORECASE)
-"""Before an Answer label that does not begin its line."""
+"""The place before an Answer label within a line."""
 _CONCLUDES = re.compile(r"\banswer\s+is\b\s*+:?+\s*+(?=\S)", re.IGNORECASE)
 _BOXED = re.compile(r"\A\$*\\boxed\{(.*)\}\$*\.?\Z", re.DOTALL)
 _IN_JSON = re.compile(
     r'\A[^{]{0,80}\{.*?"(?:final_?)?answer"\s*:\s*(?:"(?P<text>(?:[^"\\]|\\.)*)|(?P<bare>[^\s",}\]]+))',
     re.DOTALL | re.IGNORECASE,
 )
-"""An answer in a JSON object, which need not be whole."""
+"""An answer in a JSON object, which may be cut short."""
 _JSON_EVIDENCE = re.compile(
     r'"(?:evidence|sources?|citations?|quotes?|passages?)"\s*:(?P<said>.*)', re.DOTALL | re.IGNORECASE
 )
@@ -111,19 +113,19 @@ _UNANSWERABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """What the reply says: the answer's text (``UNANSWERABLE`` for missing evidence) and the sources it names."""
+    """The answer's text, ``UNANSWERABLE`` if the evidence is missing, and the claimed sources."""
 
     answer: str
     evidence: tuple[Evidence, ...] = ()
 
     @property
     def unanswerable(self) -> bool:
-        """Whether the model said that the passages do not hold the answer."""
+        """True if the passages do not hold the answer, according to the model."""
         return self.answer == UNANSWERABLE
 
     @property
     def only_number(self) -> bool:
-        """Whether the answer is nothing but the number of a passage, such as "[2]"."""
+        """True if the answer is only the number of a passage, such as "[2]"."""
         return REFERENCES.fullmatch(self.answer) is not None
 
 
@@ -134,10 +136,14 @@ def answer_prompt(
     short: bool = False,
     wanted: AnswerType = TEXT,
 ) -> list[Message]:
-    """The messages that ask for an answer from ``passages``; with ``calculator``, for a formula where one is needed.
+    """Return the messages that ask for an answer from ``passages``.
 
-    ``short`` asks by the short contract; ``wanted`` is the type of the question, whose reply is one JSON object unless
-    the contract is short (``read_typed``).
+    Args:
+        question: The question.
+        passages: The passages to show.
+        calculator: Whether to ask for a formula where a calculation is needed.
+        short: Whether to use the short contract.
+        wanted: The type of the answer. A typed reply is one JSON object unless the contract is short (``read_typed``).
     """
     if wanted != TEXT and (not short or wanted.kind == SCHEMA):
         instructions = TYPED_INSTRUCTIONS.format(calculation=f"{TYPED_FORMULA}\n" if calculator else "")
@@ -153,12 +159,15 @@ def answer_prompt(
 
 
 def parse_answer(reply: str, question: str = "") -> ParsedAnswer:
-    """Read a reply to a prompt of either contract, and whatever else says something.
+    """Parse a reply to a prompt of either contract, and any other reply that says something.
 
-    The first Answer label counts that does not stand inside a quotation, which a document may have written; where all
-    do, since a mark was never closed, the last. Without such a label the answer is what stands before any label, else
-    an explanation, else the evidence that was quoted before the reply was cut short, else what the thoughts conclude.
-    A ``question`` that the reply repeats is taken out. Raises ReplyError when the reply says nothing at all.
+    The first Answer label outside a quotation counts, since a document may contain one; if all are inside, because a
+    quotation was never closed, the last. Without a label the answer is the text before any label, else an explanation,
+    else the evidence quoted before the reply was cut short, else the conclusion of the thoughts. A ``question`` that
+    the reply repeats is removed.
+
+    Raises:
+        ReplyError: The reply says nothing.
     """
     text = strip_thought(reply)
     found = _in_json(text)
@@ -187,8 +196,8 @@ def parse_answer(reply: str, question: str = "") -> ParsedAnswer:
 def ends_within_answer(reply: str, *, short: bool = False) -> bool:
     """Return whether a reply that ran into its limit ends before its answer does.
 
-    It does not where something follows the answer: the end of a line under the ``short`` contract, a further part of
-    the reply under the full one, the end of a JSON object under either.
+    It does not if something follows the answer: the end of a line under the ``short`` contract, a further part of the
+    reply under the full one, the end of a JSON object under either.
     """
     text = strip_thought(reply)
     if first_json(text, "{") is not None:
@@ -204,7 +213,6 @@ def ends_within_answer(reply: str, *, short: bool = False) -> bool:
 
 
 def _candidates(unlabelled: str, sections: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """The parts of a reply that may be its answer, the likeliest first."""
     yield _answer(sections)
     yield unlabelled
     for label, section in sections:
@@ -213,7 +221,7 @@ def _candidates(unlabelled: str, sections: Sequence[tuple[str, str]]) -> Iterato
 
 
 def _bare_answer(text: str, question: str) -> str:
-    """One part of a reply without what small models write around an answer; empty where nothing else is there."""
+    """Return a part of a reply without what small models write around an answer."""
     text = text.strip()
     first, _, rest = text.partition("\n")
     if question and rest.strip() and same_words(first) == same_words(question):
@@ -223,7 +231,7 @@ def _bare_answer(text: str, question: str) -> str:
 
 
 def _in_json(text: str) -> tuple[str, list[str]] | None:
-    """The answer and the evidence of a reply that is a JSON object; None for one that is none."""
+    """Return the answer and the evidence of a JSON object, None if the reply is not one."""
     found = _IN_JSON.match(text)
     if found is None:
         return None
@@ -236,7 +244,7 @@ def _in_json(text: str) -> tuple[str, list[str]] | None:
 
 
 def _thoughts(reply: str) -> str:
-    """What a reply that is nothing but thoughts concludes, or their last line: the limit came before the answer."""
+    """Return the conclusion, or the last line, of a reply that consists of thoughts because its limit came first."""
     thought = THOUGHT_TAG.sub("", reply)
     if thought == reply:
         return ""
@@ -247,7 +255,7 @@ def _thoughts(reply: str) -> str:
 
 
 def _answer(sections: Sequence[tuple[str, str]]) -> str:
-    """The text under the Answer label that counts; empty where there is none."""
+    """Return the text under the Answer label that counts, or ""."""
     marks = 0
     last = ""
     for label, section in sections:
@@ -260,7 +268,7 @@ def _answer(sections: Sequence[tuple[str, str]]) -> str:
 
 
 def clean(answer: str) -> str:
-    """Without markdown stars and back ticks, a LaTeX box, wrapping quote marks and a leading "the answer is"."""
+    """Return ``answer`` without markdown, a LaTeX box, wrapping quote marks and a leading "the answer is"."""
     answer = _ANSWER_IS.sub("", answer.strip().strip("*`").strip())
     boxed = _BOXED.match(answer)
     answer = boxed[1] if boxed is not None else answer.strip("*`").strip()
@@ -270,7 +278,8 @@ def clean(answer: str) -> str:
 
 
 def says_unanswerable(answer: str) -> bool:
-    """Whether ``answer`` is the word "unanswerable" or an obvious way to say it, such as "not answerable" or "This
-    question cannot be answered from the passages". A vague "I do not know" is an answer (a poor one), not this word.
+    """Return whether ``answer`` is "unanswerable" or an obvious way to say it, such as "not answerable".
+
+    A vague "I do not know" is an answer (a poor one).
     """
     return _UNANSWERABLE.fullmatch(answer.strip(" \t\n.!*_\"'`()[]<>")) is not None

@@ -43,7 +43,7 @@ DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {
         f'Evidence: [1] "{_CHIEF}"\nQuery: Where did Mara Lind study?\nAnswer: none',
     ),
 }
-"""By role: a question as the role's prompt puts it, and the reply that its contract wants."""
+"""By role, a question in the form of the role's prompt, and the reply that its contract requires."""
 
 _READ_SHORT = (_READ[0], Message("assistant", "Mara Lind [2]"))
 SHORT_DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {
@@ -67,7 +67,7 @@ _READ_TYPED_SHORT = _turn(
 
 
 def demonstrations(short: bool = False, wanted: AnswerType = TEXT) -> dict[str, tuple[Message, Message]]:
-    """The examples by role, of the ``short`` contract or the full one, for questions of a type."""
+    """Return the examples by role, for a contract and a type of question."""
     shown = SHORT_DEMONSTRATIONS if short else DEMONSTRATIONS
     if wanted == TEXT:
         return shown
@@ -78,8 +78,6 @@ def demonstrations(short: bool = False, wanted: AnswerType = TEXT) -> dict[str, 
 def with_demonstration(
     messages: Sequence[Message], role: str, short: bool = False, wanted: AnswerType = TEXT
 ) -> list[Message]:
-    """``messages`` with the role's example of ``demonstrations`` after the system message; as they are for a role that
-    has none.
-    """
+    """Return ``messages`` with the role's example, if it has one, after the system message."""
     shown = demonstrations(short, wanted).get(role)
     return list(messages) if shown is None else [messages[0], *shown, *messages[1:]]

@@ -21,17 +21,17 @@ _BULLET = re.compile(
 )
 _TRAIL = " \t*_\"'”`,;]"
 _QUESTION_END = re.compile(r"(?<=\?)[\"'”]?[,;]?\s+(?=\S)")
-_LONGEST_LINE = 400
-"""Characters; a longer line is prose that went astray, not a query. Ours."""
+_LONGEST_LINE = 400  # project default
+"""Most characters of a query; a longer line is prose."""
 
 
 def split_prompt(question: str, limit: int) -> list[Message]:
-    """The messages that ask for at most ``limit`` sub-questions."""
+    """Return the messages that ask for at most ``limit`` sub-questions."""
     return [Message("system", SPLIT_INSTRUCTIONS.format(limit=limit)), Message("user", neutralise(question).strip())]
 
 
 def parse_split(reply: str, question: str, limit: int) -> list[str]:
-    """``read_split``; ``question`` alone when the reply holds nothing that can be used."""
+    """Return what ``read_split`` reads, or ``question`` alone if the reply is unusable."""
     try:
         return read_split(reply, limit)
     except ReplyError:
@@ -39,10 +39,12 @@ def parse_split(reply: str, question: str, limit: int) -> list[str]:
 
 
 def read_split(reply: str, limit: int) -> list[str]:
-    """At most ``limit`` different sub-questions.
+    """Return at most ``limit`` different sub-questions.
 
-    When any line is a question, lines that are none (headings, remarks) are left out. Raises ReplyError when no line
-    can be looked up.
+    If any line is a question, other lines (headings, remarks) are ignored.
+
+    Raises:
+        ReplyError: No line can be looked up.
     """
     pieces = [piece for line in strip_thought(reply).splitlines() for piece in _QUESTION_END.split(line)]
     usable = [line for line in map(_bare, pieces) if _usable(line)]

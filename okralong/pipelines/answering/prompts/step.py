@@ -1,8 +1,8 @@
 """The prompt of one step of reasoning (paper section 3.3).
 
-A step reads the passages retrieved so far and replies with what they establish, what to look for next, and the answer
-if they already hold it. The model that replies has read documents: its next query goes to the retriever and nowhere
-else.
+A step reads the passages retrieved so far. Its reply says what they establish, what to look for next, and the answer if
+they already hold it. The model that replies has read documents: its next query goes to the retriever and to no other
+place.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _STEP_LABEL = label_pattern(r"evidence|(?:next[ \t_-]*)?(?:query|question)|(?:fi
 _NO_ANSWER = re.compile(r"(?:none|n/?a|null|nil|not (?:yet )?(?:known|found|available))?", re.IGNORECASE)
 """Ways to say that there is no answer yet. "No" is not among them: it answers a yes-or-no question."""
 _NO_QUERY = re.compile(rf"{_NO_ANSWER.pattern}|no(?:thing)?(?: (?:more|further).*)?", re.IGNORECASE)
-_LONGEST_QUERY = 400
-"""Characters of a next query that are kept; ours."""
+_LONGEST_QUERY = 400  # project default
+"""Characters of the next query that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStep:
-    """``answer`` and ``query`` are empty when the reply gave none."""
+    """The parts of a step's reply, empty if it gave none."""
 
     answer: str = ""
     query: str = ""
@@ -46,12 +46,12 @@ class ParsedStep:
 
 
 def step_prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
-    """The messages of one step over the passages gathered so far."""
+    """Return the messages of one step over the passages retrieved so far."""
     return framed_prompt(STEP_INSTRUCTIONS, question, passages)
 
 
 def parse_step(reply: str) -> ParsedStep:
-    """``read_step``; all empty for a reply without any label."""
+    """Return what ``read_step`` reads, all empty if the reply is unusable."""
     try:
         return read_step(reply)
     except ReplyError:
@@ -59,10 +59,12 @@ def parse_step(reply: str) -> ParsedStep:
 
 
 def read_step(reply: str) -> ParsedStep:
-    """Read a reply. The first label of each kind counts. A reply of one question and no label is the next query.
+    """Parse a reply. The first label of each kind counts; one question without a label is the next query.
 
-    "unanswerable" is no answer here: the next look-up may still find the evidence. Raises ReplyError when there is
-    neither a label nor a question.
+    "unanswerable" is no answer here: the next look-up may still find the evidence.
+
+    Raises:
+        ReplyError: There is neither a label nor a question.
     """
     unlabelled, found = cut_at_labels(_STEP_LABEL, strip_thought(reply))
     if not found and unlabelled.endswith("?") and "\n" not in unlabelled:
@@ -82,5 +84,5 @@ def read_step(reply: str) -> ParsedStep:
 
 
 def _unless(nothing: re.Pattern[str], text: str) -> str:
-    """``text``, or the empty string where it only says that there is none."""
+    """Return ``text``, or "" if it matches ``nothing``."""
     return "" if nothing.fullmatch(text.strip(" \t\n.*_\"'`()[]<>-")) else text.strip()

@@ -1,13 +1,15 @@
-"""The typed prompt: a question with an answer type is answered by one JSON object. Contract of a reply::
+"""The typed prompt: a question with an answer type is answered by one JSON object.
+
+Contract of a reply::
 
     {"evidence": [{"passage": 2, "quote": "exact words of passage 2"}], "value": "$(234,495) thousand",
      "period": "FY2023"}
 
-``value`` is null if the passages do not hold it. A list is ``{"values": [...]}`` of such objects, each with its own
-evidence. Amounts are asked for as they are written and converted later (``statements/values.py``): a model that
-multiplies by a thousand may drop a digit. What the value must be stands behind the question, so that the questions of
-all types over the same passages share a prefix. ``reply_schema`` is the same as a JSON schema, for endpoints that
-support one; ``grammars.py`` is the same for llama.cpp.
+``value`` is null if the passages do not hold it. A list is ``{"values": [...]}`` of such objects, each with evidence.
+Amounts are requested as they are written and converted later (``statements/values.py``): a model that multiplies by a
+thousand may drop a digit. The form of the value follows the question, so that the questions of all types over the same
+passages share a prefix. ``reply_schema`` is the same as a JSON schema, for endpoints that support one, and
+``grammars.py`` is the same for llama.cpp.
 
 Under the short contract the reply is ``$(234,495) thousand [2]``.
 """
@@ -29,7 +31,7 @@ Give evidence for each passage you used. {calculation}What the value must be sta
 If the passages do not hold the answer, the value is null."""
 
 VALUE_MARK: Final = "\nThe value must be "
-"""Stands between the question and what its value must be."""
+"""Separates the question from what its value must be."""
 TYPED_FORMULA = (
     "For a calculation, do not work it out: the value is an equals sign, the expression in bare figures from the "
     'passages, and the unit, like "=(12.5 - 10) / 10 * 100 %".'
@@ -72,7 +74,7 @@ def typed_prompt(instructions: str, question: str, passages: Sequence[Passage], 
 
 
 def value_form(wanted: AnswerType) -> str:
-    """What one value of a type must be, in words."""
+    """Say what one value of a type must be."""
     if wanted.kind == SCHEMA:
         return f"JSON that fits this JSON schema: {wanted.schema}"
     if wanted.kind == "choices":
@@ -81,7 +83,7 @@ def value_form(wanted: AnswerType) -> str:
 
 
 def short_form(wanted: AnswerType) -> str:
-    """The same in the few words of the short contract."""
+    """Say the same in the few words of the short contract."""
     one = f"one of {_listed(wanted.choices)}" if wanted.kind == "choices" else _SHORT_VALUES[wanted.kind]
     return f"{one}, or several of these with ; between them" if wanted.many else one
 
@@ -91,9 +93,10 @@ def _listed(choices: Sequence[str]) -> str:
 
 
 def reply_schema(answer_type: str, short: bool = False) -> str | None:
-    """The reply of a type as the ``json_schema`` of OpenAI's ``response_format``, in JSON: name, schema, and whether it
-    keeps to what strict mode allows, which a question's own schema need not. None where the reply is no JSON, or the
-    question's schema refers to its own top, which is another place here.
+    """Return the ``json_schema`` of OpenAI's ``response_format`` for a reply of a type, in JSON.
+
+    ``strict`` is false for a question's own schema, which may go beyond strict mode. None if the reply is no JSON, or
+    if the question's schema refers to its own top, which is elsewhere in the reply's.
     """
     wanted = AnswerType.of(answer_type)
     if wanted == TEXT or (short and wanted.kind != SCHEMA):

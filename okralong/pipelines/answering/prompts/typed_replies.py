@@ -26,7 +26,7 @@ from okralong.pipelines.core.types import ReplyError
 
 @dataclass(frozen=True, slots=True)
 class SaidValue:
-    """One value as a reply says it: its words (of a schema JSON), the words of its period, and its sources."""
+    """One value of a reply: its words (JSON for a schema), the words of its period, and its sources."""
 
     said: str
     period: str = ""
@@ -34,21 +34,24 @@ class SaidValue:
 
     @property
     def only_number(self) -> bool:
-        """Whether it is nothing but the number of a passage, such as "[2]"."""
+        """True if the value is only the number of a passage, such as "[2]"."""
         return REFERENCES.fullmatch(self.said) is not None
 
 
 def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidValue]:
-    """The values in a reply to a typed prompt; none where it says that the passages do not hold the answer.
+    """Return the values in a reply to a typed prompt; empty if the passages do not hold the answer.
 
-    Read are the JSON object that is asked for, whatever stands around it, and for all types but a schema the lines of
-    the other contracts as ``parse_answer`` reads them. Raises ReplyError when the reply says nothing that can be read.
+    It reads the requested JSON object, whatever surrounds it, and, for all types but a schema, what ``parse_answer``
+    reads.
+
+    Raises:
+        ReplyError: The reply says nothing that can be read, or lists too many values.
     """
     text = strip_thought(reply)
     arrays = wanted.kind == SCHEMA and json.loads(wanted.schema).get("type") == "array"
     found = first_json(text, "{[" if arrays else "{")
-    ours = isinstance(found, Mapping) and (wanted.kind != SCHEMA or found.keys() <= _ENVELOPE)
-    if isinstance(found, Mapping) and ours and found.keys() & _VALUE:
+    enveloped = isinstance(found, Mapping) and (wanted.kind != SCHEMA or found.keys() <= _ENVELOPE)
+    if isinstance(found, Mapping) and enveloped and found.keys() & _VALUE:
         items = _items(found, wanted.kind == SCHEMA)
         if len(items) > MOST_VALUES:
             raise ReplyError(f"The reply lists {len(items):,} values, more than {MOST_VALUES}.")
@@ -68,8 +71,8 @@ def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidV
     return [SaidValue(part, evidence=parsed.evidence) for part in parts if part]
 
 
-MOST_VALUES: Final = 200
-"""Values of a list. project default: each is looked for in all passages; a grammar allows 20."""
+MOST_VALUES: Final = 200  # project default: each is searched in all passages; a grammar allows 20
+"""Most values of a list."""
 
 _VALUE: Final = frozenset(("value", "values", "answer", "answers"))
 _ENVELOPE: Final = _VALUE | {"evidence", "period"}
@@ -83,9 +86,7 @@ def _answers_nothing(reply: str, question: str) -> bool:
 
 
 def _items(found: Mapping[str, Any], whole: bool) -> list[Mapping[str, Any]]:
-    """An object for each value: those of a list, or the one whose value may be a list with shared evidence, which is a
-    ``whole`` where the value is a schema's.
-    """
+    """Return an object for each value, which shares the evidence around it; ``whole`` keeps a list as one value."""
     listed = found.get("values", found.get("answers"))
     if not isinstance(listed, list):
         single = found.get("value", found.get("answer", listed))
@@ -97,7 +98,6 @@ def _items(found: Mapping[str, Any], whole: bool) -> list[Mapping[str, Any]]:
 
 
 def _said(item: Mapping[str, Any], wanted: AnswerType) -> SaidValue | None:
-    """What one object says; None for one without a value."""
     value = item.get("value", item.get("answer"))
     if value is None:
         return None
@@ -121,7 +121,7 @@ def _plain_words(value: Any) -> str:
 
 
 def _claims(said: Any) -> Iterator[Evidence]:
-    """The sources of a value: objects with passage and quote, numbers of passages, or lines as of other contracts."""
+    """Yield the sources of a value: objects with passage and quote, numbers of passages, or lines."""
     if isinstance(said, str):
         yield from parse_evidence(said)
     elif isinstance(said, int) and not isinstance(said, bool):

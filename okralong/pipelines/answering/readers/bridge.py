@@ -1,10 +1,10 @@
-"""Multi-bridge questions without a generator: what has to be looked up first is read from the question's own words.
+"""Multi-bridge questions without a generator: the question's own words say what has to be looked up first.
 
 "Where was the director of the film X born?" asks for two things, one after the other: who the director of X is, and
-where that person was born. Rules find the innermost description of such a question, ask for it, and put what was read
-in its place, until nothing is left to be looked up first. The cross-encoder reads each answer off the passages. Where
-the words are not understood, or one answer is not there, the step-wise reasoner is asked (paper section 3.3). Ours, not
-in the paper.
+where that person was born. Rules find the innermost description of such a question, ask for it, and replace it by what
+was read, until nothing is left to be looked up first. The cross-encoder reads each answer off the passages. If the
+words are not understood, or an answer is not found, the step-wise reasoner takes over (paper section 3.3). Not in the
+paper.
 """
 
 from __future__ import annotations
@@ -23,22 +23,28 @@ from okralong.pipelines.answering.readers.spans import probability, span_answer
 from okralong.pipelines.answering.retrieve import assembled_retrieval
 from okralong.pipelines.core.types import Answer, Passage, Reading
 
-MOST_LOOK_UPS: Final = 4
-"""Look-ups of one question at most, the last one included: as many as MuSiQue's questions have; ours."""
-LONGEST: Final = 1000
-"""Characters of a question that is read by rules at most; ours."""
+MOST_LOOK_UPS: Final = 4  # project default: as many as MuSiQue's questions have
+"""Most look-ups of one question, the last one included."""
+LONGEST: Final = 1000  # project default
+"""Most characters of a question that is read by rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """``question`` asks for what a longer question only describes; that one is ``before``, its answer, ``after``."""
+    """A look-up that a longer question needs first.
+
+    Attributes:
+        question: Asks for what the longer question only describes.
+        before: The longer question up to the description.
+        after: The longer question after it.
+    """
 
     question: str
     before: str
     after: str
 
     def then(self, answer: str) -> str:
-        """What is left to ask when the answer is known. A word that both have at the seam is said once."""
+        """Return what is left to ask when the answer is known; a word that both have at the seam is kept once."""
         before = self.before
         last = before.rsplit(maxsplit=1)[-1] if before.strip() else ""
         if last and answer.casefold().endswith(f" {last.casefold()}"):
@@ -108,8 +114,9 @@ class Bridge(Reader):
 
 
 def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer | None:
-    """The most probable span that says something which the question does not. Its confidence is the probability that
-    its passage holds the answer. None for none.
+    """Return the most probable span that says something which the question does not, or None.
+
+    Its confidence is the probability that its passage holds the answer.
     """
     known = set(same_words(question).split())
     for passage, reading in sorted(zip(shown, readings, strict=True), key=lambda pair: -probability(pair[1])):
@@ -120,7 +127,7 @@ def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Readi
 
 
 def name_in(answer: str) -> str:
-    """An answer as a part of the next question: its first line, up to where another fact is told."""
+    """Return an answer as a part of the next question: its first line, up to where another fact begins."""
     line = next((each for each in answer.splitlines() if each.strip()), answer).strip()
     return _ANOTHER_FACT.split(line, maxsplit=1)[0].removesuffix("'s").removesuffix("\u2019s")
 
@@ -151,7 +158,7 @@ _OF: Final = re.compile(rf"\b(?:[Tt]he )?(?P<relation>{_RELATION}) of (?=\S)")
 _POSSESSIVE: Final = re.compile(rf"['\u2019]s (?P<relation>{_RELATION})\b(?! of\b)")
 _PERSON: Final = re.compile(rf"(?i:.*\b(?:{_PERSONS}))")
 _ASKS_ONLY: Final = re.compile(r"(?i:(?:(?:who|what|which|where|when) (?:is|was|are|were) )?(?:the name of )?)")
-"""All that a question with a single look-up says beside it."""
+"""The rest of a question with a single look-up."""
 
 _ASKS: Final = re.compile(r"(?i:\b(?:who|what|which|when|where|how|why|whose|whom)\b)")
 
@@ -163,7 +170,7 @@ _PARENTS: Final = {
     "father-in-law": ("father", "spouse"),
     "mother-in-law": ("mother", "spouse"),
 }
-"""Relations that texts say in two."""
+"""Relations that texts express in two."""
 _IN_TWO: Final = re.compile(rf"(?i:\bthe (?P<of>{'|'.join(_PARENTS)}) of |['\u2019]s (?P<s>{'|'.join(_PARENTS)})\b)")
 
 
@@ -178,7 +185,7 @@ def _by_parents(text: str) -> str:
 _LINKS: Final = re.compile(
     r"of|the|and|in|an?|to|for|de|du|la|le|von|van|on|with|at|by|y|e|&|-|et|une?|der", re.IGNORECASE
 )
-"""Words in small letters that names and titles have within them."""
+"""Words in lower case within names and titles."""
 
 
 def _named(word: str) -> bool:
@@ -188,8 +195,9 @@ def _named(word: str) -> bool:
 
 
 def _end_of_name(text: str, start: int) -> int | None:
-    """Where the name that begins at ``start`` ends, with up to three words before it that say what it is ("the film");
-    None where there is no name. ``text`` ends with a question mark.
+    """Return where the name that begins at ``start`` ends, or None if there is no name.
+
+    Up to three words before it may say what it is ("the film"). ``text`` ends with a question mark.
     """
     end, named, links = None, False, 0
     for match in re.finditer(r"\S+", text[start:]):
@@ -243,11 +251,11 @@ _AUXILIARY: Final = re.compile(r"(?P<subject>.+?) (?P<verb>is|was|are|were|has|h
 _NOT_ALONE: Final = re.compile(r"\b(?:did|does|do|is|are|will|become|became|or)\b")
 """A second verb, which belongs to the question around the clause, or a choice."""
 _STATE: Final = re.compile(r" (?:is|was|are|were) (?:an? )?\w+(?: of(?! [A-Z]))?")
-"""What right behind a name still belongs to a clause: "the country where X is located"."""
+"""The end of a clause after a name: "the country where X is located"."""
 _PLACES: Final = re.compile("country|city|state|county|town|village|continent|province|region|year|month|island")
-"""What is not named beside its answer: "in Austria", and not "in the country Austria", but "the segment Optics"."""
+"""Nouns that are left out beside the answer: "in Austria", not "in the country Austria", but "the segment Optics"."""
 _OPENS: Final = re.compile(r"(?i:(?:when|where|why|how) (?:was|were|is|are|did|does|do|has|had) )$")
-"""Behind these a verb follows the description: "When was the pianist who recorded X born?"."""
+"""A verb follows the description: "When was the pianist who recorded X born?"."""
 
 
 def _clause(match: re.Match[str]) -> _Description | None:

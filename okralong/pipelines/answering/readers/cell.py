@@ -42,7 +42,7 @@ class Cell(Reader):
 async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: AnswerType) -> Answer | None:
     """Return the answer to a typed question off chunks, with the scale and currency that its document states.
 
-    If the scope is one document, the row whose label is what is asked for comes first; else the most probable span that
+    If the scope is one document, the row whose label fits the question comes first; else the most probable span that
     holds a value (``read_value_of``). Step: ``read``.
     """
     amount, gives = wanted.kind in AMOUNTS and not wanted.many, stated_in(question, wanted.kind)
@@ -79,21 +79,21 @@ async def read_value_of(
 ) -> Answer | None:
     """Return the most probable span of the chunks that holds a value of the wanted type.
 
-    A span without a value, such as the label of a row, stands for the values in its line. The answer is "unanswerable"
-    if no chunk reaches the policy's ``read.threshold``.
+    A span without a value, such as the label of a row, leads to the values in its line. The answer is "unanswerable" if
+    no chunk reaches the policy's ``read.threshold``.
 
     Args:
         tools: The tools of the question.
-        step: Step of the reading; not used if nothing is read.
+        step: Step of the reading.
         question: The question.
         hits: The chunks to read.
         wanted: The type of the answer.
-        gives: Returns the amount that a sentence gives for what is asked. Amounts of other sentences are no answer
-            then, and without any the question is unanswerable.
+        gives: Returns the amount that a sentence gives for the question. Amounts of other sentences are no answer then,
+            and without any the question is unanswerable.
 
     Returns:
-        None if no span that is nearly as probable as the best one leads to a value, or if no span can hold the type:
-        a boolean is never written out, and a list is more than a span.
+        None if no span that is nearly as probable as the best one leads to a value, or if no span can hold the type: a
+        boolean is never written out, and a list is more than a span.
     """
     if wanted.many or wanted.kind not in (*AMOUNTS, "date", "period", "choices"):
         return None
@@ -153,7 +153,7 @@ _EVENT: Final = re.compile(
 
 
 def _date_of_event(question: str, text: str, first: int, last: int) -> Span | None:
-    """Return the date of the event that is asked for, such as "founded in 1886", in a line with several dates."""
+    """Return the date of the question's event, as in "founded in 1886", in a line with several dates."""
     asked = _EVENT.search(question)
     if asked is None:
         return None

@@ -26,7 +26,7 @@ class Comparison(Reader):
         return cross_encoder_reads(ask)
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the thing that is asked for, with the sources of both values.
+        """Return the chosen thing, with the sources of both values.
 
         None if the question does not compare two things, if no sub-question names one of them alone, or if a value is
         not read with the policy's ``read.threshold``. Steps: ``compare/1``, ``compare/2``.
@@ -82,7 +82,7 @@ class Value:
 
 
 def direction_of(words: str) -> tuple[int, bool]:
-    """Return 1 if the larger value is asked for, -1 for the smaller, 0 if unclear, and whether times are compared."""
+    """Return 1 if the larger value wins, -1 for the smaller, 0 if unclear; and True if times are compared."""
     timed = bool(_LATER.search(words)) - bool(_EARLIER.search(words))
     return (timed, True) if timed else (bool(_MORE.search(words)) - bool(_LESS.search(words)), False)
 

@@ -1,4 +1,4 @@
-"""What a report's cover says of the report itself: the period that it covers and the shares outstanding."""
+"""Facts of a report on its cover: the period that it covers and the shares outstanding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _OWN_PERIOD: Final = re.compile(
     r"|\b(?:reporting|fiscal|quarterly|annual|financial)\b.*\b(?:period|year|quarter)",
     re.IGNORECASE,
 )
-"""A question for the period of the document itself."""
 _PERIOD_END: Final = re.compile(
     r"(?:For|FOR)\s+[Tt](?:he|HE)\s+(?i:fiscal\s+|financial\s+)?(?i:quarterly\s+period|year|quarter)\s+(?i:end)"
 )
@@ -29,10 +28,10 @@ _TITLE: Final = re.compile(
     r"(?P<year>(?:19|20)\d\d)(?![\d-])|\b(?P<year2>(?:19|20)\d\d)\s+annual\s+report\b",
     re.IGNORECASE,
 )
-_TITLE_LINES: Final = 400
-"""Characters at a document's beginning in which its title stands; ours."""
-_LEAST: Final = 0.05
-"""Share of a document's mentions of spans of time that the one it covers has at least; ours."""
+_TITLE_LINES: Final = 400  # project default
+"""Characters at the beginning of a document in which its title stands."""
+_LEAST: Final = 0.05  # project default
+"""Least share of a document's time spans that refers to the period it covers."""
 
 
 def asks_period(question: str) -> bool:
@@ -41,8 +40,10 @@ def asks_period(question: str) -> bool:
 
 
 def report_period(document: Document) -> Answer | None:
-    """The year or quarter that a report covers: as its cover or its title says, else of the spans of time that end last
-    of those named more than now and then, the year where it is named as often as the quarter. None where it names none.
+    """Return the year or quarter that a report covers, or None if it names none.
+
+    It is named on the cover or in the title, else it is the latest time span that is mentioned more than now and then;
+    the year is preferred to the quarter if it is mentioned as often.
     """
     text = document.text
     named = [
@@ -87,10 +88,10 @@ _ASKS_SHARES: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_COUNTED: Final = re.compile(r"\baffiliates?\b|\bmarket value\b|\bauthorized\b|\bno shares\b", re.IGNORECASE)
-_FEWEST_SHARES: Final = 1000
-"""Fewer are no count of a company's shares; ours."""
-_LISTED_LINES: Final = 8
-"""Lines below "outstanding at May 10, 2024" in which the classes stand with their numbers; ours."""
+_FEWEST_SHARES: Final = 1000  # project default
+"""A smaller number is no count of a company's shares."""
+_LISTED_LINES: Final = 8  # project default
+"""Lines below "outstanding at May 10, 2024" in which the classes are listed with their numbers."""
 
 
 def asks_shares(question: str) -> bool:
@@ -99,8 +100,9 @@ def asks_shares(question: str) -> bool:
 
 
 def cover_shares(document: Document) -> Answer | None:
-    """The shares outstanding that a report's cover states, in a sentence or in a list of classes; None where it states
-    none, or several classes.
+    """Return the shares outstanding that a report's cover states, in a sentence or in a list of classes.
+
+    None if it states none, or several classes.
     """
     text = document.text[:COVER]
     at = 0
@@ -122,7 +124,6 @@ def cover_shares(document: Document) -> Answer | None:
 
 
 def _shares_in(text: str, first: int, last: int) -> list[Span]:
-    """The numbers of shares that a piece of a cover gives, sentence by sentence."""
     found: list[Span] = []
     for sentence in re.finditer(r"(?:[^.\n]|\.(?=\d|\S))+", text[first:last]):
         if _NOT_COUNTED.search(sentence[0]):

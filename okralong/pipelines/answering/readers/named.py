@@ -30,9 +30,9 @@ _ITS: Final = re.compile(rf"\b(?:is|was|are|were)\s+{_NAME}(?:(?<=s)['\u2019]|['
 
 
 async def named_document(tools: Tools, question: str) -> tuple[Document, str] | None:
-    """Return the document that is asked about, and the question without the document's name.
+    """Return the document that a question is about, and the question without the document's name.
 
-    That is the only document of the scope, or the one that the question names best; None if there is no such one.
+    It is the only document of the scope, or the one that the question names best; None if there is no such document.
     """
     named = _OF_NAME.search(question) or _ITS.search(question)
     if tools.scope_size == 1:
@@ -89,7 +89,7 @@ def _best_named(tools: Tools, words: str, least: float = 0.0) -> list[str]:
 
 
 def _is_called(document: Document, name: str) -> bool:
-    """Return whether a name is made of the document's own names, or stands on its title page."""
+    """Return whether a name consists of the document's own names, or appears on its title page."""
     names = set(re.findall(r"[a-z]+", f"{document.doc_id} {document.title}".casefold()))
     words = re.findall(r"[a-z]+", name.casefold())
     cover = " ".join(document.text[:TITLE_PAGE].casefold().split())

@@ -12,13 +12,13 @@ from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.core.types import Answer, Workflow
 
 Stage = Literal["before", "after"]
-"""Whether a reader is tried before the workflow retrieves, or after it on the retrieved chunks."""
+"""Before the workflow retrieves, or after it on the retrieved chunks."""
 
 
 class Reader(ABC):
     """Finds the answer to some questions without calling the generator.
 
-    A new reader is a subclass in a file of its own and an entry in ``READERS`` of ``methods/okralong.py``.
+    To add a reader, write a subclass in a new file and list it in ``READERS`` of ``methods/okralong.py``.
     """
 
     stage: ClassVar[Stage] = "before"

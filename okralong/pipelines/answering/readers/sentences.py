@@ -36,16 +36,16 @@ _OTHER: Final = re.compile(
     r"|guidance|outlook|expected|average|difference|comprehensive|adjusted|non-gaap|pro forma|backlog)\b|%",
     re.IGNORECASE,
 )
-"""In a question: what makes it ask for more, or for something else, than a line item."""
+"""Makes a question ask for more, or for something else, than a line item."""
 _HOW_MUCH: Final = re.compile(
     r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b))",
     re.I,
 )
-"""What stands for "the net cash provided by" in a question."""
+"""Replaces "the net cash provided by"."""
 _AMOUNT_OF: Final = re.compile(
     r"\b(?:amount|balance|value)\s+of\s+(?:the\s+)?|\s+(?:amount|balance)(?=\s*(?:\?|$))", re.I
 )
-"""What a question may say of any line item: "the amount of accounts payable", "the accounts payable amount"."""
+"""Phrases around any line item: "the amount of accounts payable", "the accounts payable amount"."""
 _TIME_WORDS: Final = (
     r"(?:the|its|our|this|that|whole|full|entire|current|same|latest|last|recent|most|reporting|reported|fiscal|financial"
     r"|calendar|first|second|third|fourth|three|six|nine|twelve|thirteen|one|two|both|quarter(?:s|ly)?|years?|annual"
@@ -54,18 +54,19 @@ _TIME_WORDS: Final = (
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
 )
 _TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*){{1,24}}"
-"""No two of the words begin alike and end at the same place, or a long list of them takes exponential time."""
+"""No two of the words begin alike and end at the same place: otherwise a long list of them takes exponential time."""
 _ASKED_OF: Final = re.compile(
     rf"(?:\s*\([^)]*\))*\s*(?:$|[?;:.!]|(?:of|by|for)\s(?:the\s)?(?:company|firm|group|registrant|corporation)\b"
     rf"|attributable\b|,?\s?{_TIME}(?:$|[?;:.!(]))",
     re.IGNORECASE,
 )
-"""What may stand behind a line item in a question that asks for all of it."""
+"""The end of a question for all of a line item."""
 
 
 def line_item_of(question: str) -> Item | None:
-    """The line item that a question asks for, of the whole company and at one time; None where it asks for more, for
-    something else, or for several.
+    """Return the line item that a question asks for, of the whole company and at one time.
+
+    None if it asks for more, for something else, or for several.
     """
     if _OTHER.search(question) or ASKS_CHANGE.search(question):
         return None
@@ -75,8 +76,9 @@ def line_item_of(question: str) -> Item | None:
 
 
 def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
-    """Which amount a sentence gives for the line item that ``question`` asks for, None for none, as characters of it;
-    None in its place where the question asks for no line item.
+    """Return a function that finds the amount of the line item that ``question`` asks for in a sentence.
+
+    It returns the amount's characters, or None. The result is None if the question asks for no line item.
     """
     item = line_item_of(question) if kind in AMOUNTS and kind != "percent" else None
     if item is None:
@@ -104,15 +106,15 @@ _STATES: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""How a sentence goes on behind its line item, up to the amount."""
+"""How a sentence continues after its line item, up to the amount."""
 _NOT_ALL: Final = re.compile(
     r"\s(?:related|relating|associated|resulting|(?P<from>from)|on|recorded|recognized|due|excluding|per)\b",
     re.IGNORECASE,
 )
-"""Behind an amount: it is a part of the item."""
+"""After an amount: it is only a part of the item."""
 _STOP: Final = re.compile(r"[.!?](?=\s|[A-Z\u2022]|$)(?<!\.[A-Z]\.)|(?<=[a-z)])\.(?=(?:19|20)\d\d\s)|[\n\u2022]")
-_REACH: Final = 160
-"""Characters behind "increased" in which the amount that was reached may stand; ours."""
+_REACH: Final = 160  # project default
+"""Characters after "increased" in which the amount that was reached may stand."""
 _QUARTER: Final = re.compile(r"\bquarter|\bthree months|\b1[23] weeks|\bQ[1-4]\b", re.IGNORECASE)
 _YEARLY: Final = re.compile(r"\b(?:annual|year|twelve months|5[23] weeks)\b", re.IGNORECASE)
 _IN_HEADS: Final = re.compile(
@@ -122,9 +124,18 @@ _IN_HEADS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """A sentence at ``start:end`` with the amount that it gives for a line item (characters of it). ``time`` is the
-    latest that it names, ``period`` the amount's own ("" where it names none); ``asked`` and ``length`` say whether it
-    is of the time, and of a span of time, that the question names, ``whole`` that it says that it is of the company.
+    """A sentence that gives an amount for a line item.
+
+    Attributes:
+        start: Beginning of the sentence.
+        end: End of the sentence.
+        amount: Characters of the amount.
+        value: The amount.
+        time: The latest time that the sentence names.
+        period: The amount's own time, "" if it has none.
+        asked: Whether it is of the time that the question names.
+        length: Whether it is of the span of time (quarter or year) that the question names.
+        whole: Whether it says that it is of the whole company.
     """
 
     start: int
@@ -139,9 +150,11 @@ class _Stated:
 
 
 def stated(question: str, kind: str, item: Item, document: Document) -> Answer | None:
-    """The amount that a sentence gives for a line item: of the time that the question names, else of the latest that
-    any sentence gives it for, of the first such sentence. None where none does, the question names another time, or
-    several amounts are given for the same time, as of the segments of a bank.
+    """Return the amount that a sentence gives for a line item, or None.
+
+    It is of the time that the question names, else of the latest time that any sentence names, and the first such
+    sentence counts. None if the question names another time, or if several amounts are given for the same time, as for
+    the segments of a bank.
     """
     found = list(_sentences(question, kind, item, document.text))
     if times_in(question):
@@ -159,7 +172,7 @@ def stated(question: str, kind: str, item: Item, document: Document) -> Answer |
 
 
 def _alike(one: TypedValue, other: TypedValue) -> bool:
-    """Whether two values may be one, rounded: "$8.9 billion" and "$8,929 million"."""
+    """Return whether two values may be one, rounded: "$8.9 billion" and "$8,929 million"."""
     if one.number is None or other.number is None:
         return one.value == other.value
     return abs(one.number - other.number) <= ROUNDED * max(abs(one.number), abs(other.number))
@@ -199,15 +212,16 @@ def _sentences(question: str, kind: str, item: Item, text: str) -> Iterator[_Sta
 _WHOLE: Final = re.compile(
     r"\b(?:total|consolidated|our|we|firmwide|firm|company\S*|\S+ reported|group)\s+(?:\w+\s+){0,2}$", re.I
 )
-"""Before a line item: it is the whole company's."""
+"""Before a line item: it is of the whole company."""
 _AND_MORE: Final = re.compile(r"cash\s(?:\w+\s){1,3}operati\w+(?:\sactivities)?\sand\b", re.IGNORECASE)
 """Of "$5 million of cash generated from operations and $3 million of proceeds": only cash is listed so."""
 _BEHIND: Final = re.compile(r"\s(?:of|in)\s(?:our\s|total\s|net\s)?$", re.IGNORECASE)
 
 
 def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) -> Span | None:
-    """The amount that a sentence gives for the line item at these characters of it: "net sales were $5 million", "$5
-    million of cash generated from operations".
+    """Return the amount that a sentence gives for the line item at these characters.
+
+    As in "net sales were $5 million" and "$5 million of cash generated from operations".
     """
     there = _money(kind, sentence)
     said = _STATES.match(sentence, end)
@@ -227,8 +241,10 @@ def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) ->
 
 
 def _time_of(kind: str, sentence: str, place: Span) -> str:
-    """The time of an amount of a sentence, as it names it; "" where it names none. Of amounts in a list the time at the
-    same place in a list, else the last one before the amount, or behind it where it is compared with nothing before.
+    """Return the time of an amount in a sentence, "" if the sentence names none.
+
+    An amount in a list has the time at the same place in a list. Otherwise it is the last time before the amount, or
+    the one after it, unless the amount is compared with that one.
     """
     times = [(span, each) for span, each in periods(sentence) if each and not _YEARS.fullmatch(each)]
     for span, each in [*dates(sentence), *((match.span(), match[0]) for match in YEAR.finditer(sentence))]:
@@ -261,7 +277,7 @@ _COMPARED: Final = re.compile(r"\b(?:compared|versus|vs|from|over|than|against)\
 
 
 def sentence_around(text: str, start: int, end: int) -> Span:
-    """The sentence that holds the characters, at most ``LONGEST_LINE`` on each side of them."""
+    """Return the sentence around the characters, at most ``LONGEST_LINE`` on each side."""
     least = max(0, start - LONGEST_LINE)
     first = max((stop.end() for stop in _STOP.finditer(text, least, start)), default=least)
     most = min(len(text), end + LONGEST_LINE)
@@ -270,13 +286,12 @@ def sentence_around(text: str, start: int, end: int) -> Span:
 
 
 def _money(kind: str, sentence: str) -> list[Amount]:
-    """The amounts of a sentence; of money those that say so."""
     found = [each for each in amounts(sentence) if not each.year and each.unit != "%"]
     return [each for each in found if each.currency or each.scale] if kind == "money" else found
 
 
 def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> TypedValue:
-    """A bare "$38,314" of a report that writes all amounts in the scale of its statements, which it says above them."""
+    """Scale a bare "$38,314" in a report that states the scale of all its amounts above its statements."""
     if value.scale or value.number is None or "," not in said:
         return value
     heads, scaled = _scales_of(text)
@@ -290,8 +305,9 @@ def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> Ty
 
 @lru_cache(maxsize=8)
 def _scales_of(text: str) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
-    """Of a whole document where it says in which scale its amounts are, and which; and where amounts of money stand
-    that name their own. Kept for the last few documents: each sentence asks for it.
+    """Return where a document states the scale of its amounts, and where amounts of money name their own.
+
+    Cached for the last few documents, since each sentence needs it.
     """
     heads = tuple((each.start(), each["scale"].lower()) for each in _IN_HEADS.finditer(text))
     pieces = range(0, len(text), ABOVE) if heads else ()
@@ -304,4 +320,5 @@ def _scales_of(text: str) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]
     return heads, tuple(sorted(scaled))
 
 
-_LONGEST_AMOUNT: Final = 200
+_LONGEST_AMOUNT: Final = 200  # project default
+"""Characters of the next piece of a document that a piece includes, so that no amount is cut."""

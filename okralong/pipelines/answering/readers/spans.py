@@ -18,7 +18,7 @@ LONGEST_LINE: Final = 400  # project default
 
 
 def probability(reading: Reading) -> float:
-    """Return how probably the answer stands in the passage, at the place that the reading names."""
+    """Return how probably the answer is in the passage, at the place that the reading names."""
     return (reading.answerable or 0.0) * math.sqrt(reading.span or 0.0)
 
 
@@ -38,14 +38,15 @@ def cited(passage: Passage, start: int, end: int) -> Citation:
 
 
 _CELLS: Final = re.compile(r"[ \t]{2,}|\t|\s*\|\s*")
-"""Between the columns of a table row."""
+"""Separates the columns of a table row."""
 _WORD: Final = re.compile(r"\((?:[$€£¥]\s?)?\d[\d.,]*\)|(?:[$€£¥]\s?)?-?\d+(?:[.,]\d+)*\s?%?|\w+(?:[.'\u2019/&-]\w+)*")
-"""An amount with its sign of currency, its brackets or percent sign, or a word."""
+"""A word, or an amount with its currency, brackets or percent sign."""
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """The characters of a span without the words and numbers that it cuts in two: a model's tokens are parts of both,
-    and "462" of "462,118" is another number. Of a table row that it takes several columns of, the first.
+    """Extend a span to the words and numbers that it cuts; of several columns of a table row keep the first.
+
+    A model's tokens are parts of words and of numbers: "462" of "462,118" is another number.
     """
     span = text[start:end]
     lead = len(span) - len(span.lstrip(" \t|"))
@@ -61,7 +62,7 @@ def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def line_around(text: str, start: int, end: int) -> tuple[int, int]:
-    """The line that holds the characters, or of a long line the sentence; at most ``LONGEST_LINE`` around them."""
+    """Return the line around the characters, or the sentence of a long line; at most ``LONGEST_LINE`` around them."""
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     last = len(text) if last < 0 else last
     if last - first > LONGEST_LINE:
@@ -83,9 +84,9 @@ _CHANGED: Final = re.compile(
     r"(?:approximately\s+|about\s+)?$",
     re.IGNORECASE,
 )
-"""What stands right before an amount by which something changed."""
+"""Directly before an amount by which something changed."""
 _CHANGE: Final = re.compile(r"\s+(?:increas|decreas|declin|growth|ris|drop|improv|reduc)\w*\b", re.IGNORECASE)
-"""What stands right behind such an amount."""
+"""Directly after such an amount."""
 _TO: Final = re.compile(r"\bto\s+(?:approximately\s+|about\s+)?$", re.IGNORECASE)
 _COMPARED: Final = re.compile(r"\b(?:compared\s+(?:to|with)|versus|vs\.?)\s[^.;]*$", re.IGNORECASE)
 _JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
@@ -93,11 +94,12 @@ _JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
 
 
 def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
-    """The amount that a sentence gives for what is asked, where ``span`` is one of its amounts; None where it gives
-    none. A span alone is no answer to "how much": "increased $1.3 billion to $2.2 billion" has the change first,
-    "$4.8 billion and $19.0 billion for Q1 2023 and Q1 2024" a list over times, "$1.0 billion, compared to $0.4
-    billion" the year before. Of a list the amount of the time that the question names, else of the latest one, which
-    is the report's own. Rows of tables, and questions for a change, keep their span.
+    """Return the amount that a sentence gives for the question, if ``span`` is one of its amounts, or None.
+
+    A span alone may be wrong for "how much": "increased $1.3 billion to $2.2 billion" has the change first, "$4.8
+    billion and $19.0 billion for Q1 2023 and Q1 2024" is a list over times, "$1.0 billion, compared to $0.4 billion"
+    ends with the year before. Of a list, the amount of the time that the question names is returned, else of the latest
+    one, which is the report's own. Rows of tables, and questions for a change, keep their span.
     """
     first, last = line_around(text, *span)
     there = [each for each in spans_of(kind, text) if kind in AMOUNTS and first <= each[0] and each[1] <= last]
@@ -132,7 +134,7 @@ def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
 
 
 def lists_in(text: str, spans: Sequence[Span]) -> list[list[Span]]:
-    """Spans in their order, those together that only a comma or "and" parts."""
+    """Group spans that only a comma or "and" separates, in their order."""
     found: list[list[Span]] = []
     for each in spans:
         if found and _JOINED.fullmatch(text[found[-1][-1][1] : each[0]]):
@@ -143,12 +145,12 @@ def lists_in(text: str, spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def same_time(one: str, other: str) -> bool:
-    """Whether two of ``times_in`` may be meant as one: a day or quarter is in its year."""
+    """Return whether two of ``times_in`` may mean the same: a day or quarter is in its year."""
     return one.startswith(other) or other.startswith(one)
 
 
 def times_in(text: str) -> list[tuple[Span, str]]:
-    """Days, quarters and years of a text, in a form that sorts by time ("2023-03", "2023")."""
+    """Return days, quarters and years of a text, in a form that sorts by time ("2023-03", "2023")."""
     found = [(place, day[:7]) for place, day in dates(text)]
     for place, written in periods(text):
         if quarter := re.fullmatch(r"Q([1-4]) (?:FY)?(\d{4})", written):

@@ -1,6 +1,7 @@
-"""Typed answers off the whole text of one document: the row or the sentence that states what is asked for.
+"""Typed answers off the whole text of one document: the row or the sentence that states an amount.
 
-A row's label or a sentence's subject says in a word or two what a cross-encoder has to guess from a page of figures.
+A row's label or a sentence's subject identifies in a word or two what a cross-encoder has to guess from a page of
+figures.
 """
 
 from __future__ import annotations

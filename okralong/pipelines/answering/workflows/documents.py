@@ -1,13 +1,13 @@
-"""The workflow "documents": each document answers one question by itself, and code or the generator works with that.
+"""The workflow "documents": each document answers one question separately, and code or the generator uses their values.
 
-1. The generator writes once what each document is asked and what is done with the values (``documents_task``).
-2. A table of one column is filled; each cell is answered by the ordinary plan for its document.
-3. Code carries out a closed operation (``table_operations``); any other question the generator answers from the table,
+1. The generator writes once what to ask each document and what to do with the values (``documents_task``).
+2. A table of one column is filled, each cell by the ordinary plan for its document.
+3. Code carries out a closed operation (``table_operations``). Any other question the generator answers from the table,
    never from all passages.
-4. The answer cites what its cells cite, and names the documents that gave no value.
+4. The answer cites the sources of its cells, and names the documents that gave no value.
 
-All of it is admitted to the budget before the first call: documents times the bound of a cell. Not in the paper, whose
-split handles a handful of sub-questions.
+All of it is admitted to the budget before the first call: the number of documents times the bound of a cell. Not in the
+paper, whose split handles a handful of sub-questions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ QUOTED: Final = 400  # project default
 """Characters of a cell's source that are shown with its value."""
 
 AnswerCell = Callable[[str, Tools], Awaitable[Answer]]
-"""The method as it answers a cell from one document. Branches travel between processes: a module-level function."""
+"""The method for one cell: a module-level function, since branches travel between processes."""
 
 
 def as_documents_plan(plan: Plan, tools: Tools, documents: int, precise: bool = False) -> Plan:
@@ -80,7 +80,7 @@ def as_documents_plan(plan: Plan, tools: Tools, documents: int, precise: bool = 
 
 
 def table_bound(tools: Tools, documents: int) -> Usage:
-    """Return the most that task, cells and answer can use for so many documents."""
+    """Return the most that task, cells and answer can use."""
     policy = tools.policy
     cell = _cell_bound(policy, tools)
     cells = Usage(documents * cell.prompt_tokens, 0, documents * cell.completion_tokens)
@@ -227,7 +227,7 @@ def _citations(answers: Sequence[Answer], places: Sequence[int]) -> tuple[Citati
 
 
 async def _from_table(ask: Ask, table: Sequence[Cell], answers: Sequence[Answer]) -> Answer:
-    """Return the generator's answer from the table's rows, shown as passages; a row stands for its cell's source."""
+    """Return the generator's answer from the table's rows, shown as passages; citing a row cites its cell's source."""
     rows: list[Passage] = []
     sources: dict[int, Passage] = {}
     for each, answer in zip(table, answers, strict=True):

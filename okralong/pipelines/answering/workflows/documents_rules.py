@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from okralong.pipelines.answering.workflows.documents_task import MOST_BANDS, DocumentsTask, read_conditions
@@ -176,15 +177,14 @@ def _dated(match: re.Match[str]) -> DocumentsTask:
     return DocumentsTask(" ".join(ask.split()), "date", operation, options_of(match.string))
 
 
+_SPENT_ON: Final = re.compile(r"\s*(?:on|for|in|to|of|from|\?|$)")
+
+
 def _spent(match: re.Match[str]) -> DocumentsTask:
     high = re.fullmatch(_HIGHEST, match["word"], re.IGNORECASE) is not None
     ask = f"How much was {match['verb'].lower()} {_without_options(match['rest']).strip(' ?')}?"
     operation = Operation("max" if high else "min")
     return DocumentsTask(" ".join(ask.split()), "money", operation, options_of(match.string))
-
-
-def _is_spent_on(match: re.Match[str]) -> bool:
-    return re.match(r"\s*(?:on|for|in|to|of|from|\?|$)", match["rest"]) is not None
 
 
 def _extreme(match: re.Match[str]) -> DocumentsTask | None:
@@ -221,14 +221,6 @@ _LIMIT: Final = re.compile(
     r"|[<>]=?).*)$",
     re.IGNORECASE,
 )
-
-
-def _counted(match: re.Match[str]) -> DocumentsTask | None:
-    return _limited(match, "count")
-
-
-def _filtered(match: re.Match[str]) -> DocumentsTask | None:
-    return _limited(match, "filter")
 
 
 def _limited(match: re.Match[str], operation: OperationName) -> DocumentsTask | None:
@@ -294,10 +286,6 @@ def _together(match: re.Match[str]) -> DocumentsTask | None:
     return _task(f"{match['measure']} {_year_of(match.string)}", Operation("sum"))
 
 
-def _is_together(match: re.Match[str]) -> bool:
-    return _TOGETHER.search(match.string) is not None
-
-
 # --------
 # Values over years, and lists: "how has revenue changed since 2020?", "list the revenue of each company".
 
@@ -315,6 +303,7 @@ _TIMES: Final = re.compile(
     r"|over\s+(?:time|the\s+years?)|based\s+on|according\s+to|as\s+per|and\s+what)\b.*$",
     re.IGNORECASE,
 )
+"""When and where a measure is looked at, after the measure."""
 
 
 def _over_years(match: re.Match[str]) -> DocumentsTask | None:
@@ -340,9 +329,22 @@ RULES: Final[tuple[tuple[Form, ...], ...]] = (
     (Form(_RANK, _ranked, lambda match: not _GROUPED.search(match.string)), Form(_ORDERED, _ordered)),
     (Form(_TOP, _top),),
     (Form(_DATED, _dated),),
-    (Form(_SPENT, _spent, _is_spent_on), Form(_SUPERLATIVE, _extreme), Form(_COMPARED, _extreme)),
-    (Form(_HOW_MANY, _counted), Form(_WITH_AMOUNT, _with_amount), Form(_WHICH_ONES, _filtered)),
-    (Form(_DIFFERENCE, _difference), Form(_MEAN, _mean), Form(_SUM, _sum), Form(_HOW_MUCH, _together, _is_together)),
+    (
+        Form(_SPENT, _spent, lambda match: _SPENT_ON.match(match["rest"]) is not None),
+        Form(_SUPERLATIVE, _extreme),
+        Form(_COMPARED, _extreme),
+    ),
+    (
+        Form(_HOW_MANY, partial(_limited, operation="count")),
+        Form(_WITH_AMOUNT, _with_amount),
+        Form(_WHICH_ONES, partial(_limited, operation="filter")),
+    ),
+    (
+        Form(_DIFFERENCE, _difference),
+        Form(_MEAN, _mean),
+        Form(_SUM, _sum),
+        Form(_HOW_MUCH, _together, lambda match: _TOGETHER.search(match.string) is not None),
+    ),
     (Form(_CHANGED, _over_years), Form(_TREND, _over_years)),
     (Form(_LIST_OF, _listed, _is_of_each),),
 )
@@ -372,7 +374,7 @@ _MONEY: Final = re.compile(
 def _task(
     measure: str, operation: Operation, options: tuple[str, ...] = (), counted: bool = False
 ) -> DocumentsTask | None:
-    """The task over a measure that the question names; None where there is nothing left of it."""
+    """Return the task over the measure that a question names, None if nothing is left of it."""
     said = _bare(measure)
     if len(re.findall(r"[A-Za-z]{2,}", said)) < 1:
         return None
@@ -391,7 +393,7 @@ def _task(
 
 
 def _bare(measure: str) -> str:
-    """A measure without quote marks, articles and the words that point at the documents."""
+    """Return a measure without quote marks, articles and words that refer to the documents."""
     said = re.sub(rf"(?<!\w)[{_QUOTES}]|[{_QUOTES}](?!\w)", "", measure)
     said = re.sub(rf"{_LISTED}(?=\s|$|[?.,;])", " ", said, flags=re.IGNORECASE)
     said = re.sub(r"\s+(?:each|of each|respectively)\b.*$", "", said.strip(" ?.,;:"), flags=re.IGNORECASE)
@@ -401,7 +403,7 @@ def _bare(measure: str) -> str:
 
 
 def _period_apart(said: str) -> tuple[str, str]:
-    """A limit and the time behind it: "5 million in 2023"."""
+    """Separate a limit and the time after it: "5 million in 2023"."""
     match = re.search(r"\s+(?:in|for|during)\s+(?:fiscal\s+(?:year\s+)?)?(?:FY)?(?:19|20)\d\d\b.*$", said)
     return (said[: match.start()], match[0].strip(" ?.")) if match else (said, "")
 
@@ -417,13 +419,13 @@ def _year_of(said: str) -> str:
 
 
 def options_of(asked: str) -> tuple[str, ...]:
-    """The things at the end of a question: "..., Alder, Birch or Cedar?"."""
+    """Return the things at the end of a question: "..., Alder, Birch or Cedar?"."""
     match = re.search(r",\s*(?P<list>[^?]*?\bor\b[^?]*)\?\s*$", asked)
     return _parts(_period_apart(match["list"])[0]) if match else ()
 
 
 def years_of(asked: str) -> list[str]:
-    """The years that a question names, each once."""
+    """Return the years that a question names, each once."""
     return list(dict.fromkeys(YEAR.findall(asked)))
 
 
@@ -433,7 +435,6 @@ def _parts(said: str) -> tuple[str, ...]:
 
 
 def _without_options(said: str) -> str:
-    """``said`` up to the things that the question chooses between."""
     match = re.search(r",\s*[^?]*\bor\b", said)
     return said[: match.start()] if match else said
 

@@ -1,4 +1,4 @@
-"""The task of a question over many documents: what each document is asked, and what is done with the values.
+"""The task of a question over many documents: a question to each document, and an operation on the values.
 
 The generator writes it by the contract below, or rules read it off the question (``documents_rules.py``).
 """
@@ -23,9 +23,13 @@ ROLE: Final = "documents"
 
 @dataclass(frozen=True, slots=True)
 class DocumentsTask:
-    """``ask`` is what each document is asked by itself, ``answer_type`` of which type its answer must be (as
-    ``answer_types.py`` writes it). ``operation`` None: a language model answers from the table. ``options`` are the
-    things that the question chooses between, where it names them.
+    """A question to each document, and an operation on the values.
+
+    Attributes:
+        ask: The question that each document gets.
+        answer_type: The type of its answer, as ``answer_types.py`` writes it.
+        operation: What code does with the values, None if a language model answers from the table.
+        options: The things that the question chooses between, if it names them.
     """
 
     ask: str
@@ -35,7 +39,7 @@ class DocumentsTask:
 
 
 # --------
-# The contract, and its parser::
+# The contract and its parser::
 #
 #     Ask: What was the revenue in 2021?
 #     Type: money
@@ -74,21 +78,23 @@ _ORDERS: Final[dict[str, tuple[OperationName, bool]]] = {
     "mean": ("mean", True),
     "list": ("list", True),
 }
-LONGEST_ASK: Final = 400
-"""Characters of what each document is asked; ours."""
-MOST_BANDS: Final = 40
-"""Ours."""
+# Project default.
+LONGEST_ASK: Final = 400  # project default
+"""Most characters of ``ask``."""
+MOST_BANDS: Final = 40  # project default
 
 
 def task_prompt(question: str, documents: int) -> list[Message]:
-    """The messages that ask for the task of a question over so many documents."""
+    """Return the messages that request the task of a question over a number of documents."""
     asked = f"The question, over {documents} documents: {neutralise(question).strip()}"
     return [Message("system", INSTRUCTIONS), Message("user", asked)]
 
 
 def read_task(reply: str) -> DocumentsTask:
-    """Read a reply. The first label of each kind counts; without a type it is text, without "Do" a language model
-    answers from the table. Raises ReplyError where nothing is asked, or type or operation is none of those named.
+    """Parse a reply. The first label of each kind counts. The defaults are text and a language model.
+
+    Raises:
+        ReplyError: There is no question, or type or operation is unknown.
     """
     _, sections = first_sections(_LABEL, strip_thought(reply))
     parts = {label: section.strip("`*").strip() for label, section in sections.items()}
@@ -103,7 +109,7 @@ def read_task(reply: str) -> DocumentsTask:
 
 
 def _operation(said: str, kind: str) -> Operation | None:
-    """Raises ReplyError for what is no operation."""
+    """Parse the line "Do". Raises ReplyError for an unknown operation."""
     said = " ".join(said.split()).strip(" .`")
     if not said or _BY_MODEL.match(said):
         return None
@@ -127,7 +133,6 @@ def _operation(said: str, kind: str) -> Operation | None:
 
 
 def _named_bands(said: str, kind: str) -> list[Band]:
-    """Bands as the contract writes them. Raises ReplyError for one without a condition."""
     found = []
     for part in filter(str.strip, said.split(";")[:MOST_BANDS]):
         name, _, condition = part.partition(":")
@@ -151,7 +156,7 @@ _WORDS: Final[tuple[tuple[Sign, str], ...]] = (
 _BEFORE: Final = tuple(
     (sign, re.compile(rf"(?:{words})\W*(?:[A-Z]{{3}}\s*)?$", re.IGNORECASE)) for sign, words in _WORDS
 )
-"""Before an amount, by the sign that they are; the first that fits counts."""
+"""Words before an amount, by the sign that they express; the first that fits counts."""
 _AFTER_MORE: Final = re.compile(
     r"^[\w\s]{0,30}?(?:\b(?:and|or) (?:above|more|over|higher|greater|up)\b|\+)", re.IGNORECASE
 )
@@ -159,8 +164,9 @@ _AFTER_LESS: Final = re.compile(r"^[\w\s]{0,30}?\b(?:and|or) (?:below|less|under
 
 
 def read_conditions(said: str, kind: str = "number") -> tuple[Condition, ...]:
-    """The conditions that a text names; () where it names none. A scale that stands behind the last amount alone
-    ("over 100,000 and below 1,000,000 in thousands") is that of all.
+    """Return the conditions that a text names.
+
+    A scale after the last amount alone ("over 100,000 and below 1,000,000 in thousands") applies to all.
     """
     if kind in ("boolean", "choices", "text"):
         value = said.strip().lstrip("=").strip()
@@ -192,7 +198,7 @@ def _limit(amount: Amount, scale: str) -> TypedValue:
 
 
 def _sign(said: str, found: Sequence[Amount], place: int) -> Sign:
-    """By the words before the amount, else by those behind the last one."""
+    """Return the sign that the words before the amount express, or after it if it is the last one."""
     start = found[place - 1].end if place else 0
     before = _word_sign(said[start : found[place].start])
     if before is not None:

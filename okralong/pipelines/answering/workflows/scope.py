@@ -1,4 +1,4 @@
-"""The documents that a question over many documents is asked of."""
+"""The documents that answer a question over many documents."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ async def scope_of(question: str, task: DocumentsTask | None, tools: Tools) -> S
     most = tools.policy.over_documents.most
     if tools.scope_size > most:
         raise QuestionError(
-            f"The question would be asked of {tools.scope_size:,} documents, each by itself, which is at least as many "
-            f"calls; the policy allows {most:,} (over_documents.most). A question that names no documents is asked of "
-            "the whole archive: name those that are meant in doc_ids, or by a filter in where, or raise "
-            "over_documents.most. Nothing was asked."
+            f"The question would be asked of {tools.scope_size:,} documents one by one, with at least one call each; "
+            f"the policy allows {most:,} (over_documents.most). A question without documents is asked of the whole "
+            "archive: list the documents in doc_ids, filter them with where, or raise over_documents.most. Nothing was "
+            "asked."
         )
     return Scope({doc_id: doc_id for doc_id, _ in await tools.documents()}, task)

@@ -15,7 +15,7 @@ from okralong.pipelines.core.types import ReplyError
 
 
 async def retrieve_for_parts(ask: Ask) -> Finds:
-    """Retrieve for each sub-question in a branch of its own.
+    """Retrieve for each sub-question in a separate branch.
 
     Steps: ``split/questions``, and ``split/1/retrieve`` onward.
     """

@@ -7,22 +7,23 @@ from functools import partial
 
 from okralong.pipelines.answering.answer_types import value_read
 from okralong.pipelines.answering.ask import Ask
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_for, find_citations
 from okralong.pipelines.answering.context import fit_passages, process_context
-from okralong.pipelines.answering.generate import calculate, generate
+from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import ParsedStep, read_step, same_words, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
 from okralong.pipelines.core.types import Answer, Hit, Passage, ReplyError
 
 
 async def reason_in_steps(ask: Ask) -> Answer:
-    """Read the passages, look up what a step says is missing, and read again, at most ``plan.max_steps`` times.
+    """Read the passages, look up the fact that a step says is missing, and read again, up to ``plan.max_steps`` times.
 
-    The reasoning ends when a step answers, when there is nothing new to look up, when a reply is of no use even after
-    a repair, or at the bound. Without an answer by then, one last call answers from everything retrieved.
+    The reasoning ends at the bound, or when a step answers, names nothing new to look up, or gives no usable reply even
+    after a repair. Without an answer by then, one last call answers from everything retrieved.
 
-    Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair``),
-    ``step/1/retrieve`` onward, and ``generate``.
+    Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair``), ``step/1/retrieve``
+    onward, and ``generate``.
     """
     tools, plan, question = ask.tools, ask.plan, ask.question
     finds = [await assembled_retrieval(tools, "retrieve", question, plan)]

@@ -49,8 +49,9 @@ VERSION: Final = 1
 
 def needs(policy: Policy) -> Needs:
     """Return what the method needs of a run."""
+    size = policy.section(Section).granularity
     return Needs(
-        granularities=(policy.section(Section).granularity,),
+        (size,),
         vectors=True,
         unforeseen="the graphs of its documents must be written first",
         packages=("graspologic_native",),

@@ -22,7 +22,6 @@ class Section(MethodSection):
     """
 
     KEY = "graphrag"
-
     granularity: Tokens = 512
     cluster_size: Annotated[int, Field(ge=2, le=1000)] = 10
     report_tokens: Annotated[int, Field(ge=64, le=1_000_000)] = 8000

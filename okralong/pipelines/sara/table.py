@@ -1,0 +1,38 @@
+"""The compressor of an archive's table, as an index job uses it; torch is loaded only to make memory slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from okralong.pipelines.sara.artifact import Array, ArrayCompressor, MemoryShape, MemorySlots, read_compressor
+
+
+@dataclass(frozen=True)
+class SlotsTable:
+    """A ``TableCompressor`` that makes memory slots."""
+
+    slots: MemorySlots
+
+    @property
+    def shape(self) -> MemoryShape:
+        """The shape of the memory."""
+        return self.slots.shape
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the compressor's files."""
+        return self.slots.fingerprint
+
+    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
+        """Return the slots of chunks, from their texts alone. Raises ConfigError if the generator cannot be loaded."""
+        from okralong.pipelines.sara.compressor import MemoryCompressor  # torch takes seconds
+
+        return MemoryCompressor.of(self.slots).slots(texts)
+
+
+def table_compressor(folder: Path, model: str) -> ArrayCompressor | SlotsTable:
+    """Load the compressor in ``folder`` for an index job. Raises ConfigError as ``read_compressor`` does."""
+    read = read_compressor(folder, model)
+    return SlotsTable(read) if isinstance(read, MemorySlots) else read
