@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import yaml
 
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import table
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.faults.processes import MARK

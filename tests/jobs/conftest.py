@@ -14,9 +14,9 @@ import yaml
 
 import okralong
 from okralong.jobs import cli
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import table
 from tests.conftest import made_once
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_cross_encoder import tiny_cross_encoder

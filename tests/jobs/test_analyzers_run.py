@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.lab.training.learners.fit import fit_recipe
 from okralong.lab.training.recipe import Recipe
 from okralong.pipelines.answering.analyzers.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.weights import resolve_embedding_model
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import always, call, endpoint, quoting
 from tests.jobs.warm import answer

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_OVER_BUDGET, ConfigError, EndpointError
+from okralong.pipelines.run.rows import table
 from tests.conftest import NODE_KEY
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.jobs.conftest import PAPER, always, call, endpoint

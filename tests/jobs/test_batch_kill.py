@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import table
 from tests.conftest import CHECKOUT
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.jobs.warm import answer

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import table
 from tests.fakes.endpoint.process import EndpointProcess
 from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.conftest import PAPER

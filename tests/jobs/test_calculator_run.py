@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from okralong.jobs.run_folder import table
 from okralong.pipelines.answering.prompts import FORMULA
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
 from tests.jobs.warm import answer

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 
-from okralong.jobs.run_folder import table
 from okralong.jobs.submit import job_server
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.config import shipped_config
@@ -25,6 +24,7 @@ from okralong.pipelines.core.schemas import CHUNKS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.chunking import cut_name
 from okralong.pipelines.indexing.ingest import chunks_folder
+from okralong.pipelines.run.rows import table
 from tests.conftest import CHECKOUT, NODE_KEY
 from tests.fakes.object_store import BUCKET, SECRET_KEY, Fault, ObjectStore
 from tests.fakes.openai_server import FakeOpenAI

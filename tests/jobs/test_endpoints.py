@@ -9,12 +9,12 @@ import pytest
 
 from okralong.actors.generator import generator
 from okralong.jobs.doctor import examine
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError
 from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.run.config import RunConfig, fingerprint
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import always, endpoint, quoting
 from tests.jobs.warm import answer

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT, ConfigError, EndpointError
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI, Messages, Trouble
 from tests.jobs.conftest import always, call, endpoint, quoting, splits
 from tests.jobs.warm import answer

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET, ConfigError
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.conftest import call, config_file, endpoint

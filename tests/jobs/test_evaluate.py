@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from okralong.jobs.run_folder import table
 from okralong.lab.sweeps.schemas import SCORES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT, EXIT_OVER_BUDGET
+from okralong.pipelines.run.rows import table
 from tests.conftest import NODE_KEY
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI, Trouble

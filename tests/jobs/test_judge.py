@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from okralong.jobs.run_folder import table
 from okralong.lab.sweeps.budget import SharedBudget
 from okralong.lab.sweeps.config import JudgeConfig
 from okralong.lab.sweeps.gold_questions import read_gold_questions
@@ -26,7 +25,7 @@ from okralong.lab.sweeps.judging import Judged, each_seed, judge_cells, judge_co
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import ConfigError, MetricError, OverBudget, ReplyError
-from okralong.pipelines.run.rows import purge_run
+from okralong.pipelines.run.rows import purge_run, table
 from tests.conftest import NODE_KEY
 from tests.evaluation.sweeps.invented_run import QUESTIONS, TEXTS, answer, usual_run, write_questions, write_run
 from tests.fakes.openai_server import FakeOpenAI

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from okralong.jobs.run_folder import table
 from okralong.lab.training.rows.tables import ANALYZER_ROWS
 from okralong.pipelines.answering.analyzers.analysis import SYSTEM_PROMPT, format_reply
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI, Messages, too_many
 from tests.jobs.conftest import call
 

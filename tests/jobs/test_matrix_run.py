@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from okralong.jobs.nightly import run_nightly
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_FAILURES, EXIT_OK
 from okralong.pipelines.run.nightly import nights
+from okralong.pipelines.run.rows import table
 from tests.conftest import index_plain
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import PAPER, call, endpoint

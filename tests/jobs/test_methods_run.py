@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.schemas import ARTIFACTS
 from okralong.pipelines.core.storage import Folder
@@ -26,7 +25,7 @@ from okralong.pipelines.methods.graphrag.build import EXTRACT_INSTRUCTIONS as EX
 from okralong.pipelines.methods.graphrag.build import REPORT_INSTRUCTIONS as REPORT
 from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.raptor import INSTRUCTIONS as SUMMARIZE
-from okralong.pipelines.run.rows import artifacts_taken, purge_run
+from okralong.pipelines.run.rows import artifacts_taken, purge_run, table
 from tests.archives.nights import words_in
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama

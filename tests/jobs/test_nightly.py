@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from okralong.jobs.nightly import run_nightly
-from okralong.jobs.run_folder import table
 from okralong.pipelines.archive.versions import version_numbers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED, EXIT_OK, EXIT_OVER_BUDGET
 from okralong.pipelines.reporting.export import flat_answers
 from okralong.pipelines.run.nightly import nights
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, call, endpoint
 

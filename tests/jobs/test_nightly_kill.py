@@ -16,12 +16,12 @@ import pytest
 import yaml
 
 from okralong.jobs.nightly import run_nightly
-from okralong.jobs.run_folder import table
 from okralong.pipelines.archive.versions import version_numbers
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED
 from okralong.pipelines.reporting.export import flat_answers
 from okralong.pipelines.run.nightly import PHASES, nights
+from okralong.pipelines.run.rows import table
 from tests.conftest import CHECKOUT
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, endpoint

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT
+from okralong.pipelines.run.rows import table
 from okralong.pipelines.samples.questions import Sample, generate, write_sample
 from tests.conftest import index_plain
 from tests.fakes.openai_server import FakeOpenAI, Messages, Trouble

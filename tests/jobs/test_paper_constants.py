@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.codec import decode
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Analysis, Plan
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import PAPER, endpoint
 from tests.jobs.warm import answer

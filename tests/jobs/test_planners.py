@@ -13,12 +13,12 @@ from okralong.actors import ray_planners
 from okralong.actors.generator import generator
 from okralong.actors.host import RayHost, RunStart
 from okralong.jobs import drive
-from okralong.jobs.run_folder import table
 from okralong.jobs.terminal import AnswerPanel
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import prepare
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 from tests.jobs.warm import WARM

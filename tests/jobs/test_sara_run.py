@@ -10,11 +10,11 @@ import pytest
 
 import okralong
 from okralong.jobs.estimate import Asking, estimate_questions
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.rows import table
 from okralong.pipelines.sara.artifact import served_generator
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call

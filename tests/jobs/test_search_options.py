@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 from tests.jobs.warm import answer

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 import okralong
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tiny_llama import write_tiny_llama
 from tests.jobs.conftest import call, endpoint

@@ -21,13 +21,13 @@ from okralong.actors.generator import StartedGenerator, as_served, weights_here
 from okralong.actors.host import DoesNotFit, WarmHost, why_ray
 from okralong.actors.local_models import LoadedModels
 from okralong.jobs.answer import answer_prepared
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config, shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EndpointError
 from okralong.pipelines.reporting.export import flat_answers
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import Prepared, prepare
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.fakes.tiny_cross_encoder import tiny_cross_encoder
 from tests.jobs.conftest import always, quoting

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from okralong.jobs.run_folder import table
 from okralong.lab.sweeps.schemas import SCORES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_STOPPED
+from okralong.pipelines.run.rows import table
 from tests.conftest import CHECKOUT
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI

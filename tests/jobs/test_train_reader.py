@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from okralong.jobs.run_folder import table
 from okralong.lab.training.reader_marks import mark, well_formed
 from okralong.lab.training.rows.tables import READER_ROWS, ReadingRow
 from okralong.pipelines.answering.citations import find_citations
@@ -18,6 +17,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_OVER_BUDGET
 from okralong.pipelines.methods.instructrag import SYNTHESIS_INSTRUCTIONS as SYNTHESIS
 from okralong.pipelines.methods.instructrag import rationale_prompt
+from okralong.pipelines.run.rows import table
 from tests.evaluation.evidence.town import write_town
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.fakes.tiny_llama import write_tiny_llama

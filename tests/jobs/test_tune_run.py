@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from okralong.jobs.run_folder import table
 from okralong.lab.sweeps.schemas import SCORES
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.rows import table
 from okralong.pipelines.samples.questions import generate, write_sample
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import call, endpoint

@@ -10,12 +10,12 @@ import pytest
 
 import okralong
 from okralong.actors.retrieval import needed_models
-from okralong.jobs.run_folder import table
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.prepare import prepare
+from okralong.pipelines.run.rows import table
 from tests.fakes.openai_server import FakeOpenAI
 from tests.jobs.conftest import endpoint
 from tests.jobs.warm import answer

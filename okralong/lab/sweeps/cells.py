@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from okralong.actors.cluster import connected
-from okralong.actors.generator import Generator, generator, reading_vectors
+from okralong.actors.generator import StartedGenerator, generator, reading_vectors
 from okralong.actors.host import Host, RayHost, WarmHost, why_ray
 from okralong.actors.local_models import LoadedModels
 from okralong.actors.retrieval import RetrievalNames, SharedModels
@@ -82,9 +82,9 @@ class Running:
     console: Console
     held: ExitStack
     interrupt: Interrupt = field(default_factory=Interrupt)
-    generators: dict[str, Generator] = field(default_factory=dict)
+    generators: dict[str, StartedGenerator] = field(default_factory=dict)
 
-    def generator(self, prepared: Prepared) -> Generator:
+    def generator(self, prepared: Prepared) -> StartedGenerator:
         """Return the generator of a cell, served once for all cells that differ only in the seed."""
         llm, compressor = prepared.llm, reading_vectors(prepared)
         key = f"{json.dumps(llm.model_dump(mode='json', exclude={'seed'}), sort_keys=True)} {compressor}"
@@ -158,7 +158,7 @@ def _needs_ray(cell: PreparedCell) -> bool:
     return bool(why_ray(prepared, len(prepared.questions)) or ResumeState.load(Folder.of(cell.run)).open)
 
 
-def _on_ray(retrieval: RetrievalNames, _: Prepared, served: Generator) -> Host:
+def _on_ray(retrieval: RetrievalNames, _: Prepared, served: StartedGenerator) -> Host:
     return RayHost(retrieval=retrieval, served=served)
 
 
@@ -170,9 +170,9 @@ def _by_archive(cells: Sequence[PreparedCell]) -> list[list[PreparedCell]]:
     return list(groups.values())
 
 
-HostOf = Callable[[Prepared, Generator], Host]
+HostOf = Callable[[Prepared, StartedGenerator], Host]
 """Returns the host of a cell, with the generator that it shares with others."""
-Work = tuple[PreparedCell, Generator, HostOf]
+Work = tuple[PreparedCell, StartedGenerator, HostOf]
 
 
 def _run_archive(running: Running, cells: Sequence[PreparedCell], hosts: Sequence[HostOf]) -> list[CellEnd]:
@@ -216,7 +216,7 @@ def _side_by_side(running: Running, work: Sequence[Work]) -> list[CellEnd]:
     return [ends[cell.plan.named.cell] for cell, _, _ in work if cell.plan.named.cell in ends]
 
 
-def _run_cell(running: Running, cell: PreparedCell, served: Generator, host_of: HostOf, sharers: int) -> CellEnd:
+def _run_cell(running: Running, cell: PreparedCell, served: StartedGenerator, host_of: HostOf, sharers: int) -> CellEnd:
     """Run a cell under its share of the budget, of which ``sharers`` may be waiting for some."""
     name = cell.plan.named.cell
     cap = running.budget.grant(name, sharers)

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from okralong.actors.generator import Generator, generator
-from okralong.jobs.run_folder import table
+from okralong.actors.generator import StartedGenerator, generator
 from okralong.lab.sweeps.budget import SharedBudget, spent_usd
 from okralong.lab.sweeps.config import JudgeConfig
 from okralong.lab.sweeps.gold_questions import GoldQuestion
@@ -27,7 +26,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.reporting.metrics import UNANSWERABLE, best, exact_match
 from okralong.pipelines.reporting.sources import spans_of
 from okralong.pipelines.run.config import RunConfig
-from okralong.pipelines.run.rows import JUDGE
+from okralong.pipelines.run.rows import JUDGE, table
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -197,7 +196,7 @@ def _asked_in(
     cell: str,
     run: Path,
     config: RunConfig,
-    served: Generator,
+    served: StartedGenerator,
     budget: SharedBudget,
     ask: Callable[[LlmClient, int], Awaitable[Mapping[str, T]]],
 ) -> Mapping[str, T]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from okralong.actors.generator import Generator
+from okralong.actors.generator import StartedGenerator
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.gateway import Gateway
@@ -17,7 +17,7 @@ from okralong.pipelines.run.config import RunConfig
 
 @asynccontextmanager
 async def paid_client(
-    config: RunConfig, served: Generator, folder: Folder, cap_usd: float | None
+    config: RunConfig, served: StartedGenerator, folder: Folder, cap_usd: float | None
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
     """Open a client of the served generator and its ledger; what the folder already paid for is never paid again."""
     ledger = RunLedger(folder, cap_usd)
