@@ -11,14 +11,9 @@ import openai
 import pytest
 
 from okralong.actors.generator import generator
-<<<<<<< HEAD
 from okralong.lab.training.asking import Asker, Said
 from okralong.lab.training.reader_marks import mark, well_formed
-from okralong.pipelines.answering.generate import calculate
-=======
-from okralong.lab.training.reader_report import Asker, Said, mark, well_formed
 from okralong.pipelines.answering.calculator import calculate
->>>>>>> main
 from okralong.pipelines.answering.prompts import answer_prompt, parse_answer
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.models.merged_model import asked_as

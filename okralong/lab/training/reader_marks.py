@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from okralong.lab.datasets.pooling import Span
 from okralong.lab.training.rows.tables import ReadingRow
+from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.generate import calculate
 from okralong.pipelines.answering.prompts import UNANSWERABLE, parse_answer
 from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import Citation, Passage, ReplyError

@@ -17,7 +17,6 @@ from okralong.lab.evidence.report_files import estimate_words, write_markdown_re
 from okralong.lab.evidence.writers import KeptReplies
 from okralong.lab.training.asking import Serve, Speed, speed_of
 from okralong.lab.training.learners.fit import Say
-<<<<<<< HEAD
 from okralong.lab.training.reader_marks import (
     FIGURES,
     Embed,
@@ -27,27 +26,6 @@ from okralong.lab.training.reader_marks import (
     figure,
     mark,
     well_formed,
-=======
-from okralong.lab.training.rows.tables import ReadingRow
-from okralong.pipelines.answering.calculator import calculate
-from okralong.pipelines.answering.citations import find_citations
-from okralong.pipelines.answering.grammars import grammar
-from okralong.pipelines.answering.prompts import UNANSWERABLE, answer_prompt, parse_answer, with_demonstration
-from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.sentences import boundaries
-from okralong.pipelines.core.types import Citation, InputError, Message, Passage, ReplyError
-from okralong.pipelines.llm.config import CompletionLimits, LlmConfig
-from okralong.pipelines.llm.request import LlmRequest
-from okralong.pipelines.models.weights import EMBEDDED
-from okralong.pipelines.reporting.statistics import (
-    Estimate,
-    Floats,
-    Resample,
-    estimate,
-    joined_by_documents,
-    ratio,
-    resample,
->>>>>>> main
 )
 from okralong.lab.training.rows.tables import ReadingRow
 from okralong.pipelines.answering.prompts import answer_prompt

@@ -28,6 +28,7 @@ def test_precision_and_limit_are_those_of_the_loaded_model(tmp_path: Path) -> No
 
 def test_nothing_is_loaded_before_a_text_is_new() -> None:
     said = "from okralong.jobs import cli; from okralong.lab.evidence import sweep; import sys; "
-    said += "from pathlib import Path; from okralong.lab.datasets import encoder; encoder.cached_encoder(Path('nowhere')); print('torch' in sys.modules)"
+    said += "from pathlib import Path; from okralong.lab.datasets import encoder; "
+    said += "encoder.cached_encoder(Path('nowhere')); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
