@@ -72,7 +72,7 @@ def test_what_a_client_sends_is_what_is_read() -> None:
         (part(rows=True), "needs rows, a count"),
         (part(data=None), "needs rows, a count, and data"),
         (part(data="?!"), "is not base64"),
-        (part(rows=2), "holds 48 bytes; 2 rows of 4 float32 numbers.*are 32"),
+        (part(rows=2), "holds 48 bytes; 2 rows of 4 float32 numbers.*have 32"),
         (part(data=base64.b64encode(np.full(12, np.nan, np.float32).tobytes()).decode()), "not finite"),
     ],
 )

@@ -87,7 +87,7 @@ def item_row(question: str, kind: str, item: Item, document: Document) -> Answer
     named = [
         row for row in rows_of(document.text) if any(_fills(row.label, span) for span in mentions(item, row.label))
     ]
-    return _agreed_value(question, kind, named, document)
+    return _agreed(list(_values_of(question, kind, named, document)), document)
 
 
 def first_row(item: Item, document: Document) -> Passage | None:
@@ -157,10 +157,6 @@ def row_answer(question: str, kind: str, passages: Sequence[Passage], document: 
         return None
     cited = Citation(document.doc_id, row.start, row.end, document.text[row.start : row.end])
     return Answer("answered", found.said, (cited,), context=tuple(passages), value=found.value, replied_by=(BY_RULES,))
-
-
-def _agreed_value(question: str, kind: str, rows: Sequence[Row], document: Document) -> Answer | None:
-    return _agreed(list(_values_of(question, kind, rows, document)), document)
 
 
 def _values_of(question: str, kind: str, rows: Sequence[Row], document: Document) -> Iterator[tuple[Row, _Cell]]:
