@@ -76,7 +76,7 @@ def test_the_word_json_is_in_its_prompt_and_the_trained_prompt_is_as_it_was() ->
 
 
 def test_it_cannot_be_loaded_without_a_run() -> None:
-    with pytest.raises(ConfigError, match="by okralong answer alone"):
+    with pytest.raises(ConfigError, match="only `okralong answer` can use it"):
         load_analyzer(AnalyzerConfig(kind="llm"))
     with pytest.raises(ValueError, match="llm takes no adapter"):
         AnalyzerConfig(kind="llm", adapter="somewhere")
