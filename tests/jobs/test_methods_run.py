@@ -384,5 +384,5 @@ def test_an_estimate_says_what_cannot_be_foreseen(strategy: str, tmp_path: Path)
     from okralong.pipelines.run.config import RunConfig
 
     config = load_config(RunConfig, "answer.yaml", {"strategy": strategy})
-    with pytest.raises(ConfigError, match=rf"No estimate.*'{strategy}'.*Nothing was spent"):
+    with pytest.raises(ConfigError, match=rf"strategy '{strategy}' cannot be predicted.*Nothing was spent"):
         estimate_questions(str(tmp_path / "none"), "none.jsonl", config, Asking())
