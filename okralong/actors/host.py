@@ -263,7 +263,7 @@ def _opened_here(
         served = served or held.enter_context(_generator(start))
         _check_logprobs(prepared, served)
         progress.phase("models", "are loaded, in this process")
-        held.enter_context(_warnings_to(start.run))
+        held.enter_context(warnings_to(start.run))
         run = _RunHere(start, served, LocalModels(prepared, models), progress)
         held.callback(run.close)
         models.wait()
@@ -448,7 +448,7 @@ _RUN: Final[ContextVar[str | None]] = ContextVar("run", default=None)
 
 
 @contextmanager
-def _warnings_to(run: str) -> Iterator[None]:
+def warnings_to(run: str) -> Iterator[None]:
     """Write warnings of the run to ``LOG`` in its folder instead of the terminal, while the block runs."""
     folder, logger = Folder.of(run), logging.getLogger(ROOT)
     handler: logging.Handler = logging.NullHandler()

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from okralong.actors.host import LOG, _warnings_to
+from okralong.actors.host import LOG, warnings_to
 from okralong.actors.local_models import LoadedModel
 
 
@@ -26,7 +26,7 @@ def test_warnings_of_runs_beside_each_other_go_to_their_own_logs(tmp_path: Path)
 
     def run(name: str) -> list[str]:
         (tmp_path / name).mkdir()
-        with _warnings_to(str(tmp_path / name)):
+        with warnings_to(str(tmp_path / name)):
             both.wait(30)
             asyncio.run(Warner().warn(f"of {name}"))
             both.wait(30)

@@ -152,7 +152,7 @@ def test_the_opening_read_once_is_the_same_as_read_with_each_prompt(scorer: Labe
     first = scorer.analyze(INPUTS)
     # A prompt cut at its beginning, as one odd input may need, takes the whole batch past the shared opening.
     with torch.inference_mode():
-        cut = scorer._analyze_part([*prompts[:2], prompts[2][5:]])
+        cut = scorer.analyze_part([*prompts[:2], prompts[2][5:]])
     for one, other in zip(first[:2], cut[:2], strict=True):
         assert one.type_probabilities == pytest.approx(other.type_probabilities, abs=1e-4)
     assert cut[2].type_probabilities != pytest.approx(first[2].type_probabilities, abs=1e-4)

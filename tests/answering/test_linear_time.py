@@ -217,7 +217,7 @@ def hostile(pieces: str, before: str, behind: str, chars: int) -> str:
 
 def seconds(parse: Callable[[str], Any], text: str) -> float:
     table_heads.has_amounts.cache_clear()
-    confidence._said.cache_clear()
+    confidence.parts_said.cache_clear()
     began = time.process_time()
     with suppress(ReplyError, ValueError, QuestionError):
         parse(text)

@@ -57,7 +57,7 @@ def test_passes_of_our_own_give_what_the_library_gives(embedder: SentenceEmbedde
     model = SentenceTransformer(resolve_embedding_model("embedded").path, device="cpu")
     model.max_seq_length = embedder.limit
     embedded = embedder.embed(texts)
-    assert embedder._beside_tokens is not None  # it is not the library that was asked
+    assert embedder.beside_tokens is not None  # it is not the library that was asked
     np.testing.assert_allclose(embedded.vectors, model.encode_document(texts, normalize_embeddings=True), atol=1e-5)
     assert embedded.over_limit == embedder.over_limit(texts)
     assert any(embedded.over_limit)
@@ -69,7 +69,7 @@ def test_a_model_that_is_more_than_its_tokens_embeds_by_itself(
 ) -> None:
     texts = ["word " * 600, "A second press was bought."]
     wanted = embedder.embed(texts)
-    monkeypatch.setattr(embedder, "_beside_tokens", None)
+    monkeypatch.setattr(embedder, "beside_tokens", None)
     found = embedder.embed(texts)
     np.testing.assert_allclose(found.vectors, wanted.vectors, atol=1e-5)
     assert found.over_limit == wanted.over_limit == [True, False]

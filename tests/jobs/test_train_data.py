@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from okralong.lab.training.learners.question_writer import _batches
+from okralong.lab.training.learners.question_writer import in_batches
 from okralong.lab.training.rows.question_writer_rows import read_passages
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, RANKING
 from okralong.pipelines.core.storage import Folder
@@ -126,7 +126,7 @@ def test_rows_of_questions_that_a_model_wrote(
     (tmp_path / "writer").mkdir()
     (tmp_path / "writer" / "config.json").write_text("{}")
     # All that was to be written is there: the writer is not asked.
-    mark = hashlib.sha256(json.dumps(_batches(passages)).encode()).hexdigest()[:16]
+    mark = hashlib.sha256(json.dumps(in_batches(passages)).encode()).hexdigest()[:16]
     lines = [{"batch": 0, "of": mark}, *questions, {"batch": 1, "of": mark}]
     (rows / "written.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer")

@@ -21,7 +21,7 @@ async def finished(run: Folder, dies: bool) -> RunLedger:
     await ledger.finish(END)
     if not dies:
         return ledger
-    ledger._log.abandon()
+    ledger.abandon()
     return RunLedger(run, 1.0)
 
 

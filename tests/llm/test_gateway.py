@@ -67,7 +67,7 @@ async def test_messages_that_come_twice_count_once(tmp_path: Path) -> None:
 async def test_a_gateway_that_is_started_anew_is_asked_again_and_told_the_outcome(tmp_path: Path) -> None:
     gateway, _ = gateway_over(tmp_path)
     await gateway.ask(a_call(1), 10, 60, steps=Steps((PLAN,), 0.3))
-    gateway.ledger._log.abandon()  # killed: the call goes on, and so do those who ask
+    gateway.ledger.abandon()  # killed: the call goes on, and so do those who ask
     gateway, limiter = gateway_over(tmp_path)
     assert (await gateway.ledger.totals()).unknown_usd == pytest.approx(0.1)
     await gateway.ask(a_call(1), 10, 60, steps=Steps((PLAN,), 0.3))  # its answer was lost

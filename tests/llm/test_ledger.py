@@ -50,7 +50,7 @@ async def test_after_a_crash_an_intent_is_unknown_and_a_reply_is_paid(
         await ledger.intend(a_call(number))
     await ledger.settle(paid(a_call(0), 0.05))
     await ledger.settle(paid(a_call(1), 0.04))
-    ledger._log.abandon()
+    ledger.abandon()
     RunLog.open(run).close()
     (part,) = run.at("ledger").names(".parquet")  # as if the process had died between the journal's file and this one
     run.at("ledger").write_table(part, run.at("ledger").read_table(part).slice(0, 1))

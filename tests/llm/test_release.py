@@ -54,7 +54,7 @@ async def test_what_a_dead_planner_left_does_not_hold_up_the_next(tmp_path: Path
 async def test_a_reserve_alone_is_not_remembered_and_an_intent_takes_it_again(tmp_path: Path) -> None:
     ledger = RunLedger(Folder.of(tmp_path), 1.0)
     await ledger.reserve(a_call(1).key, "q", 0.1)
-    ledger._log.abandon()  # the ledger's process dies while its client waits for the limiter
+    ledger.abandon()  # the ledger's process dies while its client waits for the limiter
     ledger = RunLedger(Folder.of(tmp_path), 1.0)
     assert (await ledger.totals()).unknown_usd == 0
     await ledger.intend(a_call(1))

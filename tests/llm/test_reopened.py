@@ -40,7 +40,7 @@ async def test_the_reply_that_led_to_a_bad_end_is_asked_for_anew_and_its_cost_st
     await ledger.intend(a_call(2))
     await ledger.settle(paid(a_call(2), 0.03))
     await ledger.intend(a_call(3))
-    ledger._log.abandon()  # killed; the same command is run again
+    ledger.abandon()  # killed; the same command is run again
 
     ledger = RunLedger(run, 1.0, reopened=AGAIN)
     assert await known(ledger) == [("plan", 0), ("reply", 2)]
@@ -62,7 +62,7 @@ async def test_what_a_killed_retry_had_in_flight_is_held_also_when_nobody_asks_a
     await ended(run, "unanswerable")
     ledger = RunLedger(run, 1.0, reopened=AGAIN)
     await ledger.intend(a_call(2))
-    ledger._log.abandon()
+    ledger.abandon()
     for _ in range(2):
         ledger = RunLedger(run, 1.0, reopened=reopened)
         totals = await ledger.totals()

@@ -68,7 +68,7 @@ async def test_totals_and_answers_count_the_tokens_and_not_the_dollars_also_afte
             await client.complete("apples", "generate", "generate", ask("apples"))
             before, spent = await ledger.totals(), await ledger.spent("apples")
             # As if the process had died between the journal's file and the ledger's.
-            ledger._log.abandon()
+            ledger.abandon()
         for name in Folder.of(second / "ledger").names(".parquet"):
             Folder.of(second / "ledger").remove(name)
         async with client_over(second, config_for(server)) as (_, ledger):

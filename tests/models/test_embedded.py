@@ -37,11 +37,11 @@ def test_missing_folder_is_no_hub_name(name: str) -> None:
 
 def test_altered_and_missing_weights_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"has sha256 .* expected 0000.*force-reinstall"):
-        embedded._packaged(embedded.MINILM_PACKAGE, "model.safetensors", "0" * 64)
+        embedded.packaged_file(embedded.MINILM_PACKAGE, "model.safetensors", "0" * 64)
     with pytest.raises(ConfigError, match=r"holds no nothing\.bin"):
-        embedded._packaged(embedded.MINILM_PACKAGE, "nothing.bin", "0" * 64)
+        embedded.packaged_file(embedded.MINILM_PACKAGE, "nothing.bin", "0" * 64)
     with pytest.raises(ConfigError, match="not installed"):
-        embedded._packaged("okralong-no-such-package", "weights.bin", "0" * 64)
+        embedded.packaged_file("okralong-no-such-package", "weights.bin", "0" * 64)
 
 
 def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

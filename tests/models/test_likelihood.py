@@ -55,13 +55,13 @@ def test_scores_equal_plain_forward_passes(model: LikelihoodModel, plain: Any, f
 
 def test_the_prefix_is_read_once_and_counts(model: LikelihoodModel, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = []
-    hidden = model._hidden
+    hidden = model.hidden_states
 
     def counted(rows: list[list[int]], cache: Any) -> Any:
         lengths.append((len(rows), len(rows[0])))
         return hidden(rows, cache)
 
-    monkeypatch.setattr(model, "_hidden", counted)
+    monkeypatch.setattr(model, "hidden_states", counted)
     scored = model.score(PREFIX * 6, TEXTS)
     # One pass over the prefix, then one over all four texts side by side.
     assert [rows for rows, _ in lengths] == [1, 4]

@@ -81,11 +81,11 @@ def test_a_stop_word_ends_the_text(model: MixedGenerator) -> None:
 
 def test_the_end_of_a_turn_ends_the_reply_and_is_counted(model: MixedGenerator) -> None:
     request = asked("Say", max_tokens=20)
-    row = model._row(request)
-    end = model._tokenizer.eos_token_id
-    said = model._read(request, row, [40, 41, end, end, end])
+    row = model.row_for(request)
+    end = model.tokenizer.eos_token_id
+    said = model.read_reply(request, row, [40, 41, end, end, end])
     assert (said.completion_tokens, said.finish_reason) == (3, "stop")
-    assert model._read(replace(request, max_tokens=2), row, [40, 41, end]).finish_reason == "length"
+    assert model.read_reply(replace(request, max_tokens=2), row, [40, 41, end]).finish_reason == "length"
 
 
 def test_what_passes_the_window_is_refused_and_the_others_are_not(model: MixedGenerator) -> None:
@@ -104,10 +104,10 @@ def test_what_no_tokenizer_takes_costs_the_others_nothing(model: MixedGenerator)
 def test_a_long_prompt_and_another_s_long_reply_do_not_pass_the_window(model: MixedGenerator) -> None:
     pair = [asked("word " * 250, max_tokens=4), asked("Hi", max_tokens=300)]
     assert written(model, *pair) == [written(model, each)[0] for each in pair]
-    rows = [(place, model._row(each)) for place, each in enumerate(pair)]
-    assert [[place for place, _ in group] for group in model._that_fit(pair, rows)] == [[0], [1]]
+    rows = [(place, model.row_for(each)) for place, each in enumerate(pair)]
+    assert [[place for place, _ in group] for group in model.batches_that_fit(pair, rows)] == [[0], [1]]
     short = [replace(each, max_tokens=4) for each in pair]
-    assert [[place for place, _ in group] for group in model._that_fit(short, rows)] == [[0, 1]]
+    assert [[place for place, _ in group] for group in model.batches_that_fit(short, rows)] == [[0, 1]]
 
 
 def test_an_adapter_beside_the_compressor_is_merged(tiny: Path, tmp_path: Path) -> None:

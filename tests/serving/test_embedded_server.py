@@ -126,13 +126,13 @@ def test_broken_weights_end_in_a_clear_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(64))
     with pytest.raises(EndpointError, match=r"ended with code .*Its log .* ends: "):
-        serving._launch(_served(broken), serving._free_port(), tmp_path / "log", serving.EarlyEnd())
+        serving.launch(_served(broken), serving.free_port(), tmp_path / "log", serving.EarlyEnd())
 
 
 def _served(gguf: Path) -> Any:
-    from okralong.pipelines.models.serving import ServedModel, _llama_cpp
+    from okralong.pipelines.models.serving import ServedModel, llama_cpp_model
 
-    good = _llama_cpp(repacked_gguf(), "broken", "broken", 1, 512)
+    good = llama_cpp_model(repacked_gguf(), "broken", "broken", 1, 512)
     swap = str(repacked_gguf()), str(gguf)
     return ServedModel(
         good.engine,

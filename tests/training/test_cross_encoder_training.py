@@ -18,7 +18,7 @@ from okralong.lab.training.learners.cross_encoder import CrossEncoderLearner, ca
 from okralong.lab.training.learners.fit import HISTORY, fit_recipe
 from okralong.lab.training.learners.learner import evaluations_of
 from okralong.lab.training.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
-from okralong.lab.training.rows.cross_encoder_rows import _covering, _place, _share
+from okralong.lab.training.rows.cross_encoder_rows import covering_span, place_of, share_of
 from okralong.lab.training.rows.tables import RankingRow
 from okralong.pipelines.core.types import Chunk, ConfigError
 from okralong.pipelines.models.cross_encoder import LONGEST_ANSWER, WEIGHTS, CrossEncoder, best_spans, read_shape
@@ -199,23 +199,23 @@ def chunk(text: str, start: int = 0) -> Chunk:
 
 def test_a_share_of_the_evidence_or_of_the_chunk_counts() -> None:
     held = chunk("x" * 100, start=50)
-    assert _share(held, [Span("d", 60, 80)]) == 1.0  # the evidence stands in the chunk
-    assert _share(held, [Span("d", 0, 400)]) == 1.0  # the chunk stands in the evidence
-    assert _share(held, [Span("d", 140, 160)]) == 0.5
-    assert _share(held, [Span("e", 60, 80)]) == 0.0
+    assert share_of(held, [Span("d", 60, 80)]) == 1.0  # the evidence stands in the chunk
+    assert share_of(held, [Span("d", 0, 400)]) == 1.0  # the chunk stands in the evidence
+    assert share_of(held, [Span("d", 140, 160)]) == 0.5
+    assert share_of(held, [Span("e", 60, 80)]) == 0.0
 
 
 def test_an_answer_is_placed_within_the_evidence_alone() -> None:
     text = "In 1990 sales were 12. In 1991 sales were 12 million."
     evidence = [Span("d", 23, len(text))]
-    assert _place(chunk(text), evidence, "?", ("12",), ("12",)) == (42, 44)
-    assert _place(chunk(text), [Span("d", 0, 8)], "?", ("12",), ("12",)) is None
+    assert place_of(chunk(text), evidence, "?", ("12",), ("12",)) == (42, 44)
+    assert place_of(chunk(text), [Span("d", 0, 8)], "?", ("12",), ("12",)) is None
 
 
 def test_a_sentence_is_placed_by_the_words_that_the_question_lacks() -> None:
     text = "The company was founded in Leeds, and its first chairman was Vera Crowhurst, a baker."
-    place = _covering(text, 0, "Who was the first chairman?", "The first chairman was Vera Crowhurst.")
+    place = covering_span(text, 0, "Who was the first chairman?", "The first chairman was Vera Crowhurst.")
     assert place is not None
     assert text[place[0] : place[1]] == "Vera Crowhurst"
-    assert _covering(text, 0, "Who was it?", "Somebody else altogether") is None
+    assert covering_span(text, 0, "Who was it?", "Somebody else altogether") is None
     assert UNKNOWN == -100

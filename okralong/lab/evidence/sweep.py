@@ -49,7 +49,7 @@ def run_sweep(
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     if not wanted <= writers.keys():
         raise ValueError("A method of the sweep has a model write its queries that is not among those given.")
-    analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), _compressor(sweep, policies)
+    analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), compressor_of(sweep, policies)
     readers = {name: RememberedReader(name, partial(load_reranker, each)) for name, each in rerankers(sweep).items()}
     runs = {
         name: {
@@ -106,7 +106,8 @@ def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) ->
     return None
 
 
-def _compressor(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> ArrayCompressor | None:
+def compressor_of(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> ArrayCompressor | None:
+    """Load the compressor if a policy of the sweep needs one."""
     if any(policy.needs_compressor for by_scale in policies.values() for policy in by_scale.values()):
         return ArrayCompressor.load(compressor_folder(sweep.compressor))
     return None

@@ -89,7 +89,7 @@ def agreement(question: str, answer: str, place: str, row: str = "") -> float:
     the place is the label of a ``row``, the row's amounts count as its own. The result is 1 if the answer says nothing
     that a place could differ in: yes, no, or one of the question's own choices.
     """
-    said, days, given = _said(answer)
+    said, days, given = parts_said(answer)
     there = set(_telling(place))
     if not said or not there or said[0] in _SHORTLY or _chosen(said, question):
         return 1.0
@@ -106,7 +106,8 @@ def agreement(question: str, answer: str, place: str, row: str = "") -> float:
 
 
 @lru_cache(maxsize=8)
-def _said(answer: str) -> tuple[list[str], list[str], list[Amount]]:
+def parts_said(answer: str) -> tuple[list[str], list[str], list[Amount]]:
+    """Return the words, dates and amounts of an answer."""
     return _telling(answer), [day for _, day in dates(answer)], amounts(answer)
 
 

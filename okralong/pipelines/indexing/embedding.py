@@ -89,7 +89,7 @@ class SentenceEmbedder:
         self._query_prefix = self._own_prompt("query") if query_prefix is None else query_prefix
         self._passage_prefix = self._own_prompt(*_PASSAGE_PROMPTS) if passage_prefix is None else passage_prefix
         self._most_tokens = CPU_TOKENS if self.device == "cpu" else batch_size * self.limit
-        self._beside_tokens = self._plain_features()
+        self.beside_tokens = self._plain_features()
 
     def encode(self, texts: list[str]) -> Vectors:
         """Return unit vectors of passages, shape (n, dimension), float32, in the given order.
@@ -104,7 +104,7 @@ class SentenceEmbedder:
         ``told`` gets the size of each finished batch. Texts run in batches of similar length, which wastes little on
         padding, and are tokenized in parallel.
         """
-        if self._beside_tokens is None:
+        if self.beside_tokens is None:
             vectors = self._unit(self._model.encode_document, texts, self._passage_prefix)
             told(len(texts))
             return Embedded(vectors, self.over_limit(texts))
@@ -114,7 +114,7 @@ class SentenceEmbedder:
             for each in batches(texts, self._tokens, self.batch_size, self._most_tokens):
                 padded = self._model.tokenizer.pad({"input_ids": [one.ids for one in each.tokens]}, return_tensors="pt")
                 tensors = {name: tensor.to(self.device, non_blocking=True) for name, tensor in padded.items()}
-                said = self._model({**self._beside_tokens, **tensors})["sentence_embedding"].to(torch.float32)
+                said = self._model({**self.beside_tokens, **tensors})["sentence_embedding"].to(torch.float32)
                 found[each.places] = torch.nn.functional.normalize(said, dim=1)
                 for place, one in zip(each.places, each.tokens, strict=True):
                     over_limit[place] = one.over_limit

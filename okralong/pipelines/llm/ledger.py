@@ -286,6 +286,10 @@ class RunLedger:
         snapshots = dict(self._state.snapshots)
         return Totals(counts, self._state.calls, self._state.usage, *money, self._state.failures, snapshots)
 
+    def abandon(self) -> None:
+        """Release the lock without writing anything, as the death of the process would."""
+        self._log.abandon()
+
     async def close(self) -> None:
         """Write the remaining rows, calls in flight as unknown, merge the small files and release the lock.
 

@@ -77,7 +77,7 @@ class LikelihoodModel:
         scored: list[list[float]] = [[] for _ in rows]
         with torch.inference_mode():
             cache = DynamicCache()
-            last = self._hidden([read], cache)[:, -1:]
+            last = self.hidden_states([read], cache)[:, -1:]
             for group in passes([len(row) for row in rows], len(read)):
                 parts = self._score_pass(cache, last, [rows[number] for number in group])
                 for number, logs in zip(group, parts, strict=True):
@@ -98,7 +98,9 @@ class LikelihoodModel:
             cache = copy.deepcopy(prefix)
             cache.batch_repeat_interleave(len(rows))
             # Padding on the right is invisible to the tokens before it. A row's last token predicts nothing.
-            states = torch.cat([states, self._hidden([(row + [0] * width)[: width - 1] for row in rows], cache)], dim=1)
+            states = torch.cat(
+                [states, self.hidden_states([(row + [0] * width)[: width - 1] for row in rows], cache)], dim=1
+            )
         # One contiguous matrix of the real positions: for a three-dimensional slice, torch may copy the whole
         # vocabulary matrix before it multiplies.
         flat = torch.cat([states[number, : len(row)] for number, row in enumerate(rows)]).contiguous()
@@ -110,7 +112,8 @@ class LikelihoodModel:
         ends = list(accumulate(map(len, rows)))
         return [logs[start:end] for start, end in pairwise([0, *ends])]
 
-    def _hidden(self, rows: list[Ids], cache: Any) -> Tensor:
+    def hidden_states(self, rows: list[Ids], cache: Any) -> Tensor:
+        """Return the last hidden states of some rows of tokens, of shape (rows, tokens, width)."""
         # Without the head, which would multiply every position with the whole vocabulary.
         tokens = torch.tensor(rows, device=self._model.device)
         hidden: Tensor = self._model.base_model(tokens, past_key_values=cache, use_cache=True).last_hidden_state

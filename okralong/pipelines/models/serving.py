@@ -117,11 +117,11 @@ class EmbeddedServer:
         early_end = early_end or EarlyEnd()
         try:
             for _ in range(ATTEMPTS - 1):
-                port = _free_port()
+                port = free_port()
                 with contextlib.suppress(_PortTakenError):
-                    return cls(_launch(served, port, log, early_end), served, port, window, log)
-            port = _free_port()
-            return cls(_launch(served, port, log, early_end), served, port, window, log)
+                    return cls(launch(served, port, log, early_end), served, port, window, log)
+            port = free_port()
+            return cls(launch(served, port, log, early_end), served, port, window, log)
         except EndpointError:
             if early_end.came:  # nobody will read it
                 log.unlink(missing_ok=True)
@@ -166,7 +166,8 @@ class _PortTakenError(EndpointError):
     """Another process took the port before the server started."""
 
 
-def _launch(served: ServedModel, port: int, log: Path, early_end: EarlyEnd) -> subprocess.Popen[bytes]:
+def launch(served: ServedModel, port: int, log: Path, early_end: EarlyEnd) -> subprocess.Popen[bytes]:
+    """Start the server's process and wait until it answers."""
     hub = cache_folder() / "hub"
     hub.mkdir(parents=True, exist_ok=True)
     # `transformers serve` lists the hub cache and fails when there is none.
@@ -221,7 +222,8 @@ def _answers(port: int, model: str) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -288,7 +290,7 @@ def choose(
         if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not has_amx()):
             name = f"SmolLM2-135M-Instruct-{reader.name}-Q8_0@{reader.digest}" if reader else EMBEDDED_NAME
             gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
-            return _llama_cpp(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
+            return llama_cpp_model(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
         folder = merged_model(reader.folder, EMBEDDED) if reader else converted_model()
         return _transformers(folder, SMOLLM_SHA256[:12] + mark, precision)
     path = Path(model).expanduser().resolve()
@@ -300,7 +302,7 @@ def choose(
                 "transformers folder."
             )
         stamp = _stamped(path)
-        return _llama_cpp(path, f"{path.stem}@{stamp.rpartition('@')[2]}", stamp, parallel, window)
+        return llama_cpp_model(path, f"{path.stem}@{stamp.rpartition('@')[2]}", stamp, parallel, window)
     if (path / "config.json").is_file() and engine != "llama.cpp":
         folder = merged_model(reader.folder, str(path)) if reader else path
         return _transformers(folder, _stamped(path) + mark, precision)
@@ -318,7 +320,8 @@ def _stamped(path: Path) -> str:
     return f"{path}@{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
-def _llama_cpp(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:
+def llama_cpp_model(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:
+    """Return how llama.cpp serves a GGUF file."""
     command = _command("llama.cpp", gguf, alias=name, parallel=parallel, window=window)
     return ServedModel("llama.cpp", name, f"llama.cpp:{weights}:q8_0", str(gguf_tokenizer(gguf)), command)
 

@@ -68,7 +68,7 @@ def resolve_embedding_model(name: str) -> ResolvedModel:
         ConfigError: The packaged model is missing or altered, or ``name`` looks like a path but does not exist.
     """
     if name == EMBEDDED:
-        weights = _packaged(MINILM_PACKAGE, "model.safetensors", MINILM_SHA256)
+        weights = packaged_file(MINILM_PACKAGE, "model.safetensors", MINILM_SHA256)
         return ResolvedModel(str(weights.parent), "all-MiniLM-L6-v2", MINILM_SHA256)
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -92,7 +92,7 @@ def _weights(folder: Path) -> str | None:
 
 def embedded_gguf() -> Path:
     """Return the checked GGUF of SmolLM2-135M-Instruct (Q4_1). Raises ConfigError if it is missing or altered."""
-    return _packaged(SMOLLM_PACKAGE, SMOLLM_FILE, SMOLLM_SHA256)
+    return packaged_file(SMOLLM_PACKAGE, SMOLLM_FILE, SMOLLM_SHA256)
 
 
 def converted_model() -> Path:
@@ -131,7 +131,7 @@ def _rewrite(form: str, source: Path, target: Path) -> None:
 
 
 @lru_cache(maxsize=8)
-def _packaged(package: str, file_name: str, sha256: str) -> Path:
+def packaged_file(package: str, file_name: str, sha256: str) -> Path:
     """Return the checked file of that name in an installed package, hashed once per process."""
     try:
         files = distribution(package).files or []

@@ -28,7 +28,7 @@ class MixedGenerator:
     def __init__(self, model: Any, tokenizer: Any, window: int) -> None:
         """Bound prompt and reply together by ``window`` tokens, or by the model's own limit."""
         self._model = model.eval().requires_grad_(False)
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._embedding = model.get_input_embeddings()
         self.window = min(window, int(model.config.max_position_embeddings))
 
@@ -79,7 +79,7 @@ class MixedGenerator:
         together: list[tuple[int, Row]] = []
         for place, each in enumerate(asked):
             try:
-                row = self._row(each)
+                row = self.row_for(each)
             except Exception as error:  # one request's template or tokenizer error must not fail the others
                 done[place] = RefusedError(f"The messages cannot be put into this model's template: {error}.")
                 continue
@@ -92,12 +92,12 @@ class MixedGenerator:
                 done[place] = self._write([each], [row])[0]
             else:
                 together.append((place, row))
-        for group in self._that_fit(asked, together):
+        for group in self.batches_that_fit(asked, together):
             written = self._write([asked[place] for place, _ in group], [row for _, row in group])
             done |= {place: each for (place, _), each in zip(group, written, strict=True)}
         return [done[place] for place in range(len(asked))]
 
-    def _that_fit(self, asked: Sequence[Asked], rows: Sequence[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
+    def batches_that_fit(self, asked: Sequence[Asked], rows: Sequence[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
         """Split the rows into batches whose longest prompt and longest reply fit the window together."""
         groups: list[list[tuple[int, Row]]] = []
         for place, row in rows:
@@ -109,9 +109,10 @@ class MixedGenerator:
                 groups.append([(place, row)])
         return groups
 
-    def _row(self, asked: Asked) -> Row:
+    def row_for(self, asked: Asked) -> Row:
+        """Return the prompt of one request as a row of the batch."""
         messages = [MixedMessage(each.role, tuple(map(_as_tensors, each.content))) for each in asked.messages]
-        return row_of(self._tokenizer, chat_pieces(self._tokenizer, messages))
+        return row_of(self.tokenizer, chat_pieces(self.tokenizer, messages))
 
     @torch.inference_mode()
     def _write(self, asked: Sequence[Asked], rows: Sequence[Row]) -> list[Written]:
@@ -120,7 +121,7 @@ class MixedGenerator:
         if first.temperature > 0:
             torch.manual_seed(first.seed)
             how = {"do_sample": True, "temperature": first.temperature, "top_p": first.top_p, "top_k": 0}
-        end = self._tokenizer.eos_token_id
+        end = self.tokenizer.eos_token_id
         batch = padded(rows, self._embedding, "left")
         written = self._model.generate(
             inputs_embeds=batch.inputs_embeds,
@@ -131,15 +132,15 @@ class MixedGenerator:
             **how,
         )
         pairs = zip(asked, rows, written.tolist(), strict=True)
-        return [self._read(each, row, [int(token) for token in tokens]) for each, row, tokens in pairs]
+        return [self.read_reply(each, row, [int(token) for token in tokens]) for each, row, tokens in pairs]
 
-    def _read(self, asked: Asked, row: Row, tokens: list[int]) -> Written:
+    def read_reply(self, asked: Asked, row: Row, tokens: list[int]) -> Written:
         """Return the reply of one row of a batch, up to its end."""
-        end = self._tokenizer.eos_token_id
+        end = self.tokenizer.eos_token_id
         stopped = end in tokens[: asked.max_tokens]
         # The end token counts, as on other servers.
         counted = tokens.index(end) + 1 if stopped else min(asked.max_tokens, len(tokens))
-        text = str(self._tokenizer.decode(tokens[: counted - stopped], skip_special_tokens=True))
+        text = str(self.tokenizer.decode(tokens[: counted - stopped], skip_special_tokens=True))
         cut = min((at for word in asked.stop if (at := text.find(word)) >= 0), default=None)
         if cut is not None:
             return Written(text[:cut], row.usage, counted, "stop")

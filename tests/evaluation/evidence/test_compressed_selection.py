@@ -10,7 +10,7 @@ import pytest
 
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import Sweep
-from okralong.lab.evidence.sweep import _compressor, scaled_policies
+from okralong.lab.evidence.sweep import compressor_of, scaled_policies
 from okralong.lab.evidence.tools import BenchTools
 from okralong.lab.evidence.writers import GoldWriter
 from okralong.pipelines.answering.policy import Policy
@@ -66,12 +66,12 @@ def test_the_shipped_sweep_has_three_selectors_and_names_its_compressor(tmp_path
         ("csi", "encoder"),
     ]
     one = replace_compressor(sweep, random_compressor(tmp_path / "c"))
-    found = _compressor(one, policies)
+    found = compressor_of(one, policies)
     assert found is not None
     assert found.shape.hidden == 48
-    assert _compressor(one, {"csi": policies["csi"]}) is None, "not loaded where no method needs it"
+    assert compressor_of(one, {"csi": policies["csi"]}) is None, "not loaded where no method needs it"
     with pytest.raises(ConfigError, match="holds no compressor"):
-        _compressor(replace_compressor(sweep, tmp_path), policies)
+        compressor_of(replace_compressor(sweep, tmp_path), policies)
 
 
 def replace_compressor(sweep: Sweep, folder: Path) -> Sweep:

@@ -65,7 +65,7 @@ async def test_what_was_in_flight_when_a_run_was_killed_is_not_dealt_out_again(t
     paid = replace(call, call_id="b", request_hash="other")
     await ledger.intend(paid)
     await ledger.settle(Outcome(paid, "ok", 200, Usage(10, 0, 1), 0.05, 1.0, reply="{}"))
-    ledger._log.abandon()  # as a kill does: its lock goes, and no row is written any more
+    ledger.abandon()  # as a kill does: its lock goes, and no row is written any more
     assert spent_usd(run) == pytest.approx(0.30)
     assert len(read_run_table(run, "ledger")) == 1
     assert SharedBudget(1.0, spent_before({"a": run})).free_usd == pytest.approx(0.70)

@@ -157,7 +157,7 @@ def write_questions(
     An incomplete file is resumed. Replies that are not questions are skipped. Raises InputError if the file was begun
     for other passages, ConfigError if ``writer`` cannot be loaded.
     """
-    batches = _batches(passages)
+    batches = in_batches(passages)
     wanted = batches[: None if questions is None else -(-questions // BATCH)]
     mark = hashlib.sha256(json.dumps(batches).encode()).hexdigest()[:16]
     done = _begin(written, mark)
@@ -190,7 +190,7 @@ Asked = tuple[str, str]
 """A kind of question and the passage to ask about."""
 
 
-def _batches(passages: Mapping[str, Mapping[str, int]]) -> list[list[Asked]]:
+def in_batches(passages: Mapping[str, Mapping[str, int]]) -> list[list[Asked]]:
     """Batch prompts of similar length, in a drawn order, so that the first batches are a fair sample."""
     asked = [(kind, passage) for passage, ask in passages.items() for kind, count in ask.items() for _ in range(count)]
     asked.sort(key=lambda each: len(each[1]))

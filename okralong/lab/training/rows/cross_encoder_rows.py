@@ -158,7 +158,7 @@ async def _row(
         chunk.chunk_id: (chunk, share)
         for chunks in holding.values()
         for chunk in chunks
-        if (share := _share(chunk, question.evidence)) > 0
+        if (share := share_of(chunk, question.evidence)) > 0
     }
     answers = findable(asked.answers)
     positives = sorted(shares.values(), key=lambda pair: -pair[1])[: config.positives]
@@ -273,7 +273,7 @@ A sentence may end in the next chunk.
 """
 
 
-def _share(chunk: Chunk, evidence: Sequence[Span]) -> float:
+def share_of(chunk: Chunk, evidence: Sequence[Span]) -> float:
     """Return the share of a piece of evidence in the chunk, or of the chunk that is evidence, whichever is more."""
     best = 0.0
     for span in evidence:
@@ -292,7 +292,7 @@ def _labelled(
     alone = len(question.evidence) == 1
     held, places = [], []
     for chunk, share in chosen:
-        place = _place(chunk, question.evidence, asked.question, asked.answers, answers) if share else None
+        place = place_of(chunk, question.evidence, asked.question, asked.answers, answers) if share else None
         told = alone and (place is not None or (not answers and _covers(chunk, question.evidence[0])))
         held.append(1 if told else UNKNOWN if share else 0)
         places.append(place or (-1, -1))
@@ -323,7 +323,7 @@ def _tells(answers: Sequence[str], text: str) -> bool:
     return any(len(answer) > 3 and answer_recall(((answer,),), [text]) for answer in answers)
 
 
-def _place(
+def place_of(
     chunk: Chunk, evidence: Sequence[Span], question: str, gold: Sequence[str], answers: Sequence[str]
 ) -> tuple[int, int] | None:
     """Return the characters of the chunk that hold the answer, within its evidence.
@@ -342,7 +342,7 @@ def _place(
                 return match.span()
         if not answers:
             for answer in gold:
-                if (place := _covering(text, start, question, answer)) is not None:
+                if (place := covering_span(text, start, question, answer)) is not None:
                     return place
     return None
 
@@ -353,7 +353,7 @@ _MOST_EXTRA: Final = 4  # project default
 _FEWEST: Final = 1
 
 
-def _covering(text: str, start: int, question: str, answer: str) -> tuple[int, int] | None:
+def covering_span(text: str, start: int, question: str, answer: str) -> tuple[int, int] | None:
     """Return the shortest run of words from ``start`` on that holds all words of the answer that the question lacks."""
     wanted = set(words(answer)) - set(words(question)) - COMMON
     if not _FEWEST <= len(wanted) <= 20:

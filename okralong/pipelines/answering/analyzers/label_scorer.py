@@ -105,9 +105,10 @@ class LabelScorer:
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """Return one analysis for each input, in their order. Prompts of similar length share a pass."""
         prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
-        return by_length(prompts, len, self.max_batch, self._analyze_part)
+        return by_length(prompts, len, self.max_batch, self.analyze_part)
 
-    def _analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
+    def analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
+        """Score the labels of prompts that are read in one batch."""
         scored: list[list[dict[str, float]]] = [[] for _ in prompts]
         with torch.inference_mode():
             # A prompt that was cut to the model's window may lack its beginning.
