@@ -2,12 +2,12 @@
 
 If an address is given or RAY_ADDRESS is set, we connect to that cluster; otherwise we start a private one on this
 machine. Only its user can reach a private cluster: its ports listen on the loopback address, and its sockets, logs and
-spilled objects lie in a folder that only the user may enter and that is removed with the process.
+spilled objects are in a folder that only the user may enter and that is removed with the process.
 
 A local ``ray.init`` turns on token authentication and writes its token into the home folder, where a later
 ``ray start --head`` would require it. So a private cluster gets its own token file, in the same private folder. All
-clusters of a process share it, because Ray reads a token only once. (RAY_AUTH_MODE is not touched: Ray reads it at its
-import, and sets it here itself.)
+clusters of a process share it, because Ray reads a token only once. (RAY_AUTH_MODE stays as it is: Ray reads it when
+imported and sets it itself.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 NAMESPACE = "okralong"
 LOGICAL_CPUS = 4
-"""Fewest CPUs declared to a private cluster. Actors that mostly wait (planners, gateway) hold none."""
+"""Minimum number of CPUs declared to a private cluster. Actors that mostly wait (planners, gateway) hold none."""
 
 
 def named_actor(name: str) -> Any:
@@ -138,7 +138,7 @@ def _on_loopback() -> Iterator[None]:
     """Let a cluster that starts in the block listen on the loopback address only.
 
     Ray does this on macOS and Windows (``RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER``) and reads the constant at its import. It
-    replaces ``_node_ip_address="127.0.0.1"`` by an address that others can reach.
+    replaces ``_node_ip_address="127.0.0.1"`` with an address that others can reach.
     """
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
@@ -195,7 +195,7 @@ def beside_this_process(place: Place) -> Place:
 def _private_environment() -> None:
     """Set the environment of a private cluster, for this process and those that it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # By default Ray's workers run at nice 15 and starve beside other work of the machine.
+    # By default Ray's workers run at nice 15 and starve when the machine has other work.
     os.environ.setdefault("RAY_worker_niceness", "0")
     if "RAY_AUTH_TOKEN_PATH" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
         token = _private_folder() / "token"
@@ -205,8 +205,8 @@ def _private_environment() -> None:
 
 
 LONGEST_BASE: Final = 16
-"""Most characters of the path in which the private folder is made. Ray's sockets add 86, and a socket's path may have
-103 (macOS)."""
+"""Longest path, in characters, in which the private folder may be created. Ray's sockets add 86, and a socket's path
+may have 103 (macOS)."""
 
 
 @cache
@@ -227,10 +227,8 @@ class LedgerMetrics:
     """Metrics of a run's ledger: questions, calls, tokens, dollars, waiting times."""
 
     def __init__(self) -> None:
-        self._questions = Counter("okralong_questions", "Questions that have their end.", ("status",))
-        self._calls = Counter(
-            "okralong_llm_calls", "Attempts at calls, by how they ended.", ("status", "model", "mode")
-        )
+        self._questions = Counter("okralong_questions", "Questions that have ended.", ("status",))
+        self._calls = Counter("okralong_llm_calls", "Attempts, by outcome.", ("status", "model", "mode"))
         self._tokens = Counter("okralong_llm_tokens", "Tokens that were billed.", ("kind", "model"))
         self._dollars = Counter("okralong_llm_usd", "US dollars that were billed.", ("model",))
         self._queue = Histogram("okralong_llm_queue_seconds", "Waits for a permit to send.", list(SECONDS), ("model",))
@@ -269,13 +267,13 @@ class LimiterMetrics:
         self._tags = {"limiter": limiter}
         self._gauges: dict[str, Any] = {
             "in_flight": Gauge("okralong_limiter_in_flight", "Calls in flight.", ("limiter",)),
-            "allowed": Gauge("okralong_limiter_allowed", "Calls that may be in flight now.", ("limiter",)),
-            "waiting": Gauge("okralong_limiter_waiting", "Calls that wait for leave.", ("limiter",)),
+            "allowed": Gauge("okralong_limiter_allowed", "Calls currently allowed in flight.", ("limiter",)),
+            "waiting": Gauge("okralong_limiter_waiting", "Calls that wait for a permit.", ("limiter",)),
             "paused": Gauge("okralong_limiter_paused_seconds", "Seconds of pause left after a 429.", ("limiter",)),
         }
 
     def show(self, **values: float) -> None:
-        """Set the gauges by the names above."""
+        """Set the gauges named above."""
         for name, value in values.items():
             self._gauges[name].set(value, self._tags)
 
@@ -284,8 +282,8 @@ class IndexMetrics:
     """Metrics of an index job: chunks, embedded texts, and the seconds of embedding."""
 
     def __init__(self) -> None:
-        self._chunks = Counter("okralong_chunks", "Chunks cut, of all sizes.")
-        self._texts = Counter("okralong_texts_embedded", "Distinct texts of chunks that got a vector.")
+        self._chunks = Counter("okralong_chunks", "Chunks of all sizes.")
+        self._texts = Counter("okralong_texts_embedded", "Distinct chunk texts that were embedded.")
         self._seconds = Counter("okralong_embed_seconds", "Seconds of embedding.")
 
     def chunked(self, chunks: int) -> None:
@@ -302,7 +300,7 @@ class IndexMetrics:
 
 @cache
 def index_metrics() -> IndexMetrics:
-    """Return those of this process; Ray allows each metric once in a process."""
+    """Return this process's metrics; Ray allows each metric once per process."""
     return IndexMetrics()
 
 
@@ -312,7 +310,7 @@ def query_batch_sizes() -> Histogram:
 
 
 REPLICA_SHUTDOWN_POLL_S: Final = 0.1
-"""Seconds between two checks of a stopping replica whether its last request is done. # project default: Ray's 2 s
+"""Interval of the checks whether a stopping replica is idle, in seconds. # project default: Ray's 2 s
 would delay the end of every run"""
 REPLICA_SHUTDOWN_GRACE_S: Final = 1.0
 """Seconds that a stopping replica may still work on its calls. # project default: their callers have ended and they
@@ -363,7 +361,7 @@ def remove_apps(names: Sequence[str]) -> None:
 REPLICA_RETRY_S: Final = 180.0
 """Seconds that a replica may take to come back, including loading its model, before the run stops. # project default"""
 REPLICA_PAUSE_S: Final = 0.5
-"""Seconds between two tries. # project default"""
+"""Seconds between retries. # project default"""
 
 
 async def retry_replica(ask: Callable[[], Awaitable[T]]) -> T:
@@ -402,7 +400,7 @@ async def plain_errors(reference: Awaitable[T]) -> T:
 
 
 LINES_EVERY_S: Final = 0.5
-"""Seconds between two looks for a task's lines. # project default"""
+"""Polling interval for a task's lines, in seconds. # project default"""
 
 
 def run_on_cluster(work: Callable[..., None], say: Callable[[str], None]) -> None:

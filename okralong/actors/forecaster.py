@@ -1,4 +1,4 @@
-"""Forecasters look at questions for an estimate, as a run's planners would, without asking a generator."""
+"""Forecasters dry-run questions for an estimate, without calling a generator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from okralong.pipelines.run.prepare import Prepared
 
 @dataclass(frozen=True)
 class ForecasterSetup:
-    """The values that every forecaster of an estimate is given; ``llm`` is settled as a run would start it."""
+    """The values that every forecaster of an estimate gets; ``llm`` has its open settings filled in."""
 
     strategies: tuple[str, ...]
     policy: Policy
@@ -34,7 +34,7 @@ class ForecasterSetup:
 
 
 class Forecaster:
-    """Looks at questions under several strategies."""
+    """Dry-runs questions with several strategies."""
 
     def __init__(self, setup: ForecasterSetup, models: Models) -> None:
         self._strategies = setup.strategies

@@ -5,8 +5,8 @@ rate limiter for all runs, otherwise the limiters live in the gateway. Each acto
 that the whole run has one budget and one journal, whichever node makes a call. They request no CPU: most of the time
 they wait for disks and endpoints.
 
-Ray restarts an actor whose process dies. The gateway then replays the run's folder: what was durable is known, and what
-was in flight is held as unknown. The scheduler resumes from the folder and the endpoint's list of batches.
+Ray restarts an actor whose process dies. The gateway then replays the run's folder; attempts that were in flight become
+``unknown``. The scheduler resumes from the folder and the endpoint's list of batches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ T = TypeVar("T")
 LOCK_WAIT_S: Final = 60.0
 """Seconds that a new writer of a run waits for the lock of a killed one. # project default"""
 MAX_CONCURRENCY: Final = 10_000
-"""Calls that may wait for a commit or for room in the budget at the same time. # project default"""
+"""Calls that may wait for a commit or for budget at the same time. # project default"""
 SCHEDULER_CONCURRENCY: Final = 50_000
 """Calls that may wait for their batches at the same time. # project default"""
 GENERATION: Final = 3
@@ -92,7 +92,7 @@ class ShownLedger(RunLedger):
 class ShownLimiter(LocalLimiter):
     """A limiter that updates Ray's metrics.
 
-    A restarted one does not know the last minute's requests; it learns of them from the endpoint's headers or a 429.
+    After a restart it learns of the last minute's requests from the endpoint's headers or a 429.
     """
 
     def __init__(self, limits: Limits, shown_as: str = "") -> None:
@@ -164,7 +164,7 @@ def start_gateway(
     Args:
         run: Path or URI of the run folder, as the actor's node sees it.
         cap_usd: The budget, if any.
-        reopened: query_ids of the questions that are asked again.
+        reopened: query_ids of the questions to answer again.
         limiters: Those of the endpoints, in order.
         reserve: Bytes kept free for a full disk (see ``RunLedger``).
         options: Ray's actor options.
@@ -255,7 +255,7 @@ class GatewayClient:
 
 
 class LedgerClient:
-    """The ledger of a gateway elsewhere (see ``LedgerPort``): one message a call, for those who call seldom.
+    """The ledger of a gateway elsewhere (see ``LedgerPort``): one message per call, for infrequent callers.
 
     It can be sent to other actors.
     """

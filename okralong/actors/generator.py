@@ -29,9 +29,9 @@ class StartedGenerator:
     """A generator that a run can use.
 
     Attributes:
-        llm: Its config, with what the config leaves open settled.
+        llm: Its config, with open settings filled in.
         address: Where an embedded one listens; None for an endpoint.
-        facts: What the manifest says of it.
+        facts: Its entry in the manifest.
         notes: Messages about endpoints, also of the stronger generator, that cannot be used now.
         ready: The address of an embedded one that is still starting.
     """
@@ -57,7 +57,7 @@ def reading_vectors(prepared: Prepared) -> Path | None:
 def generator(
     llm: LlmConfig, log_folder: Path | None, compressor: Path | None = None, ahead: bool = False
 ) -> Iterator[StartedGenerator]:
-    """Provide the generator that a config names, for the time of the block.
+    """Provide the generator that a config names while the block runs.
 
     Args:
         llm: The config.
@@ -143,7 +143,8 @@ def checked_anew(served: StartedGenerator) -> StartedGenerator:
 
 
 def weights_here(llm: LlmConfig) -> str:
-    """Return the weights' identity of an embedded generator, as ``StartedGenerator.weights`` does, without starting it.
+    """Return the identity of an embedded generator's weights, as ``StartedGenerator.weights`` does, without starting
+    it.
 
     Raises ConfigError if it cannot be served here.
     """
@@ -151,7 +152,7 @@ def weights_here(llm: LlmConfig) -> str:
 
 
 def as_served(llm: LlmConfig, compressor: Path | None = None) -> LlmConfig:
-    """Return ``llm`` with what it leaves open settled, as ``generator`` does, without starting or asking one.
+    """Return ``llm`` with open settings filled in, as ``generator`` does, without starting or calling one.
 
     Raises ConfigError if its reader cannot be merged or the model cannot be served here.
     """
@@ -174,7 +175,7 @@ def _asked_there(llm: GeneratorConfig) -> dict[str, Any]:
 
 
 def _second(llm: LlmConfig) -> dict[str, Any]:
-    """Return the stronger generator, settled as well."""
+    """Return the stronger generator, also with open settings filled in."""
     stronger = llm.stronger
     return {"stronger": None if stronger is None else stronger.model_copy(update=_asked_there(stronger))}
 
@@ -208,8 +209,8 @@ def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:
     """
     if llm.constrained and engine != "llama.cpp":
         raise ConfigError(
-            f"llm.constrained is true, and {llm.model} is served by {engine} here, which keeps to no grammar and "
-            "refuses requests that have one. Set llm.constrained to false or leave it out."
+            f"llm.constrained is true, and {llm.model} is served by {engine} here, which does not support grammars and "
+            "refuses requests with one. Set llm.constrained to false or leave it out."
         )
     return engine == "llama.cpp" and reader is not None if llm.constrained is None else llm.constrained
 
@@ -221,7 +222,7 @@ def _contract(llm: GeneratorConfig) -> Literal["short", "full"]:
 def _asked(llm: LlmConfig, reader: Reader | None) -> dict[str, bool]:
     """Return the prompt settings of a model served here: the config's, by default those of its reader's training.
 
-    A small model without a reader needs a worked example, and does its own sums.
+    A small model without a reader gets a worked example, and calculates itself.
     """
     trained = ReaderFile(demonstrations=True) if reader is None else asked_as(reader.folder)
     return {

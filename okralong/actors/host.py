@@ -1,4 +1,4 @@
-"""Hosts carry out runs, in the command's own process (``LocalHost``) or on Ray (``RayHost``).
+"""Hosts execute runs, in the command's own process (``LocalHost``) or on Ray (``RayHost``).
 
 A host opens a run: it starts the generator, models, gateway and planners that the run needs, and stops them at the end.
 Both hosts make the same rows durable before and after each call, so a run may begin on one and continue on the other.
@@ -53,13 +53,13 @@ T = TypeVar("T")
 
 SMALL_CHUNKS: Final = 200_000
 """Most chunks, of all sizes, that a run in one process searches. # project default: a question about all of them takes
-some 15 ms for each 100,000 of one size (docs/scaling.md), in which nothing else of the process goes on."""
+some 15 ms for each 100,000 of one size (docs/scaling.md), which blocks the process."""
 LOG: Final = "run.log"
 """File in a run's folder for the warnings of a local run, as lines of JSON."""
 
 
 class DoesNotFit(OkraError):
-    """A run that a warm host cannot carry; the message is half a sentence that says why."""
+    """Raised if a warm host cannot carry a run; the message is a clause with the reason."""
 
 
 class Progress(Protocol):
@@ -82,7 +82,7 @@ class RunStart:
         prepared: The run.
         run: Its folder, absolute or a URI.
         questions: Number of questions left to answer.
-        reopened: query_ids of the questions that are asked again.
+        reopened: query_ids of the questions to answer again.
         replies_from: Runs that share their replies.
         batches: Settings of the batch scheduler, if the run needs one.
     """
@@ -154,7 +154,7 @@ def host_for(prepared: Prepared, questions: int, address: str | None = None, *, 
 
 
 def why_ray(prepared: Prepared, questions: int) -> str:
-    """Return why a run needs Ray, as half a sentence, or "".
+    """Return the reason why a run needs Ray, as a clause, or "".
 
     One process carries few questions, in real time, over a small archive, with models that need no separate process,
     if the config does not set the number or the place of processes.
@@ -163,7 +163,7 @@ def why_ray(prepared: Prepared, questions: int) -> str:
     if questions > config.own_process:
         return f"{questions} questions are more than own_process, which is {config.own_process}"
     if config.llm.mode != "realtime":
-        return "it asks in batches"
+        return "it uses batch mode"
     if sum(prepared.manifest["chunks"].values()) > SMALL_CHUNKS:
         return f"the archive has more than {SMALL_CHUNKS:,} chunks"
     if strategy.needs.sara_generator or strategy.needs.compressor:
@@ -173,7 +173,7 @@ def why_ray(prepared: Prepared, questions: int) -> str:
     told = [(part.replicas, part.gpus_per_replica) for part in parts]
     told.append((config.search.replicas, config.search.gpus_per_shard))
     if config.planners is not None or config.placement != AnswerPlacement() or set(told) != {(1, 0)}:
-        return "the config says how many processes there are, or where"
+        return "the config sets the number or place of processes"
     if "RAY_ADDRESS" in os.environ or on_ray():
         return "there is a Ray cluster to use"
     return ""
@@ -186,7 +186,7 @@ def on_ray() -> bool:
 
 
 class LocalHost(Host):
-    """Carries runs in this process: loads what a run needs, and drops it at the run's end."""
+    """Carries runs in this process: loads what a run needs and unloads it at the end."""
 
     def open(self, start: RunStart, progress: Progress) -> AbstractContextManager[OpenRun]:
         """See ``Host``."""
@@ -239,12 +239,12 @@ class WarmHost(LocalHost):
             DoesNotFit: The run needs another model or embedded generator than those that are warm.
         """
         if part := self.models.misfit(prepared):
-            raise DoesNotFit(f"its {part} is another one than the run's")
+            raise DoesNotFit(f"its {part} differs from the run's")
         same = self.served is not None and prepared.llm == self.llm
         if prepared.llm.base_url != EMBEDDED:
             return self.served if same else None
         if self.served is None or not same or weights_here(prepared.llm) != self.served.weights:
-            raise DoesNotFit("its generator is another one than the run's")
+            raise DoesNotFit("its generator differs from the run's")
         return checked_anew(self.served)
 
 
@@ -387,7 +387,7 @@ class RayHost(Host):
 
 def _announce_generator(prepared: Prepared, progress: Progress) -> None:
     here = prepared.config.llm.base_url == EMBEDDED
-    progress.phase("generator", "starts" if here else "is asked whether it is there")
+    progress.phase("generator", "starts" if here else "is being checked")
 
 
 def _generator(start: RunStart) -> AbstractContextManager[StartedGenerator]:
@@ -401,9 +401,9 @@ def _check_logprobs(prepared: Prepared, served: StartedGenerator) -> None:
     """Raise ConfigError if the strategy needs log-probabilities and the server that was started here has none."""
     if prepared.strategy.needs.logprobs and served.facts.get("engine") == "transformers":
         raise ConfigError(
-            f"The strategy {prepared.strategy.name!r} works with the log-probabilities of the reply's tokens, and the "
-            f"model {prepared.config.llm.model} is served here by transformers, which gives none. Set llm.base_url to "
-            "an endpoint that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another "
+            f"The strategy {prepared.strategy.name!r} needs the log-probabilities of the reply's tokens, and the "
+            f"model {prepared.config.llm.model} is served here by transformers, which returns none. Set llm.base_url "
+            "to an endpoint that does, llm.model to a .gguf file, which llama.cpp serves here, or choose another "
             "strategy. Nothing was spent."
         )
 
@@ -456,7 +456,7 @@ def warnings_to(run: str) -> Iterator[None]:
         handler = logging.FileHandler(Path(folder.path) / LOG, encoding="utf-8", delay=True)
         handler.setFormatter(JsonLines(run))
         handler.setLevel(logging.WARNING)
-        handler.addFilter(lambda _: _RUN.get() in (None, run))  # other runs may be carried beside it
+        handler.addFilter(lambda _: _RUN.get() in (None, run))  # other runs may be active at the same time
     begun = _RUN.set(run)
     logger.addHandler(handler)
     try:

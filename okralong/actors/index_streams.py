@@ -35,7 +35,7 @@ from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import TableCompressor
 
 _MOST_BLOCKS: Final = 2000
-"""Most blocks, each of which is a Ray task; with more parts, several share one. # project default"""
+"""Maximum number of blocks, each a Ray task; with more parts, several share a block. # project default"""
 LOOK_S: Final = 1.0
 """Polling interval for the number of embedded texts, in seconds. # project default"""
 
@@ -188,7 +188,7 @@ class RayStreams:
 
 def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:
     context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False  # our own progress display tells more, and both at once overwrite each other
+    context.enable_progress_bars = False  # the job's own progress display shows more, and the two overwrite each other
     context.print_on_execution_start = False
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it prints errors that are raised here too
     return ray.data.from_items(items, override_num_blocks=min(len(items), _MOST_BLOCKS))

@@ -58,9 +58,9 @@ class LoadedModels:
         self._loaded: list[tuple[str, object, LoadedModel]] = []
 
     def bring(self, prepared: Prepared, asking: bool = True) -> None:
-        """Start loading what the run needs and is not here, in the order in which a question needs it.
+        """Start loading the run's missing models, in the order in which a question needs them.
 
-        An estimate needs less: it is not ``asking``.
+        An estimate, which is not ``asking``, needs fewer.
         """
         config = prepared.config
         load: dict[str, Callable[[], Any]] = {
@@ -81,12 +81,12 @@ class LoadedModels:
         for part, identity in needed_models(prepared, asking).items():
             model = self._find(part, identity)
             if model is None:
-                raise LookupError(f"the run's {part} was not brought")
+                raise LookupError(f"the run's {part} was not loaded")
             found[part] = model
         return found
 
     def misfit(self, prepared: Prepared) -> str:
-        """Return a part of which the run needs another model than those that are here, or ""."""
+        """Return a part for which the run needs a model that is not loaded, or ""."""
         needed = needed_models(prepared).items()
         return next((part for part, identity in needed if self._find(part, identity) is None), "")
 
@@ -96,7 +96,7 @@ class LoadedModels:
             model.wait()
 
     def close(self) -> None:
-        """Load nothing more."""
+        """Stop loading."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _find(self, part: str, identity: object) -> LoadedModel | None:

@@ -338,7 +338,7 @@ class MessageClient:
         self._new.append(ticket)
 
     def _post(self) -> None:
-        # Also for callers that were cancelled: they send a message of their own to say what they gave up.
+        # Also for callers that were cancelled: they report what they abandoned in a message of their own.
         messages = [self._callers[ticket][0] for ticket in self._new if ticket in self._callers]
         self._new.clear()
         waiting = [ticket for ticket in self._callers if ticket not in self._on_the_way]

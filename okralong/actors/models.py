@@ -84,7 +84,7 @@ class _Batching:
         self._batched.set_batch_wait_timeout_s(wait_s)
 
     async def stats(self) -> dict[int, int]:
-        """Return how many batches of each size there were so far."""
+        """Return the number of batches so far, by size."""
         return dict(self._sizes)
 
 
@@ -95,7 +95,7 @@ class AnalyzerReplica(_Batching):
         super().__init__(config.max_batch, config.batch_wait_s)
         self._analyzer = load_analyzer(config)
         self._batch_size = Histogram(
-            "okralong_analyzer_batch_size", "Questions analysed in one pass.", list(BATCH_SIZES), ("analyzer",)
+            "okralong_analyzer_batch_size", "Questions analyzed in one pass.", list(BATCH_SIZES), ("analyzer",)
         )
         self._batch_seconds = Histogram(
             "okralong_analyzer_batch_seconds", "Seconds that a pass took.", list(BATCH_SECONDS), ("analyzer",)

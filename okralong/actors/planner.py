@@ -1,4 +1,4 @@
-"""The planner: carries questions with the run's strategy, pays through the run's gateway, and writes answers rows."""
+"""The planner: answers questions with the run's strategy, calls through its gateway and writes answers rows."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class PlannerSetup:
     Attributes:
         strategy: The run's strategy.
         policy: Its constants.
-        llm: The generator, settled as it was started.
+        llm: The generator as it was started, with open settings filled in.
         prices: Prices of the models.
         address: URL of an embedded generator.
         tags: Tags of the run's calls.
@@ -160,7 +160,7 @@ class Planner:
         return await self._clients.halt(why)
 
     async def drain(self, grace_s: float) -> int:
-        """After ``halt``, wait up to ``grace_s`` for the calls in flight. Return the number given up as unknown."""
+        """After ``halt``, wait up to ``grace_s`` for the calls in flight. Return the number recorded as unknown."""
         return await self._clients.drain(grace_s)
 
     async def aclose(self) -> None:
@@ -175,10 +175,10 @@ class Planner:
         Args:
             question: The question.
             doc_ids: Its resolved scope, empty for the whole archive.
-            new: Whether the run's folder knew nothing of it when the run was started.
+            new: Whether the run's folder had no record of it when the run started.
 
         Returns:
-            The row, None if it was written before, or a Stop without a row if the run cannot go on.
+            The row; None if it was written before; a Stop if the run cannot go on.
         """
         try:
             known: list[JournalRow] | None = []
@@ -237,7 +237,7 @@ class Planner:
             return answer
 
     async def branch(self, question: Question, doc_ids: tuple[str, ...], branch: Branch, path: str) -> BranchResult:
-        """Run one branch of a question, whose steps lie under ``path``."""
+        """Run one branch of a question, whose steps are under ``path``."""
         posed, scope = branch.posed(question, doc_ids)
         journal = self._journal(posed, await self._gateway.known(question.query_id))
         tools = self._tools(posed, scope, path, journal)
@@ -271,7 +271,7 @@ class Planner:
         made = await tools.remember(branch.path, arguments, partial(branch.operator, tools, **arguments))
         await journal.flush()
         if place is not None:
-            # The archive keeps only what is durable here; a run that dies in between keeps it when it goes on.
+            # The archive stores only durable artifacts; a run that dies in between stores it on resuming.
             lacks = any(row.path == LACKING for row in await self._gateway.known(key))
             artifact = Artifact(made, Expense.of(*await self._gateway.spent(key)))
             asked = {"doc_id": doc_id, "key": place.key}
@@ -370,9 +370,9 @@ class GeneratorClients:
         Args:
             setup: The run's values.
             gateway: The run's gateway.
-            transport: Returns what carries requests to the generator in place of the network, or None.
+            transport: Returns the transport to the generator if it is not the network, or None.
             scheduler: Where calls wait for batches; None to make all calls in real time.
-            starting: Done when an embedded generator that is being started answers; its value is the address.
+            starting: The future address of an embedded generator that is still starting.
         """
         self._setup, self._gateway, self._transport, self._scheduler = setup, gateway, transport, scheduler
         self._starting = starting
@@ -414,7 +414,7 @@ class GeneratorClients:
         return sum(await self._each(halt))
 
     async def drain(self, grace_s: float) -> int:
-        """Wait up to ``grace_s`` for the calls in flight. Return the number given up as unknown."""
+        """Wait up to ``grace_s`` for the calls in flight. Return the number recorded as unknown."""
         return sum(await self._each(lambda client: client.drain(grace_s)))
 
     async def aclose(self) -> None:
@@ -467,14 +467,14 @@ def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
 
 
 async def _taken(place: ArtifactPlace) -> dict[str, Any] | None:
-    """Return what the archive keeps, with its cost, as the journal has it."""
+    """Return the archive's artifact with its cost, in the journal's form."""
     found = await asyncio.to_thread(place.read)
     return None if found is None else {"made": found.made, "expense": asdict(found.expense)}
 
 
 async def _keep(place: ArtifactPlace, artifact: Artifact | None) -> str:
     """Store an artifact in the archive; return "" or why it is not kept. None: some of its replies were unusable."""
-    return "some replies were of no use" if artifact is None else await asyncio.to_thread(place.write, artifact)
+    return "some replies were unusable" if artifact is None else await asyncio.to_thread(place.write, artifact)
 
 
 def _spender(client: LlmClient) -> Spender:

@@ -11,7 +11,7 @@ from okralong.pipelines.llm.ports import GatewayPort, Steps
 
 
 class QuestionJournal:
-    """The steps of a question: those known when it was taken up, and those since.
+    """The steps of a question: those known when it was started, and those since.
 
     No call rests on a step before the question's next message to the gateway. So steps are not made durable one by one:
     they travel with that message, as does the reserve for the plan, and it returns when all of them are durable.

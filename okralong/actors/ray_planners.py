@@ -54,11 +54,11 @@ class BatchSetup:
 class ActorNames:
     """Names of a run's actors, by which one that Ray restarts finds the others again.
 
-    Handles instead of names would lie in the driver's memory, and Ray would warn of that at each run.
+    Handles would be in the driver's memory, and Ray would warn of that at each run.
 
     Attributes:
-        planners: Those that branches are dealt out to.
-        makers: Those that the run begins with, which make the documents' artifacts.
+        planners: The planners that execute branches.
+        makers: The run's first planners, which make the documents' artifacts.
         retrieval: Shards and models.
         gateway: The gateway; its limiters are those of the generator's endpoints, then of the stronger one's.
         scheduler: The batch scheduler, if the run has one.
@@ -143,7 +143,7 @@ class RayPeers:
         return result
 
     async def artifact(self, key: str, doc_id: str, branch: Branch, version: int, roles: tuple[str, ...]) -> Any:
-        """Ask the planner that makes the artifacts with this key."""
+        """Get an artifact from the planner responsible for this key."""
         makers = self._names.makers
         owner = named_actor(makers[crc32(key.encode()) % len(makers)])
         return await plain_errors(owner.artifact.remote(key, doc_id, branch, version, roles))
@@ -162,14 +162,14 @@ class RayPlanner:
     async def answer(
         self, question: Question, doc_ids: tuple[str, ...], new: bool = False
     ) -> Stop | Mapping[str, Any] | None:
-        """Carry one question; return a Stop if the planner died more often than Ray restarts it."""
+        """Answer one question; return a Stop if the planner died more often than Ray restarts it."""
         try:
             ended: Stop | Mapping[str, Any] | None = await plain_errors(
                 self._actor.answer.remote(question, doc_ids, new)
             )
         except RayActorError as error:
             last = str(error).strip().splitlines()[-1]
-            return Stop(f"A planner died more often than it is revived: {last} {GO_ON}", EXIT_BROKEN)
+            return Stop(f"A planner died more often than Ray restarts it: {last} {GO_ON}", EXIT_BROKEN)
         return ended
 
     async def spent(self) -> float:
@@ -213,7 +213,7 @@ def run_actors(
         prepared: The run.
         setup: The planners' values; ``setup.run`` is absolute or a URI, since actors have their own working
             directories.
-        reopened: Questions that are asked again.
+        reopened: The questions to answer again.
         batches: Settings of the batch scheduler, if the run needs one.
         retrieval: Shards and models that several runs share; they are left running.
 
@@ -228,7 +228,7 @@ def run_actors(
     with ExitStack() as held:
         writer = {"name": gateway_name, "namespace": NAMESPACE, **config.placement.ledger.options()}
         endpoints = llm.all_endpoints + (llm.stronger.all_endpoints if llm.stronger else ())
-        # Other runs may ask the same endpoint: on a cluster that is not ours alone, or beside this one, sharing models.
+        # Other runs may ask the same endpoint: on a shared cluster, or next to this run, sharing models.
         beside_others = retrieval is not None or not is_private()
         places = [limiter_place(endpoint, beside_others) for endpoint in endpoints]
         reserve = reserve_bytes(sum(one.max_in_flight for one in endpoints), llm.longest_reply)

@@ -58,7 +58,7 @@ class RetrievalNames:
 
     @classmethod
     def of(cls, prepared: Prepared, shards: tuple[tuple[str, ...], ...], apps: Mapping[str, str]) -> RetrievalNames:
-        """Return those of a run."""
+        """Return the names for a run."""
         analyzer = prepared.config.analyzer
         parts: set[Part] = {part for part in PARTS if part in apps}
         if analyzer.kind == "rules":
@@ -76,7 +76,7 @@ class RetrievalNames:
 
 
 def cross_encoder_of(prepared: Prepared, parts: Collection[Part]) -> CrossEncoder:
-    """Return what the cross-encoder of a run with these models can do beside ranking."""
+    """Return what the cross-encoder of a run with these models can do in addition to ranking."""
     reranker = prepared.config.reranker
     if "reranker" not in parts or not reranker.reads_spans:
         return RANKS_ONLY
@@ -191,7 +191,7 @@ class SharedModels:
 
     @contextmanager
     def over(self, runs: Sequence[Prepared]) -> Iterator[list[RetrievalNames]]:
-        """Start shards of the archive that all ``runs`` use, for the time of the block; yield the names of each run."""
+        """Start shards of the archive that all ``runs`` use while the block runs; yield the names of each run."""
         with ExitStack() as held:
             # The number of a shard's replicas follows from the questions of all runs.
             asked = replace(runs[0], questions=[scoped for prepared in runs for scoped in prepared.questions])
@@ -238,7 +238,7 @@ def _have_gpus(each: float, processes: int) -> None:
     if each * processes > found:
         raise ConfigError(
             f"search.gpus_per_shard is {each} and {processes} process(es) hold the shards, but the cluster has "
-            f"{found:g} GPUs. Set it to 0 (FAISS then runs on processors), or lower it or search.replicas."
+            f"{found:g} GPUs. Set it to 0 (FAISS then runs on CPUs), or lower it or search.replicas."
         )
 
 

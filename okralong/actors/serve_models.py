@@ -39,7 +39,7 @@ class ServeModels(Models):
         return [RayShard(replicas, granularity) for replicas in self._shards]
 
     def transport(self) -> Any:
-        """Return what carries requests to SARA's generator, or None if the run has another."""
+        """Return the transport to SARA's generator, or None if the run has another."""
         from okralong.actors.models import HandleTransport
 
         return HandleTransport(self._apps["generator"]) if "generator" in self._apps else None
@@ -97,7 +97,7 @@ def _app_handles(apps: Mapping[str, str]) -> dict[str, Any]:
 class QueryVectors:
     """A cache of query vectors, which may be called from any event loop.
 
-    A question searches for the same query at several granularities, and asks it of many documents.
+    A question searches with the same query at several chunk sizes and in many documents.
     """
 
     def __init__(self, embed: Callable[[str], Coroutine[Any, Any, Vectors]]) -> None:

@@ -56,7 +56,7 @@ def start_index_shards(
 class Replicas:
     """The actors that hold one shard number.
 
-    A call goes to the actor with the fewest calls of this process under way; if it dies, the call goes to another.
+    A call goes to the actor with the fewest calls of this process in flight; if it dies, the call goes to another.
     """
 
     def __init__(self, handles: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The answer job: check everything, open the run on a host, carry the questions, write the manifest last."""
+"""The answer job: check everything, open the run on a host, answer the questions, write the manifest last."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class Starting:
 
     Attributes:
         address: A Ray cluster to use.
-        retry: Statuses whose questions are asked again.
+        retry: Statuses of questions to answer again.
         console: Receives progress and messages.
-        whole: False for a part of a run, which leaves it without a manifest.
-        finished: Called with each answers row when it is written.
+        whole: False to answer only a part of the run and write no manifest.
+        finished: Called with each answers row once it is written.
         interrupt: Stops the run.
     """
 
@@ -85,17 +85,17 @@ def answer_questions(
 ) -> RunResult:
     """Answer every question that has no answer in ``run`` yet, and those whose status ``starting.retry`` names.
 
-    Questions that are over_budget go on whether ``retry`` names them or not.
+    Questions that are over_budget always continue.
 
     Args:
         archive: The archive, perhaps with a version.
         questions: The questions.
         run: The run folder.
         config: The run's config.
-        starting: How the run is started.
+        starting: Settings of this start.
         host: A warm host to use.
         changed_since: A version of the archive; only questions whose documents changed since then are asked.
-        matrix: Ask each question of every document by itself, or of those that this names.
+        matrix: Ask each question of every document separately, or of those that this names.
 
     Raises:
         OkraError: Something cannot be used; nothing has been spent.
@@ -112,7 +112,7 @@ def answer_questions(
         prepared, diff = since_version(prepared, changed_since)
         left = len(prepared.questions) + len(prepared.unscoped)
         counts = f"{len(diff.added)} added, {len(diff.changed)} changed, {len(diff.removed)} removed"
-        say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions rest on these")
+        say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions depend on these")
         if not left:
             return RunResult(run, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
     return answer_prepared(prepared, run, starting, host)
@@ -121,7 +121,7 @@ def answer_questions(
 def answer_prepared(
     prepared: Prepared, run: str, starting: Starting | None = None, host: Host | None = None
 ) -> RunResult:
-    """Answer the questions of a run that was checked, on ``host`` or on the one that fits it.
+    """Answer the questions of a prepared run, on ``host`` or on the one that fits it.
 
     Raises as ``answer_questions`` does.
     """
@@ -153,10 +153,10 @@ def answer_prepared(
 
 
 def _take_up(folder: Folder, where: str, prepared: Prepared, starting: Starting) -> tuple[RunStart, Work, int]:
-    """Mark the folder as this run's; return what is left to do, and how many questions have their answer."""
+    """Mark the folder as this run's; return the work left and the number of questions already answered."""
     begin(folder, prepared)
     before = statuses(folder, prepared)
-    # over_budget never ends a question: the same command with a higher cap goes on.
+    # over_budget never ends a question: the same command with a higher cap continues.
     done = {query_id for query_id, status in before.items() if status not in starting.retry | {"over_budget"}}
     todo = [scoped for scoped in prepared.questions if scoped.question.query_id not in done]
     unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id not in done]
@@ -165,7 +165,7 @@ def _take_up(folder: Folder, where: str, prepared: Prepared, starting: Starting)
         where,
         len(todo),
         reopened=frozenset(before) & {scoped.question.query_id for scoped in todo},
-        # A question that is asked again needs another reply than the one that failed it, which other runs may share.
+        # A retried question needs a new reply; the one that failed it may be shared by other runs.
         replies_from=() if starting.retry - {"over_budget"} else prepared.replies_from,
     )
     work = Work(todo, unscoped, prepared.bad, prepared.config.in_flight, prepared.strategy.name)
@@ -173,7 +173,7 @@ def _take_up(folder: Folder, where: str, prepared: Prepared, starting: Starting)
 
 
 def _bill(folder: Folder) -> dict[str, Any]:
-    """Return the sums of the run's ledger that the manifest has beside the totals."""
+    """Return the sums of the run's ledger that the manifest has in addition to the totals."""
     billed = bill(table(folder, "ledger", COLUMNS))
     taken, _ = artifacts_taken(folder)
     return {
@@ -202,16 +202,16 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
 
 
 def say_unusable(console: Console, prepared: Prepared) -> None:
-    """Print the first rows that cannot be asked, each with the reason."""
+    """Print the first unusable rows, each with the reason."""
     say_first(console, prepared.unusable, "rows of the questions cannot be asked")
 
 
 def _second(prepared: Prepared) -> str:
-    """Return what happens to answers of low confidence, or that none can be judged."""
+    """Return a line on how low-confidence answers are handled, or that confidence is unavailable."""
     again, stronger = prepared.policy.escalate, prepared.llm.stronger
     if again is not None and prepared.strategy.needs.escalates:
         how = f"go to {stronger.model} at {stronger.base_url}" if stronger else "are asked for from the full text"
-        return f"\nanswers of a confidence under {again.under:g} {how}"
+        return f"\nanswers with a confidence below {again.under:g} {how}"
     reranker = prepared.config.reranker
     if reranker.confidence and not reranker.reads_spans:
         return f"\nno answer gets a confidence: {reranker.model} only ranks"
@@ -226,7 +226,7 @@ def _mode(prepared: Prepared) -> str:
     later = "without a deadline" if deadline is None else f"the rest in real time from {deadline} on"
     if prepared.prices.price(llm.model, llm.price).batch_discount:
         return f"\nin batches, {later}"
-    return f"\nin batches, {later}; the price of {llm.model} knows no batch_discount, so they count in full"
+    return f"\nin batches, {later}; the price of {llm.model} has no batch_discount, so they count in full"
 
 
 def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK) -> RunResult:
@@ -235,7 +235,7 @@ def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK
         code = EXIT_OVER_BUDGET
         stopped = (
             f"The budget of ${prepared.config.budget_usd} is used up; {counts['over_budget']} questions are left "
-            "over_budget. Raise budget_usd and run the same command: it goes on with those."
+            "over_budget. Raise budget_usd and run the same command to continue with those."
         )
     elif code == EXIT_OK and (counts["failed"] or prepared.bad):
         code = EXIT_FAILURES
@@ -246,10 +246,9 @@ def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK
 def batch_setup(folder: Folder, llm: LlmConfig, complete: bool, now: datetime | None = None) -> BatchSetup | None:
     """Return the settings of the batch scheduler, or None if this start of the run needs none.
 
-    A run needs one in batch mode, and in real time to fetch the batches that an earlier start left: real time is a
-    deadline that has passed, so these are fetched or cancelled, and no call is made twice. ``run.json`` keeps the
-    moment that a deadline first meant, so that "06:00" stays that morning when a killed run continues later. It is read
-    anew if the config words it differently, or if the run was ``complete``.
+    A run needs one in batch mode, and in real time to fetch or cancel the batches of an earlier start, so that no call
+    is made twice. ``run.json`` keeps the time that a deadline first resolved to, so that "06:00" stays that morning
+    when a killed run continues later. It is resolved again if the config's text changed or the run was ``complete``.
     """
     now = now or datetime.now(UTC)
     begun: dict[str, Any] = json.loads(folder.read_bytes(BEGUN))
@@ -277,7 +276,7 @@ def stream_answers(
 ) -> Iterator[dict[str, Any]]:
     """Answer in a thread as ``answer_questions`` does, over the connected Ray, and yield rows of the run's flat table.
 
-    Each answer is yielded when it is written; those that the run had before come last. Leaving the loop stops the run.
+    Each answer is yielded when it is written; those from earlier starts come last. Leaving the loop stops the run.
     Raises as ``answer_questions`` does, and OkraError if the run had to stop.
     """
     answers: SimpleQueue[Mapping[str, Any] | None] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""The Python API: the commands as functions. They may be called repeatedly, also beside a running event loop.
+"""The Python API: the commands as functions. They may be called repeatedly, also while an event loop is running.
 
 import okralong
 

@@ -1,4 +1,4 @@
-"""Carry the questions of an open run: deal them out to planners, show progress, stop in order."""
+"""Answer the questions of an open run: distribute them to planners, show progress, stop in order."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Finished = Callable[[Mapping[str, Any]], None]
 POLL_S: Final = 0.5
 """Seconds between two updates of the progress display."""
 ENDING_S: Final = 5.0
-"""Seconds that questions of a stopped run get to end, after the calls in flight. # project default"""
+"""Seconds that a stopped run's questions may take to end after the calls in flight. # project default"""
 BUSY: Final = 0.7
 """Share of a core that a planner uses when another is started. # project default: above it calls wait for it"""
 GROW_EVERY_S: Final = 5.0
-"""Seconds between two looks at the planners. # project default: a planner takes two to start"""
+"""Polling interval of the planners, in seconds. # project default: a planner takes two to start"""
 MOST_PLANNERS: Final = 16
-"""# project default: each lists the archive's documents, about 1 kB a document, beside some 200 MiB"""
+"""# project default: each lists the archive's documents, about 1 kB per document, in addition to some 200 MiB"""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Work:
     Attributes:
         questions: Questions to answer.
         unscoped: Questions whose scope names no document, each with the reason.
-        bad: Rows that are no questions.
-        in_flight: Number of questions carried at the same time.
+        bad: Unusable rows.
+        in_flight: Number of questions answered at the same time.
         strategy: Name of the strategy.
     """
 
@@ -71,10 +71,10 @@ def drive(
     interrupt: Interrupt | None = None,
     finished: Finished | None = None,
 ) -> tuple[Stop | None, dict[str, Any]]:
-    """Carry all questions; return why the run had to stop, if it had, and the ledger's totals.
+    """Answer all questions; return why the run had to stop, if so, and the ledger's totals.
 
-    At the first Ctrl-C or SIGTERM, or when ``interrupt`` is fired, nothing more is sent and calls in flight are waited
-    for; at the second the run stops at once.
+    At the first Ctrl-C or SIGTERM, or when ``interrupt`` is fired, the run sends nothing more and waits for calls in
+    flight; at the second it stops at once.
 
     Raises:
         KeyboardInterrupt: The run was stopped, in the main thread.
@@ -176,24 +176,28 @@ class _Driver:
             await self._run.scheduler.stop(why)
         if not in_flight:
             return
-        calls = "1 call is" if in_flight == 1 else f"{in_flight} calls are"
-        self._say(f"Stopping: {calls} in flight, waited for {self._grace_s:g} s at most. Ctrl-C again ends at once.")
+        calls = "1 call" if in_flight == 1 else f"{in_flight} calls"
+        self._say(
+            f"Stopping: waiting up to {self._grace_s:g} s for {calls} in flight. Press Ctrl-C again to stop at once."
+        )
         lost = await _sum(planner.drain(self._grace_s) for planner in self._run.planners)
         if lost:
             self._say(
-                f"{in_flight - lost} of {in_flight} replies came and are kept. {lost} did not; nobody knows whether "
-                "they are billed, so the ledger has them as unknown, at what they may cost at most.",
+                f"{in_flight - lost} of {in_flight} replies arrived and are kept. {lost} did not and may still "
+                "be billed, so the ledger has them as unknown, at their maximum cost.",
                 "yellow",
             )
         else:
-            self._say(f"All {in_flight} replies came and are kept." if in_flight > 1 else "The reply came and is kept.")
+            self._say(
+                f"All {in_flight} replies arrived and are kept." if in_flight > 1 else "The reply arrived and is kept."
+            )
 
     def _say(self, text: str, style: str = "") -> None:
         say_line(self._console, text, style=style)
 
 
 def by_scope(questions: Sequence[Scoped]) -> list[Scoped]:
-    """Return the questions with those of one scope together, in the order of their first ones.
+    """Group the questions by scope, in order of first appearance.
 
     Prompts that show the same documents then arrive while the endpoint still has these in its cache.
     """
@@ -210,7 +214,7 @@ async def _sum(counts: Iterable[Awaitable[int]]) -> int:
 
 
 def _sums(totals: Totals) -> dict[str, Any]:
-    """Return the totals as the manifest has them."""
+    """Return the totals in the manifest's form."""
     return {
         "statuses": dict(totals.questions),
         "calls": totals.calls,
@@ -227,7 +231,7 @@ def _sums(totals: Totals) -> dict[str, Any]:
 
 
 class ProgressWatch:
-    """Shows how far the run is, and prints each message for the user once."""
+    """Shows the run's progress, and prints each message for the user once."""
 
     def __init__(
         self, ledger: LedgerPort, scheduler: SchedulerPort | None, panel: AnswerPanel, console: Console
@@ -265,7 +269,7 @@ def busy(spent_s: Sequence[float], seconds: float, idle_cores: float) -> bool:
 
 
 async def grow(run: OpenRun, goes_on: Callable[[], bool]) -> None:
-    """Start further planners while the present ones cannot keep up, questions wait, and this machine has a core."""
+    """Start further planners while the current ones cannot keep up, questions wait, and a core is free."""
     spent, cores, at = [0.0], _idle_seconds(), time.monotonic()
     while run.more is not None and len(run.planners) < MOST_PLANNERS:
         await asyncio.sleep(GROW_EVERY_S)
@@ -284,7 +288,7 @@ async def grow(run: OpenRun, goes_on: Callable[[], bool]) -> None:
 
 
 def _idle_seconds() -> float:
-    """Return the seconds that this machine's cores have been idle, summed; 0 where the system does not tell."""
+    """Return the total idle seconds of this machine's cores; 0 if the system does not report them."""
     with suppress(OSError):
         words = Path("/proc/stat").read_text(encoding="ascii").split()
         return int(words[4]) / os.sysconf("SC_CLK_TCK")

@@ -28,7 +28,7 @@ def index(
     options: IndexOptions,
     address: Address = None,
 ) -> None:
-    """Read documents, cut them into chunks, embed the chunks and build the search index."""
+    """Read documents, split them into chunks, embed the chunks and build the search index."""
     from okralong.actors.cluster import connected, placement_notes
     from okralong.actors.index_streams import index_archive
     from okralong.jobs.terminal import IndexPanel, ray_lines

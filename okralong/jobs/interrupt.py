@@ -17,9 +17,9 @@ GRACE_S: Final = 20.0
 
 @dataclass
 class Interrupt:
-    """Stops runs in any thread, also in those that signals such as Ctrl-C do not reach.
+    """Stops runs in any thread, including those that signals such as Ctrl-C do not reach.
 
-    ``fire`` cancels what runs under it and what would begin later. The first time, a run waits up to ``grace_s`` for
+    ``fire`` cancels current and later work. The first time, a run waits up to ``grace_s`` for
     calls in flight; the second time it stops at once.
     """
 
@@ -29,7 +29,7 @@ class Interrupt:
     _lock: Any = field(default_factory=RLock)  # a signal may arrive while this thread holds it
 
     async def of(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what ``work`` returns. Raises CancelledError if ``fire`` is called before it ends."""
+        """Return the result of ``work``. Raises CancelledError if ``fire`` is called before it ends."""
         task = asyncio.ensure_future(work)
         entry = (asyncio.get_running_loop(), task)
         with self._lock:
@@ -48,5 +48,5 @@ class Interrupt:
             self.fired = True
             running = list(self._running)
         for loop, task in running:
-            with suppress(RuntimeError):  # its loop has ended meanwhile
+            with suppress(RuntimeError):  # its loop has ended in the meantime
                 loop.call_soon_threadsafe(task.cancel)

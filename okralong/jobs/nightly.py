@@ -366,7 +366,7 @@ class NightJob:
 
     @property
     def current(self) -> Current:
-        """The present content of ``current``."""
+        """The content of ``current`` now."""
         return Current.read(self.current_folder)
 
     def _prepared(self) -> Prepared:

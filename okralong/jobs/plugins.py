@@ -1,4 +1,4 @@
-"""Commands and reports that packages, our laboratory among them, add by entry point.
+"""Commands and reports that packages, including this project's lab, add by entry point.
 
 The group ``okralong.commands`` maps a command's name to a function that typer can read. The group ``okralong.reports``
 maps a name to a ``ReportMaker``. A plug-in is imported only when its command is called or listed in the help, or when

@@ -1,4 +1,4 @@
-"""A run folder seen from outside: whether a run may continue in it, its questions' statuses, manifest and result."""
+"""A run folder: whether a run may continue in it, its questions' statuses, manifest and result."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def archive_of_run(folder: Folder, archive: str) -> str:
         return archive
     if started.version not in version_numbers(place):
         raise ArchiveError(
-            f"{folder.path} was begun with version {started.version} of {place.path}, which is not there any more: it "
-            "was vacuumed or purged. What the run has answered stays readable, but it cannot go on. Choose another "
-            f"folder; with --replies-from {folder.path} equal requests are not paid for again."
+            f"{folder.path} was begun with version {started.version} of {place.path}, which no longer exists: it "
+            "was vacuumed or purged. The run's answers stay readable, but it cannot continue. Choose another "
+            f"folder; with --replies-from {folder.path} identical requests are free."
         )
     return str(Location(asked.place, started.version))
 
@@ -52,8 +52,7 @@ def archive_of_run(folder: Folder, archive: str) -> str:
 def begin(folder: Folder, prepared: Prepared) -> None:
     """Mark the folder as this run's, or check that it is. Raises ConfigError if it is another run's.
 
-    ``columns`` in ``run.json`` are the questions that were asked of each document by itself: those of this start, then
-    others of earlier starts.
+    ``columns`` in ``run.json`` are a matrix's questions: those of this start, then others of earlier starts.
     """
     if begun_alike(folder, prepared):
         begun = json.loads(folder.read_bytes(BEGUN))
@@ -75,10 +74,10 @@ def begin(folder: Folder, prepared: Prepared) -> None:
 
 
 def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
-    """Return a warning if the run was begun with another model to judge its answers, else "".
+    """Return a warning if the run began with another cross-encoder for its confidences, else "".
 
-    The run may continue: a confidence decides no answer. (If the policy escalates by it, the model is part of the run's
-    fingerprint.)
+    The run may continue, because confidence does not affect the answers. (If the policy escalates by it, the model is
+    part of the run's fingerprint.)
     """
     begun = json.loads(folder.read_bytes(BEGUN))
     before, now = begun["confidence"], prepared.confidence
@@ -86,8 +85,8 @@ def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
         return ""
     models = [f"{each['model']} ({each['precision']})" if each else "none" for each in (before, now)]
     return (
-        f"{folder.path} was begun with another cross-encoder to judge answers by: confidence is by {models[0]} for "
-        f"those answered before and by {models[1]} from now on, so the two do not compare."
+        f"{folder.path} was begun with another cross-encoder: confidence is estimated by {models[0]} for "
+        f"those answered before and by {models[1]} from now on, so the two are not comparable."
     )
 
 
@@ -104,14 +103,14 @@ def begun_alike(folder: Folder, prepared: Prepared) -> bool:
         "policy values, the archive, or the release of okralong"
     ]
     raise ConfigError(
-        f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), and one run holds the answers "
-        "of one set-up. Choose another folder, or go back to the config that the folder was begun with "
+        f"{folder.path} was begun with another set-up (different: {', '.join(changed)}), but a run has only "
+        "one. Choose another folder, or use the config that the folder was begun with "
         f"(its {BEGUN} has it)."
     )
 
 
 def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:
-    """Return the status of the questions that were asked in this run before, by query_id.
+    """Return the statuses of the questions already asked in this run, by query_id.
 
     Raises ConfigError if a query_id now stands for another question, scope or answer type.
     """
@@ -126,15 +125,14 @@ def statuses(folder: Folder, prepared: Prepared) -> dict[str, str]:
         if row["status"] != "failed" and asked.get(query_id, before) != before:
             raise ConfigError(
                 f"The question {query_id!r} was asked in {folder.path} with other words, another scope or another "
-                "answer_type. Give the new "
-                "question an id of its own, or choose another folder."
+                "answer_type. Give the new question its own id, or choose another folder."
             )
         found[query_id] = row["status"]
     return found
 
 
 def manifest(prepared: Prepared, generator: dict[str, Any], seconds: float, totals: dict[str, Any]) -> dict[str, Any]:
-    """Return the run's manifest: what it was made with, and its totals."""
+    """Return the run's manifest: its set-up and its totals."""
     return {
         "schema_version": SCHEMA_VERSION,
         "fingerprint": prepared.fingerprint,
@@ -172,7 +170,7 @@ class RunResult:
         statuses: Number of questions by status.
         exit_code: The command's exit code.
         stopped: Why the run could not go on, or "".
-        golds: Gold answers that the questions file gives, by query_id.
+        golds: Gold answers from the questions file, by query_id.
     """
 
     run: str

@@ -1,4 +1,4 @@
-"""Keep secrets out of a submitted job, whose command, environment and metadata Ray shows to everyone who sees it.
+"""Keep secrets out of a submitted job, whose command, environment and metadata Ray shows to everyone with access to it.
 
 Only listed environment variables may be sent. Everything sent is searched for the values of this machine's secret
 variables and for strings that look like keys.
@@ -34,8 +34,8 @@ KEY_SHAPES: Final = re.compile(
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"']+", re.IGNORECASE)
 
 WHERE_KEYS_BELONG: Final = (
-    "Ray shows it to everyone who sees the job. Put keys into the environment of the nodes or into a secret mounted "
-    "there (docs/cluster.md); the config names only the variable, as llm.api_key_env does. Nothing was sent."
+    "Ray shows it to everyone with access to the job. Put keys into the environment of the nodes or into a secret "
+    "mounted there (docs/cluster.md); the config names only the variable, as llm.api_key_env does. Nothing was sent."
 )
 
 
@@ -49,7 +49,7 @@ def check_variable(name: str) -> None:
 
 
 def refuse_secrets(sent: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Search all values and keys in ``sent``, by the names the user knows, for secrets of ``environment``.
+    """Search all values and keys in ``sent``, a mapping by user-visible names, for secrets of ``environment``.
 
     Raises:
         ConfigError: A secret was found. The message names the place and the variable, if known, but not the value.

@@ -1,10 +1,10 @@
 """Warm sessions: a process that keeps the models and the generator of an archive loaded between runs.
 
 ``okralong up`` starts a session. ``okralong answer`` and ``matrix`` over the same archive find it and hand over their
-command. ``okralong down``, or an idle time, ends it. A run in a session is the same as a run in the command's own
+command. ``okralong down``, or an idle timeout, ends it. A run in a session is the same as a run in the command's own
 process (``LocalHost`` in ``actors/host.py``): same folder, journal, ledger and exit code, with the environment, working
-directory and terminal of the caller. A session carries one run at a time. If a run does not fit, because its config
-names other models or it is too large for one process, the command carries it out itself and says why.
+directory and terminal of the caller. A session executes one run at a time. If a run does not fit, because its config
+names other models or it is too large for one process, the command executes it itself and prints the reason.
 
 The two processes communicate over a Unix socket in a folder that only the user may enter: lines of JSON, and the
 descriptors of standard output and error. Killing the command stops its run like Ctrl-C. If the session is killed, the
@@ -54,10 +54,10 @@ LOOK_S: Final = 0.1
 END_S: Final = 60.0
 """Seconds that a session may take to end, including the grace of its run. # project default"""
 LONGEST: Final = 1 << 20
-"""Most bytes of a message; the longest part is a command's environment. # project default"""
+"""Maximum size of a message in bytes; the longest part is a command's environment. # project default"""
 
 Run = Callable[["RunCommand", Console, "Interrupt", "WarmHost"], int]
-"""Carries out a command that was handed over and returns its exit code."""
+"""Executes a command that was handed over and returns its exit code."""
 
 
 def sessions_folder() -> Path:
@@ -99,10 +99,10 @@ def _connected(path: Path) -> socket.socket | None:
 
 
 def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int | None:
-    """Let the archive's session carry out a run, and return the exit code; None if there is no session that can.
+    """Let the archive's session execute a run, and return the exit code; None if no session can.
 
     ``command`` is sent as JSON. Ctrl-C and SIGTERM stop the run there as they would here. Prints why a session cannot
-    carry the run. Raises OkraError as the run does, and BrokenError if the session dies.
+    execute the run. Raises OkraError as the run does, and BrokenError if the session dies.
     """
     connection = _connected(_socket_of(archive))
     if connection is None:
@@ -121,7 +121,7 @@ def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int
         with on_stop(stop):
             line = said.readline()
     if not line:
-        raise BrokenError(f"The session of {archive} died while it carried this run. {GO_ON}")
+        raise BrokenError(f"The session of {archive} died during this run. {GO_ON}")
     reply = json.loads(line)
     if "declined" in reply:
         say_line(console, f"The session of {archive} is not used: {reply['declined']}.", style="yellow")
@@ -136,12 +136,12 @@ def hand_over(archive: str, command: Mapping[str, Any], console: Console) -> int
 def start(archive: str, options: Mapping[str, Any], idle_s: float, console: Console) -> None:
     """Start a session for runs with these ``options`` of ``okralong answer``; return when its models are loaded.
 
-    Raises the error that kept it from starting, and ConfigError if the archive has a session already.
+    Raises the error that kept it from starting, and ConfigError if the archive already has a session.
     """
     path = _socket_of(archive)
     if (connection := _connected(path)) is not None:
         connection.close()
-        raise ConfigError(f"{archive} has a session already. End it first: okralong down {archive}")
+        raise ConfigError(f"{archive} already has a session. End it first: okralong down {archive}")
     log = path.with_suffix(".log")
     given = json.dumps({"archive": archive, "options": dict(options), "idle_s": idle_s})
     command = [sys.executable, "-m", "okralong.jobs.session", given]
@@ -214,7 +214,7 @@ class _Asked:
 
 
 class SessionServer:
-    """Carries out commands of one user, one run at a time, until it is ended or idle for too long."""
+    """Executes commands of one user, one run at a time, until it is ended or idle for too long."""
 
     def __init__(self, listening: socket.socket, host: WarmHost, run: Run, idle_s: float) -> None:
         self._listening, self._host, self._run, self._idle_s = listening, host, run, idle_s
@@ -225,7 +225,7 @@ class SessionServer:
         self._goodbyes: list[socket.socket] = []  # closed by the end of the process, which they wait for
 
     def serve(self) -> None:
-        """Serve until the end; a run under way is then stopped as by Ctrl-C, and waited for."""
+        """Serve until the end; then stop a run in progress as Ctrl-C would, and wait for it."""
         self._listening.settimeout(1.0)
         while not self._ended.is_set():
             if not self._busy.locked() and time.monotonic() - self._last > self._idle_s:
@@ -247,7 +247,7 @@ class SessionServer:
             self._busy.release()
 
     def end(self) -> None:
-        """Accept nothing more and stop the run under way. May be called by a signal handler."""
+        """Accept nothing more and stop the run in progress. May be called by a signal handler."""
         self._ended.set()
         if self._interrupt is not None:
             self._interrupt.fire()
@@ -257,7 +257,7 @@ class SessionServer:
 
         with asked.connection:
             if not self._busy.acquire(blocking=False):
-                asked.reply(declined="it is at work on another run")
+                asked.reply(declined="it is busy with another run")
                 return
             try:
                 _, descriptors, _, _ = socket.recv_fds(asked.connection, 1, 2)
@@ -294,12 +294,12 @@ class SessionServer:
                     asked.reply(error=str(failure), code=failure.exit_code)
                     return
                 traceback.print_exc()
-                bug = f"{type(error).__name__}: {error}; this is a bug. What was finished is kept."
+                bug = f"{type(error).__name__}: {error}; this is a bug. Finished work is kept."
                 asked.reply(error=bug, code=EXIT_BROKEN)
 
 
 def _read(connection: socket.socket) -> _Asked | None:
-    """Return the first message of a connection; None if it is another user's or no valid message."""
+    """Return the first message of a connection; None if it is invalid or from another user."""
     if hasattr(socket, "SO_PEERCRED"):
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if int.from_bytes(peer[4:8], sys.byteorder) != os.getuid():
@@ -307,7 +307,7 @@ def _read(connection: socket.socket) -> _Asked | None:
     connection.settimeout(5.0)
     found = bytearray()
     try:
-        # Read no further than the line: the descriptors follow in a message of their own.
+        # Read no further than the line: the descriptors follow in a separate message.
         while not found.endswith(b"\n") and len(found) < LONGEST:
             some = connection.recv(LONGEST, socket.MSG_PEEK)
             if not some:
@@ -335,7 +335,7 @@ def _listen(connection: socket.socket, interrupt: Interrupt) -> None:
 
 @contextmanager
 def _as_asked(message: Mapping[str, Any]) -> Iterator[None]:
-    """Use the working directory and environment of the command, for the time of the block."""
+    """Use the working directory and environment of the command while the block runs."""
     ours, here = dict(os.environ), Path.cwd()
     os.environ.clear()
     os.environ.update(message["environment"])
@@ -362,7 +362,7 @@ def opened(archive: str, config: RunConfig) -> Iterator[WarmHost]:
 
     prepared = prepare(archive, ["What is it?"], config)
     if why := why_ray(prepared, 1):
-        raise ConfigError(f"A session carries runs in one process, and those of this config are not: {why}.")
+        raise ConfigError(f"A session executes runs in one process, which this config does not allow: {why}.")
     models = LoadedModels()
     with ExitStack() as held:
         held.callback(models.close)
@@ -405,7 +405,7 @@ def _serve() -> None:
     with suppress(OSError):
         path.with_suffix(".log").unlink()
     sys.stdout.flush()
-    os._exit(0)  # nothing is left to be kept, and Python would take a second to take its modules apart
+    os._exit(0)  # nothing is left to save, and Python would take a second to tear down its modules
 
 
 if __name__ == "__main__":

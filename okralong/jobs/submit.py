@@ -1,7 +1,8 @@
 """Submit a job to a cluster: assemble what is sent, start the job, and follow its log over HTTP.
 
-The working directory of a job is assembled file by file, so that what lies beside a config (a ``.env``, an archive, a
-checkout's history) is not sent by accident. Everything that is sent is searched for secrets first (``secret_search``).
+The working directory of a job is assembled file by file, so that other files next to a config (a ``.env``, an archive,
+a checkout's history) are not sent by accident. Everything that is sent is searched for secrets first
+(``secret_search``).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ POLL_S: Final = 1.0
 UNREACHABLE: Final = (RuntimeError, OSError, aiohttp.ClientError, requests.RequestException)
 """Exceptions of Ray's client when its server is gone, restarts, or a proxy hangs up."""
 SEARCHED_BYTES: Final = 2_000_000  # project default
-"""Size up to which files are searched for keys; larger files are taken for data."""
+"""Size up to which files are searched for keys; larger files are assumed to be data."""
 _PACKAGE: Final = Path(okralong.__file__).parent
 
 
@@ -130,7 +131,7 @@ def _check_config(submission: Submission, base: Path) -> None:
     name = submission.job.config
     model: Any = IndexConfig if isinstance(submission.job, IndexJob) else RunConfig
     if name.startswith("/") or isinstance(submission.job, NightlyJob):
-        return  # it lies on the nodes
+        return  # it is on the nodes
     if (base / name).is_file():
         load_config(model, base / name)
     else:
@@ -205,7 +206,7 @@ class SubmittedJob:
         try:
             return cls(client, address, client.submit_job(**request))
         except UNREACHABLE as error:
-            raise BrokenError(f"The cluster at {address} did not take the job: {_said(error)}.") from error
+            raise BrokenError(f"The cluster at {address} rejected the job: {_said(error)}.") from error
 
     def follow(self, write: Callable[[str], Any] | None = None) -> int:
         """Pass the growing log to ``write`` (default: standard output) and return the job's exit code when it ends.
@@ -218,7 +219,7 @@ class SubmittedJob:
     async def _follow(self, write: Callable[[str], Any]) -> int:
         shown = 0
         seen = time.monotonic()
-        while True:  # a log that breaks off is followed further
+        while True:  # resume a log that breaks off
             try:
                 read = 0  # the server sends a log from its beginning each time
                 async for text in self.client.tail_job_logs(self.job_id):

@@ -46,7 +46,7 @@ def widen_plain(console: Console, columns: int = PLAIN_WIDTH) -> None:
 
 
 def printable(text: object) -> str:
-    """Replace control, invisible and bidirectional characters by blanks, except tab and line feed.
+    """Replace control, invisible and bidirectional characters with blanks, except tab and line feed.
 
     Escape sequences could otherwise set titles, clear the screen or write the clipboard.
     """
@@ -64,7 +64,7 @@ def say_line(console: Console, text: object, *, style: str = "") -> None:
 
 
 def say_first(console: Console, messages: list[str], what: str) -> None:
-    """Print the first ``messages``, one per line, and the number of remaining ones. Prints nothing for none."""
+    """Print the first ``messages``, one per line, and the number of remaining ones. Prints nothing if empty."""
     if not messages:
         return
     say_line(console, f"{len(messages)} {what}:", style="yellow")
@@ -75,10 +75,10 @@ def say_first(console: Console, messages: list[str], what: str) -> None:
 
 
 class Panel:
-    """Progress of a command: its past phases, and how far the current one is.
+    """Progress of a command: its past phases and the current one.
 
-    On a terminal each phase is one line that is redrawn. Otherwise a line is written when a phase begins and ends, and
-    every ``every_s`` seconds. Thread-safe.
+    On a terminal each phase is one line, redrawn in place. Otherwise a line is written when a phase begins and ends,
+    and every ``every_s`` seconds. Thread-safe.
     """
 
     def __init__(self, console: Console, title: str, every_s: float = EVERY_S) -> None:

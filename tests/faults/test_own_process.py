@@ -101,12 +101,12 @@ def test_a_session_carries_runs_and_ends(session: Night) -> None:
     assert "is not used" not in ended.said
     assert f"{FEW} answered" in ended.said or "unanswerable" in ended.said
     check(session, ids_of(session.questions), [], 0)
-    assert "has a session already" in _okralong(session, "up", code=2)
+    assert "already has a session" in _okralong(session, "up", code=2)
 
     session.configure(planners=None, reranker={"confidence": True})
     second = session.finish("--run", str(session.folder / "second"))
     assert second.code == 0, second
-    assert "is not used: its reranker is another one than the run's" in second.said
+    assert "is not used: its reranker differs from the run's" in second.said
 
     process = _session_of(session)
     assert "1 session ended" in _okralong(session, "down")
@@ -132,7 +132,7 @@ def test_kill_9_of_the_command_stops_its_run_and_of_the_session_ends_the_command
     _session_of(session).kill()
     ended = session.end(driver)
     assert ended.code == EXIT_BROKEN, ended
-    assert "died while it carried this run" in " ".join(ended.complained.split())
+    assert "died during this run" in " ".join(ended.complained.split())
     session.wait_for_silence()
     session.endpoint.change({"latency": SCENARIO["latency"]})
     later = snapshot(session)

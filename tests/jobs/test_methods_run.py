@@ -237,7 +237,7 @@ def test_purge_takes_a_tree_that_the_archive_had_out_of_a_run(
     server.rules.insert(0, (summarises, ""))
     other = mine(sample_archive, tmp_path, "other")
     answer(other, few, tmp_path / "third", strategy="raptor", **endpoint(server))
-    assert artifacts_taken(Folder.of(tmp_path / "third")) == ([], ["some replies were of no use"] * len(said))
+    assert artifacts_taken(Folder.of(tmp_path / "third")) == ([], ["some replies were unusable"] * len(said))
     assert not (other / "artifacts").exists()
 
 

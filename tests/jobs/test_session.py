@@ -155,7 +155,7 @@ def test_every_pair_of_a_session_and_a_run(asks: Asks) -> None:
                 served = session.generator(each)
                 assert served == (session.served if run.startswith("embedded") else None), (warm, run)
             elif fits:
-                with pytest.raises(DoesNotFit, match="its generator is another one than the run's"):
+                with pytest.raises(DoesNotFit, match="its generator differs from the run's"):
                     session.generator(each)
             else:
                 assert "batches" in run
