@@ -72,9 +72,9 @@ def test_a_removed_key_is_refused_with_what_to_do(key: str) -> None:
             RunConfig,
             "budget_usd: 3",
             {"budget_usd": -1.0},
-            r"^What was given beside mine\.yaml cannot .* budget_usd = -1",
+            r"^Overrides of mine\.yaml cannot .* budget_usd = -1",
         ),
-        (RunConfig, "", {"llm.mode": "batch"}, r"^What was given beside mine\.yaml cannot be used: llm\.mode is batch"),
+        (RunConfig, "", {"llm.mode": "batch"}, r"^Overrides of mine\.yaml cannot be used: llm\.mode is batch"),
         (
             RunConfig,
             "policy: 3",

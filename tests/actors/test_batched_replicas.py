@@ -93,5 +93,5 @@ def test_what_cannot_be_loaded_is_explained(ray_cluster: None) -> None:
 
 def test_other_weights_than_the_archives_are_refused() -> None:
     other = {**MANIFEST, "embedding": {"sha256": "0" * 64, "dimension": 384}}
-    with pytest.raises(ConfigError, match=r"made by other weights .*Index the archive again"):
+    with pytest.raises(ConfigError, match=r"made with other weights .*Index the archive again"):
         QueryEmbedderReplica(other)

@@ -23,7 +23,7 @@ from tests.conftest import CHECKOUT
 from tests.faults.processes import MARK, kill, left_over, marked
 from tests.processes import below, living
 
-STOPPED: Final = "Stopped. What was finished is kept; run the same command again to go on.\n"
+STOPPED: Final = "Stopped. Finished work is kept; run the same command again to resume.\n"
 INDEX_STOPPED: Final = "Stopped. The archive is unchanged."
 MOMENT_S: Final = 240.0
 """How long a moment of a command is waited for; Ray alone takes minutes to start on a busy machine."""

@@ -29,7 +29,7 @@ def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(ray_clust
     assert str(driver.pid) in second.complained
     os.killpg(driver.pid, signal.SIGINT)  # a terminal sends it to all of the command's processes
     ended = night.end(driver)
-    stopped = "Stopped. What was finished is kept; run the same command again to go on.\n"
+    stopped = "Stopped. Finished work is kept; run the same command again to resume.\n"
     assert (ended.code, ended.complained) == (EXIT_STOPPED, stopped), ended
     assert not left_over(night.mark, 0.0)
     assert Folder.of(night.run).read_manifest() is None
@@ -69,7 +69,7 @@ def check_stopped(night: Night, ended: Ended) -> None:
     said = " ".join((ended.said + ended.complained).split())
     assert ended.code == EXIT_BROKEN, ended
     assert f"The run folder {night.run} cannot be written" in said
-    assert "Make room on its disk" in said
+    assert "Free space on its disk" in said
     assert "Traceback" not in said
     assert not list(night.run.rglob("*.partial"))
     night.wait_for_silence()
@@ -112,5 +112,5 @@ def test_a_run_folder_that_cannot_be_written_is_refused(night: Night, small_disk
     remount(small_disk, "rw,size=512k")
     ended = night.finish()
     assert ended.code == EXIT_BROKEN, ended
-    assert f"The run folder {night.run} cannot be written, and has no room for 1.0 MB" in ended.complained
+    assert f"The run folder {night.run} cannot be written, and has no space for 1.0 MB" in ended.complained
     assert night.asked() == 0

@@ -20,7 +20,7 @@ def test_the_shipped_file_says_the_defaults() -> None:
         ("granularities: [150, 150]", "granularities"),
         ("granularities: [8]", "granularities"),
         ("embedding: {precision: int4}", "embedding.precision"),
-        ("embedding: {precision: int8, gpus_per_actor: 0.5}", "int8 runs on processors"),
+        ("embedding: {precision: int8, gpus_per_actor: 0.5}", "int8 runs on CPUs"),
         ("embedding: {gpus_per_actor: -1.0}", "embedding.gpus_per_actor"),
         ("embedding: {gpus: 1}", "embedding.gpus is not a known key"),
         ("shards: 0", "shards"),

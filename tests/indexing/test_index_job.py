@@ -66,7 +66,7 @@ def test_counts_failures_and_progress(indexed: Indexed) -> None:
     assert seen[-1].embedded == seen[-1].expected_chunks == result.work["texts_embedded"] <= seen[-1].chunks
     failures = Folder.of(archive).at("failures").read_tables(FAILURES).to_pylist()
     unread = failures.pop(0)
-    assert "notes.xyz is of a kind that is not read" in unread["message"]
+    assert "notes.xyz has an unsupported format" in unread["message"]
     assert [row["id"] for row in failures] == ["alder", "bomb", "empty", "old", "torn"]
     assert "rows.jsonl, row 2 is left out" in failures[0]["message"]
     assert "limits.document_gib = 0.25" in failures[1]["message"]
@@ -163,7 +163,7 @@ def test_only_bad_documents_is_an_error_with_reasons(ray_cluster: None, tmp_path
 
 
 def test_a_version_that_is_there_is_not_indexed_into(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"archive@1 names a version.*Leave out the @"):
+    with pytest.raises(ConfigError, match=r"archive@1 names a version.*Leave out @"):
         index_archive(str(tmp_path / "archive@1"), [str(tmp_path)], CONFIG)
 
 

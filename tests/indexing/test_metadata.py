@@ -157,7 +157,7 @@ def test_what_is_not_read_is_said_once_until_it_is_left_out(folder: Path) -> Non
     (folder / "~$orchard.txt").write_bytes(b"owner")
     assert index(folder).failures == 1
     (message,) = Archive.open(folder.parent / "archive").failures()
-    assert "photo.xyz is of a kind that is not read" in message
+    assert "photo.xyz has an unsupported format" in message
     assert "--exclude" in message
     clean = index(folder, exclude=["*.xyz", "2023/dr*"])
     assert (clean.failures, clean.documents) == (0, 3)

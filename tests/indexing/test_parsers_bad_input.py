@@ -45,10 +45,10 @@ BAD_FILES = {
     "wide.txt": ("text".encode("utf-16"), "NUL bytes", "save it as UTF-8"),
     "bytes.txt": (b"caf\xe9 \x81\x8d", "neither UTF-8 nor cp1252", "Convert it to UTF-8"),
     "broken.pdf": (b"%PDF-1.4 nothing more", "not a readable PDF", "fetch it anew"),
-    "locked.pdf": (encrypted_pdf(), "asks for a password", "without password"),
+    "locked.pdf": (encrypted_pdf(), "needs a password", "without password"),
     "scan.pdf": (tiny_pdf(["", ""]), "2 pages and no text layer", "OCR"),
     "old.docx": (b"\xd0\xcf\x11\xe0 not a zip", "not a .docx file", "save it as .docx"),
-    "hollow.docx": (empty_zip(), "not a whole Word document", "save it again as .docx"),
+    "hollow.docx": (empty_zip(), "not a complete Word document", "save it again as .docx"),
     "none.jsonl": (b"\n\n", "holds no rows", "Put documents into it"),
     "not.parquet": (b"PAR1 no", "not a readable Parquet file", "Write it again"),
     "other.parquet": (other_parquet(), "no column doc_id", "Rename the columns"),
@@ -102,7 +102,7 @@ def test_listing_orders_skips_and_settles_shared_ids(tmp_path: Path) -> None:
     assert listing.sources[0].uri.endswith("a.md")
     assert [Path(uri).name for uri in listing.skipped] == ["x.bin"]
     bad, unread = listing.bad[::-1]
-    assert f"{tmp_path}/x.bin is of a kind that is not read" in unread.message
+    assert f"{tmp_path}/x.bin has an unsupported format" in unread.message
     assert "a.md is kept" in bad.message
     assert "a.txt is left out" in bad.message
     hashed = with_hashes(listing.sources)
@@ -134,4 +134,4 @@ def test_a_word_file_of_entities_within_entities_is_a_failure(tmp_path: Path) ->
     hostile.word_with(file, f'<!DOCTYPE x [<!ENTITY e0 "a billion times ">{entities}]>', "&e9;")
     (bad,) = read_source(Source(str(file), "a", file.stat().st_size), 10**6)
     assert isinstance(bad, BadRow)
-    assert "not a whole Word document" in bad.message
+    assert "not a complete Word document" in bad.message

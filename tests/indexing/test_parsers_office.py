@@ -162,8 +162,8 @@ def test_headings_are_sections(tmp_path: Path) -> None:
     [
         ("a.xlsx", b"no zip", "may be an old .xls"),
         ("a.pptx", b"no zip", "may be an old .ppt"),
-        ("a.xlsx", "pptx", "not a whole Excel workbook"),
-        ("a.pptx", "xlsx", "not a whole PowerPoint presentation"),
+        ("a.xlsx", "pptx", "not a complete Excel workbook"),
+        ("a.pptx", "xlsx", "not a complete PowerPoint presentation"),
         ("a.eml", b"just some words", "none of the headers of a mail"),
         ("a.csv", b"\x00\x01\x02", "is not text in UTF-8, UTF-16 or cp1252"),
     ],

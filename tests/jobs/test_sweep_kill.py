@@ -84,7 +84,7 @@ def test_a_sweep_that_is_killed_and_then_stopped_pays_for_nothing_twice(
     second.send_signal(signal.SIGINT)
     said, _ = second.communicate(timeout=WAIT_S)
     assert second.returncode == EXIT_STOPPED, said
-    assert "run the same command again to go on" in " ".join(said.split())
+    assert "run the same command again to resume" in " ".join(said.split())
     assert "Traceback" not in said
     assert not (out / "manifest.json").exists()
 

@@ -54,7 +54,7 @@ async def answers_of(client: LlmClient, questions: int = QUESTIONS) -> list[str]
         try:
             await client.complete(f"q{number}", "generate", "generate", ask(f"What is {number}? {'long ' * 200}"))
         except BrokenError as error:
-            return "stopped" if "Make room on its disk" in str(error) else str(error)
+            return "stopped" if "Free space on its disk" in str(error) else str(error)
         return "ok"
 
     return await asyncio.gather(*map(one, range(questions)))
@@ -106,7 +106,7 @@ async def test_replies_that_arrive_at_a_full_disk_are_kept_and_paid_once(
 
 async def test_without_room_for_the_reserve_a_run_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", "size=600k") as disk:
-        with pytest.raises(BrokenError, match=r"disk cannot be written, and has no room for .* to keep replies"):
+        with pytest.raises(BrokenError, match=r"disk cannot be written, and has no space for .* to keep replies"):
             RunLedger(Folder.of(disk), 1.0)
         assert not list(disk.rglob(RESERVE))
 

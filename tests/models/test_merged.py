@@ -95,5 +95,5 @@ def test_what_a_merge_would_get_wrong_is_refused(adapter: Path, change: dict[str
 
 def test_a_broken_file_is_named(adapter: Path) -> None:
     (adapter / "adapter_model.safetensors").write_bytes(b"half a file")
-    with pytest.raises(ConfigError, match=r"The adapter \S+ cannot be read: .*Copy it again whole"):
+    with pytest.raises(ConfigError, match=r"The adapter \S+ cannot be read: .*Copy it again completely"):
         read_lora(adapter)

@@ -52,7 +52,7 @@ def test_single_look_ups_come_behind_the_questions_and_their_span_is_the_answer(
     for question in single:
         assert question.type == "extractive"
         assert (quotes(more, question)[0],) == question.answers, question
-    with pytest.raises(InputError, match=r"no more than \d+ look-ups, but 5000"):
+    with pytest.raises(InputError, match=r"at most \d+ look-ups, but 5000"):
         generate(reports=2, questions=1, words=1_500, look_ups=5000)
 
 

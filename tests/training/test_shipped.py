@@ -82,7 +82,7 @@ def test_an_adapters_identity_is_its_content(tmp_path: Path) -> None:
 
 
 def test_a_shipped_adapter_that_is_missing_is_told() -> None:
-    with pytest.raises(ConfigError, match=r"comes without the adapter 'analyzer/none'.*okralong train"):
+    with pytest.raises(ConfigError, match=r"lacks the adapter 'analyzer/none'.*okralong train"):
         shipped_adapter("analyzer/none")
 
 

@@ -193,8 +193,8 @@ class Archive:
 
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)
-        hint = f"The nearest ids are {', '.join(map(repr, near))}." if near else "No id of the archive is like it."
-        return f"The scope {entry!r} names no document of {self.folder.path}. {hint} Change the question's doc_ids."
+        hint = f"The nearest ids are {', '.join(map(repr, near))}." if near else "No id in the archive is similar."
+        return f"The scope {entry!r} matches no document of {self.folder.path}. {hint} Change the question's doc_ids."
 
     def shard(self, granularity: int, number: int) -> Shard:
         """Return a shard, opened on first use. Raises ArchiveError for an unknown granularity or number."""
@@ -278,7 +278,7 @@ class DocumentStore:
         return self._places[doc_id]
 
     def _read(self, doc_id: str, name: str) -> dict[str, Any]:
-        # Ids first, then batches, so that only a few documents are in memory however many share a file.
+        # Ids first, then batches, so that only a few documents are in memory even if many share a file.
         with self.folder.open(name) as file:
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):

@@ -1,4 +1,4 @@
-"""Artifacts that methods had the generator write about a document (RAPTOR's trees, GraphRAG's graphs).
+"""Artifacts that methods derive from a document with the generator (RAPTOR's trees, GraphRAG's graphs).
 
 Each is a file ``artifacts/DOCUMENT/KEY.parquet`` of the archive. ``DOCUMENT`` is the beginning of the hash of the
 document's id and text, so a changed document starts without artifacts, and vacuum and purge can assign each file.
@@ -76,7 +76,7 @@ class ArtifactPlace:
     def of(
         cls, archive: Archive, doc_id: str, method: str, version: int, policy: Mapping[str, Any], by: Mapping[str, Any]
     ) -> ArtifactPlace:
-        """Return the place of what a method's ``version`` makes of a document. Raises QuestionError for an unknown one.
+        """Return the place of a method's artifact of a document. Raises QuestionError for an unknown document.
 
         ``policy`` and ``by`` are the values of the policy and the settings of the generator that affect the result.
         """
@@ -118,7 +118,7 @@ class ArtifactPlace:
     def write(self, artifact: Artifact) -> str:
         """Store the artifact unless it exists or its document was purged; return "" or why it was not stored.
 
-        The archive may be read-only or its disk full; the run that made the artifact uses it anyway.
+        The archive may be read-only or its disk full; the run then uses the artifact without storing it.
         """
         try:
             if self._folder.exists(self._file):

@@ -2,7 +2,7 @@
 
 A score is meaningful only within the collection that it was computed for. Here that is the scope of the question: one
 document, several, or the whole archive. So shards store raw term frequencies and lengths, report the statistics of
-their part of the scope, and score with the sum. A chunk's score does not depend on its shard, to the last bit.
+their part of the scope, and score with the sum. A chunk's score is bit-identical whichever shard holds it.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class Postings:
 
 # The best chunks by BM25, without scoring every chunk that holds a common word (MaxScore: Turtle and Flood 1995). Rare
 # terms are added first. Once the k-th best sum exceeds the most that the remaining terms can add, chunks without any
-# rare term are out, and only the others are scored in full, in the order of the query, so that the result does not
-# depend on what was left out.
+# rare term are out, and only the others are scored in full, in the order of the query, so that skipping others does not
+# change the result.
 
 FEW: Final = 20_000
 """Postings up to which every chunk is scored: skipping some would cost more than it saves. # project default"""

@@ -150,10 +150,10 @@ _LONGEST: Final = 1 << 40
 """More characters than a document has; eight million documents per shard still fit into an int64."""
 
 
-# An approximate FAISS index of a large shard's vectors: it finds candidates, whose scores are then computed exactly. It
+# An approximate FAISS index of a large shard's vectors: it finds candidates, which are then scored exactly. It
 # holds one byte per dimension (scalar quantisation), a quarter of the vectors, and is memory-mapped like them. The
 # search effort is tuned at build time: it is raised until the configured share of the true best 20 is found for
-# synthetic questions between two vectors of the shard, where real questions lie too.
+# synthetic questions between two vectors of the shard, like real questions.
 
 BEST: Final = 20
 """Recall is measured at 20, the paper's candidates of each retriever (appendix B.3)."""
@@ -196,7 +196,7 @@ class ApproximateIndex:
         return cls(index, effort)
 
     def candidates(self, query: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Return rows that should contain the nearest ``k``; fewer than ``k`` if the visited part holds fewer."""
+        """Return rows that should contain the nearest ``k``, or fewer if the visited part holds fewer."""
         wanted = min(SPARE * k, self.index.ntotal)
         _, rows = self.index.search(query[np.newaxis], wanted, params=_parameters(self.index, self.effort))
         found: NDArray[np.int64] = rows[0][rows[0] >= 0]

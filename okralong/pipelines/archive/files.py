@@ -365,8 +365,8 @@ class CompressedRows:
                 table = open_columns(path, FILE, compressed_schema(numbers))
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ArchiveError(
-                f"The compressed chunks {self.folder.path} cannot be used: {error}. Delete that folder where it is "
-                "damaged, and run okralong index on the archive again: it computes what is missing."
+                f"The compressed chunks {self.folder.path} cannot be used: {error}. Delete that folder if it is "
+                "damaged, and run okralong index on the archive again to compute it."
             ) from error
         flat: NDArray[np.float16] = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         return flat.reshape(len(table), self.per_chunk, self.hidden)
@@ -414,14 +414,14 @@ class DenseConfig(Settings):
     @model_validator(mode="after")
     def _possible(self) -> DenseConfig:
         if self.index != "ivf" and self.cells != "auto":
-            raise ValueError(f"cells belong to an inverted file: with index {self.index} leave them at auto")
+            raise ValueError(f"cells apply to an inverted file only: with index {self.index} leave them at auto")
         if self.cells != "auto" and self.cells < 1:
             raise ValueError("cells must be auto, or 1 or more")
         if self.index != "hnsw" and self.links != LINKS:
-            raise ValueError(f"links belong to a graph: with index {self.index} leave them at {LINKS}")
+            raise ValueError(f"links apply to a graph only: with index {self.index} leave them at {LINKS}")
         if self.index == "ivf" and self.above < self.least_chunks():
             raise ValueError(
-                f"above must be {self.least_chunks()} or more: FAISS wants {TRAINED_ON} vectors for each cell"
+                f"above must be {self.least_chunks()} or more: FAISS needs {TRAINED_ON} vectors for each cell"
             )
         return self
 
@@ -429,7 +429,7 @@ class DenseConfig(Settings):
         """Return the fewest chunks that can train the inverted file's cells."""
         if self.cells != "auto":
             return TRAINED_ON * max(1, self.cells)
-        # With 4 * sqrt(n) cells, n vectors are 39 a cell from n = (4 * 39) ** 2 on.
+        # With 4 * sqrt(n) cells, each cell has 39 vectors from n = (4 * 39) ** 2 on.
         return (4 * TRAINED_ON) ** 2
 
     def cells_for(self, chunks: int) -> int:

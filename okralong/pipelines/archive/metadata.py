@@ -3,9 +3,9 @@
 A version names its metadata table, which can change without a document being read or embedded again. Values are stored
 as strings; column types are inferred over all documents of the version when the table is requested.
 
-A chunk names neither company nor year, so over a whole archive the same table row is found in every filing. The names
-of a document do: its id, title, file name and metadata. ``DocumentNames`` finds the documents of a scope that a query
-names ("the operating margin of Amazon in Q2 2024" names one filing of seventy).
+A chunk rarely names its company or year, so a search over a whole archive finds the same table row in every filing. The
+names of a document (id, title, file name, metadata) tell them apart. ``DocumentNames`` finds the documents of a scope
+that a query names ("the operating margin of Amazon in Q2 2024" names one filing of seventy).
 """
 
 from __future__ import annotations

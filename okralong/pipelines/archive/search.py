@@ -30,7 +30,7 @@ class ShardClient(ABC):
 
     @abstractmethod
     async def ask(self, method: str, *arguments: Any) -> Any:
-        """Return or raise what that method of the shard does."""
+        """Call that method of the shard and return its result."""
 
     async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
         """See ``Shard.statistics``."""

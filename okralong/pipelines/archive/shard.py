@@ -1,6 +1,6 @@
 """A shard of the index, open for searching from several threads.
 
-Between calls it caches only what can be found again: positions of terms and scopes, and recent chunks.
+Between calls it caches only recomputable data: positions of terms and scopes, and recent chunks.
 """
 
 from __future__ import annotations

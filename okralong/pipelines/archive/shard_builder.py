@@ -203,7 +203,7 @@ def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDAr
     rows = rows.take(order).combine_chunks()
     if pc.count_distinct(rows.column("chunk_id")).as_py() != len(rows):
         raise ArchiveError(
-            f"The chunks for {folder.path} contain one twice. Delete the folder {folder.path} if it exists, and run "
+            f"The chunks for {folder.path} contain a duplicate. Delete the folder {folder.path} if it exists, and run "
             "okralong index again."
         )
     return rows, order.to_numpy().astype(np.int64)

@@ -1,7 +1,7 @@
 """The versions of an archive: manifests ``versions/000001.json`` and so on, each listing the files that it consists of.
 
 Files are immutable and named after their content, so versions share what did not change. A manifest is written when all
-of its files exist, under a new name, and never changes: a reader of one version is not affected by later ones.
+of its files exist, under a new name, and never changes: so later versions do not affect a reader of this one.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def read_version(archive: Folder, number: int) -> dict[str, Any]:
     except FileNotFoundError:
         held = ", ".join(map(str, version_numbers(archive))) or "none"
         raise ArchiveError(
-            f"{archive.path} has no version {number}; it has {held}. It was vacuumed or purged, or never was. "
+            f"{archive.path} has no version {number}; it has {held}. It was vacuumed or purged, or never existed. "
             "okralong archive log lists the versions that can be read."
         ) from None
     except ValueError as error:
         raise ArchiveError(
             f"{archive.at(VERSIONS, name).path} is not valid JSON: {error}. Delete that file: the version before it "
-            "is then the latest, and okralong index makes what is missing."
+            "is then the latest, and okralong index rebuilds the missing one."
         ) from error
     missing = [key for key in _NEEDED if key not in manifest]
     if manifest.get("schema_version") != SCHEMA_VERSION or manifest.get("layout") != LAYOUT or missing:
@@ -90,7 +90,7 @@ def latest_version(archive: Folder) -> dict[str, Any] | None:
     if not numbers and archive.exists(MANIFEST):
         raise ArchiveError(
             f"{archive.path} has a {MANIFEST} and no {VERSIONS}/: it is of a layout from before the first release, "
-            "which is not read any more. Run okralong index into a new folder."
+            "which is no longer supported. Run okralong index into a new folder."
         )
     return read_version(archive, numbers[-1]) if numbers else None
 

@@ -11,7 +11,7 @@ from typing import Final
 from okralong.pipelines.core.types import OkraError
 
 _IMPORT_ROOT: Final = Path(__file__).parents[3]
-"""The folder that holds the package ``okralong``, as this process imported it."""
+"""The folder of the package ``okralong`` as imported by this process."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -36,7 +36,7 @@ def run_module(module: str, *arguments: str) -> None:
     )
     if done.returncode != 0:
         raise OkraError(
-            f"{module} {' '.join(arguments)} ended with code {done.returncode}. Its last words were: "
+            f"{module} {' '.join(arguments)} ended with code {done.returncode}. The end of its output: "
             f"{tail(done.stdout + done.stderr)}. Check the free disk space and memory, then run the same command again."
         )
 

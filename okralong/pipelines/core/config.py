@@ -65,7 +65,7 @@ def parse_config(model: type[S], text: str, where: str, overrides: dict[str, Any
         ConfigError: Lists every problem with its file (``where`` or the shipped one), key, value and remedy.
     """
     said, given = _mapping(text, where), overrides or {}
-    layers = [(f"What was given beside {where}", _nested(given)), (where, said)]
+    layers = [(f"Overrides of {where}", _nested(given)), (where, said)]
     required = {name for name, field in model.model_fields.items() if field.is_required()}
     if model.SHIPPED is not None and not required <= {*said, *layers[0][1]}:
         shipped = f"configs/{model.SHIPPED}"

@@ -29,24 +29,24 @@ from okralong.pipelines.core.child_process import module_command, module_environ
 from okralong.pipelines.core.types import BrokenError
 
 CLOCK_SECONDS_PER_CPU_SECOND: Final = 5
-"""Wall-clock seconds allowed for each second of processor time, so that a read that hangs ends too, and a busy machine
-or slow storage is not blamed on the input. # project default"""
+"""Wall-clock seconds allowed for each second of processor time, so that a hanging read ends too, but a busy machine or
+slow storage does not count against the input. # project default"""
 
 _START_LIMIT_S: Final = 180.0
-"""A start takes 1 to 2 s, on a busy machine 10 s. # project default"""
+"""A start takes 1 to 2 s, or 10 s on a busy machine. # project default"""
 
 _END_LIMIT_S: Final = 10.0
 """Longest wait for the end of a process that closed its output; freeing some GiB takes time. # project default"""
 
 _SMALL_MEMORY: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1"}
-"""Address space is what is limited, so none is reserved for threads and pools that are hardly used."""
+"""Avoid reserving address space, which is limited, for rarely used threads and pools."""
 
 How = Literal["processor", "clock", "memory", "crash"]
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How a process ended: over its processor or clock time, out of memory, or by a crash, with ``why``."""
+    """How a process ended: processor or clock time exceeded, out of memory, or a crash, with ``why``."""
 
     how: How
     why: str = ""
@@ -92,7 +92,7 @@ class ConfinedProcess:
             words = _pipe(self._process.stderr).read().decode(errors="replace")
             self.end()
             raise BrokenError(
-                f"The process {module} did not start ({error!r}). Its last words were: {tail(words)}. "
+                f"The process {module} did not start ({error!r}). The end of its output: {tail(words)}. "
                 "Check the free memory and the installation (okralong doctor), then run the same command again."
             ) from error
         except BaseException:
@@ -269,7 +269,7 @@ _FIRST_TO_KILL: Final = "1000"
 def end_with_parent(parent: int) -> None:
     """Have this process killed when process ``parent``, which started it, ends.
 
-    On other systems than Linux it ends at its next request or reply, when its pipes close.
+    On systems other than Linux it ends at its next request or reply, when its pipes close.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -278,7 +278,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def confine(memory_bytes: int) -> None:
-    """Forbid this process to write files and, on Linux, limit how much address space it may add from here on.
+    """Forbid this process to write files and, on Linux, limit the address space it may add from now on.
 
     An allocation beyond the limit fails: Python raises MemoryError, a library may end the process.
     """
@@ -291,7 +291,7 @@ def confine(memory_bytes: int) -> None:
 
 
 def allow_seconds(seconds: float) -> None:
-    """Let this process use ``seconds`` of processor time from here on, rounded up, before the kernel ends it."""
+    """Let this process use ``seconds`` of processor time from now on, rounded up, before the kernel ends it."""
     _lower(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
 
 

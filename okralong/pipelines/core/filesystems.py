@@ -24,7 +24,7 @@ ATTEMPTS: Final = 10
 # project default"""
 CONNECT_S: Final = 10.0
 SILENCE_S: Final = 60.0
-"""Timeouts for connecting and for silence within a reply; the AWS client's 3 s are too short for a busy store.
+"""Timeouts for connecting and between two parts of a reply; the AWS client's 3 s are too short for a busy store.
 # project default"""
 
 _SECRET: Final = re.compile(r"key|secret|token|passw|credential|signature|^sig$", re.IGNORECASE)
@@ -46,7 +46,7 @@ def located(location: str | Path) -> tuple[fs.FileSystem, str]:
         # The message must not repeat the location, which holds a key.
         raise ConfigError(
             "A location must not hold credentials (KEY:SECRET@, or a query that names a key). Give the bare URI, and "
-            "set the credentials in the environment of every node, as the storage's own client wants them."
+            "set the credentials in the environment of every node, in the form that the storage's client expects."
         )
     try:
         filesystem, path = fs.FileSystem.from_uri(text)
@@ -77,7 +77,7 @@ def holds_credentials(location: str) -> bool:
 
 
 def is_object_store(filesystem: fs.FileSystem) -> bool:
-    """Return whether the filesystem has keys instead of folders, so that no folder must be created before a file."""
+    """Return whether the filesystem has keys instead of folders, so that folders need not be created."""
     return filesystem.type_name in ("s3", "gcs", "abfs")  # pyarrow's type names; a build may lack some of the classes
 
 
@@ -141,7 +141,7 @@ def _keys() -> S3Config:
 
 
 LEAST_READ: Final = 64 * 1024
-"""Smallest read in bytes: one round trip for many small columns, and room for an error's message. The AWS client reads
+"""Smallest read in bytes: one round trip for many small columns, and space for an error's message. The AWS client reads
 a reply into a buffer of the requested size; if the message of a 500 does not fit, the client treats the error as
 permanent. # project default"""
 READS: Final = 8

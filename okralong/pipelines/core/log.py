@@ -1,4 +1,4 @@
-"""Write the logs of actors as JSON lines with run and question, so that a night's logs can be searched.
+"""Write the logs of actors as searchable JSON lines with run and question.
 
 They go to standard error, which Ray keeps in a file per process for a cluster's log collector.
 """

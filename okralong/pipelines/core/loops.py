@@ -11,15 +11,15 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 INLINE_CHARS: Final = 20_000
-"""Longest text that is parsed on the event loop itself: some milliseconds, about the cost of a thread on a busy
-machine, and more than usual replies and contexts. # project default"""
+"""Longest text that is parsed on the event loop itself: it takes some milliseconds, about as long as a thread switch on
+a busy machine; most replies and contexts are shorter. # project default"""
 
 
 async def off_loop(chars: int, work: Callable[[], T]) -> T:
     """Return the result of ``work``, run in a thread if it processes more than ``INLINE_CHARS`` characters.
 
-    Python switches threads every few milliseconds, but not within a regular expression: the text of one must be bounded
-    and its time linear (``tests/answering/test_linear_time.py``).
+    Python switches threads every few milliseconds, but not within a regular expression: its input must be bounded and
+    its time linear (``tests/answering/test_linear_time.py``).
     """
     return work() if chars <= INLINE_CHARS else await asyncio.to_thread(work)
 

@@ -122,8 +122,8 @@ CHUNKS: Final = table_schema(
         ("table_id", pa.string()),
     ],
 )
-"""A row per chunk, the ``ordinal``-th of its document and size. ``table_id`` names the table that the chunk cuts, if
-any."""
+"""A row per chunk, the ``ordinal``-th of its document and size. ``table_id`` names the table that a boundary of the
+chunk splits, if any."""
 
 
 def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
@@ -181,7 +181,7 @@ ARTIFACTS: Final = table_schema(
         ("written_at", _UTC),
     ],
 )
-"""A result that a method had the generator write about a document (``archive/artifacts.py``), one row per file:
+"""A result about a document that a method obtained from the generator (``archive/artifacts.py``), one row per file:
 ``made`` is the result as JSON, ``about`` everything that its key covers; the counts and dollars are the cost of the run
 that made it."""
 
@@ -280,8 +280,8 @@ and for questions without an answer. For an answer that replaced one under the p
 otherwise null. In a cell, ``asked_id`` is the question asked of each document and ``doc_ids`` the cell's document.
 
 ``replied_by`` is the model that gave the answer, as its reply names it (several are separated by "; "), or the
-cross-encoder or rules that read it off a passage. Without an answer it is the model of the last reply, null if there
-was none.
+cross-encoder or rules that extracted it from a passage. Without an answer it is the model of the last reply, null if
+there was none.
 """
 
 JOURNAL: Final = table_schema(
@@ -339,7 +339,7 @@ LEDGER: Final = table_schema(
     ],
 )
 """A row per attempt. ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
-costs nothing, and its tokens are those that another run paid for.
+costs nothing, and its tokens were paid for by another run.
 
 ``endpoint`` is the base URL called and ``model`` the model or deployment there (before the first call, "" and the first
 endpoint's model). ``snapshot`` and ``system_fingerprint`` are as reported in the reply.
@@ -368,7 +368,7 @@ RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "
 """The tables of a run by folder name."""
 
 # Exports of a run for people and their tools (``reporting/export.py``, ``reporting/diff.py``). Times are UTC without a
-# zone, because spreadsheets know no zones.
+# zone, because spreadsheets have no time zones.
 
 _TIME: Final = pa.timestamp("ms")
 

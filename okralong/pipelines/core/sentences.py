@@ -1,7 +1,7 @@
-"""Find the places where a text may be cut: after sentences, short lines, blank lines and table rows.
+"""Find the places where a text may be split: after sentences, short lines, blank lines and table rows.
 
-The chunker needs a splitter that handles every text in linear time and keeps each character. This one prefers too few
-boundaries in running prose and too many in lists.
+The chunker needs a splitter that handles every text in linear time and keeps each character. This one errs on the side
+of too few boundaries in running prose and too many in lists.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _line_cuts(text: str) -> Iterator[int]:
     for line, following in pairwise(lines_of(text)):
         end += len(line) + 1
         if not following.strip():
-            continue  # the last blank line of a paragraph break makes the cut
+            continue  # split at the last blank line of a paragraph break
         if not line.strip() or (len(line) < SHORT_LINE_CHARS and not following.lstrip()[0].islower()):
             yield end
 
@@ -104,7 +104,7 @@ def _is_abbreviation(text: str, dot: int) -> bool:
 
 
 def _begins_without_blank(text: str, mark: int, end: int) -> bool:
-    """Return whether a sentence begins at ``end`` without a blank, as in filings whose line breaks were lost."""
+    """Return whether a sentence begins at ``end`` without a blank, as in filings without line breaks."""
     return (
         text[mark] == "."
         and text.find("\n", max(0, mark - LOST_LINES), mark + LOST_LINES) < 0

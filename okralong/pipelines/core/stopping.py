@@ -1,13 +1,13 @@
 """Stop signals of a command: the first one stops it in order, the second at once.
 
 ``run_stoppable`` is the outermost frame of a command's process. It handles SIGINT (Ctrl-C) and SIGTERM before anything
-else is imported, reports on standard error what became of a stopped command, ends everything that the command started
-(including Ray's processes), and exits with EXIT_STOPPED.
+else is imported, reports a stopped command on standard error, ends everything that the command started (including Ray's
+processes), and exits with EXIT_STOPPED.
 
 Python runs signal handlers between two bytecodes of the main thread. That is soon enough for the first signal. The
-second must wait neither for the main thread nor for the interpreter lock, which a regular expression or the loading of
-a library may hold for minutes. So a process forked at the start, the attendant, reads the signal numbers from a pipe
-that Python's C code writes immediately (``signal.set_wakeup_fd``). At the second signal it wakes a thread that ends the
+second must not wait for the main thread or the interpreter lock, which a regular expression or the loading of a library
+may hold for minutes. So a process forked at the start, the attendant, reads the signal numbers from a pipe that
+Python's C code writes immediately (``signal.set_wakeup_fd``). At the second signal it wakes a thread that ends the
 command; if that thread does not get to run, the attendant kills the command.
 """
 
@@ -30,7 +30,7 @@ from okralong.pipelines.core.types import EXIT_OK, EXIT_STOPPED, GO_ON
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 AGAIN_S: Final = 0.5
-"""Signals within this time count as one, because a terminal and a wrapper such as uv both send Ctrl-C's. # project
+"""Signals within this time count as one, because a terminal and a wrapper such as uv both send one. # project
 default"""
 LAST_S: Final = 2.0
 """Seconds that a command has to end itself after the second signal before it is killed. # project default"""
@@ -41,8 +41,8 @@ LOOK_S: Final = 5.0
 ATTENDANT: Final = "okralong-stop"
 """The attendant's name in process lists on Linux, at most 15 bytes."""
 AT_ONCE: Final = (
-    "Stopped at once, at the second signal. Calls in flight were given up and count as unknown; run the same command "
-    "again to go on.\n"
+    "Stopped at once, at the second signal. Calls in flight were abandoned and count as unknown; run the same command "
+    "again to resume.\n"
 )
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
 SHOW_CURSOR: Final = "\x1b[?25h"
@@ -210,7 +210,7 @@ def _install() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # a shell's background job ignores Ctrl-C
             signal.signal(number, _on_signal)
-    atexit.register(_dismiss)  # the last to be called, as the first to be registered
+    atexit.register(_dismiss)  # called last because it is registered first
     os.register_at_fork(after_in_child=lambda: _forget(tell))
 
 
@@ -295,7 +295,7 @@ def _kill_unless_gone(command: int) -> None:
 
 def _say(words: str) -> None:
     """Write to standard error past Python's buffer, which a signal handler must not use."""
-    with suppress(OSError):  # whoever read it has gone
+    with suppress(OSError):  # the reader is gone
         cursor = SHOW_CURSOR if os.isatty(2) else ""
         os.write(2, f"{cursor}{words}".encode())
 

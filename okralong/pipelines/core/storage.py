@@ -35,7 +35,7 @@ LOCK: Final = "lock.json"
 """The lock file of a folder on an object store."""
 LOOK_AGAIN_S: Final = 1.0
 """Pause between writing and reading the lock where a filesystem (HDFS) has no atomic creation: longer than another
-writer's request is on its way. # project default"""
+writer's request takes. # project default"""
 FEW_ROWS: Final = 64
 """Files of up to this many rows are written without dictionaries and, if small, without compression, which halves the
 processor time; a run merges its small files. # project default"""
@@ -113,7 +113,7 @@ class Folder:
                 out.flush()
                 os.fsync(out.fileno())
             partial.rename(Path(self.path) / name)
-        except BaseException:  # a partial file would keep a full disk full
+        except BaseException:  # a partial file would occupy a full disk
             with contextlib.suppress(OSError):  # the disk may be read-only
                 partial.unlink(missing_ok=True)
             raise
@@ -157,7 +157,7 @@ class Folder:
         buffer = io.BytesIO()
         many = table.num_rows > FEW_ROWS
         compressed = many or table.nbytes > SMALL_BYTES
-        # Numbers of vectors hardly repeat: a dictionary of them would add half their size.
+        # Numbers of vectors rarely repeat: a dictionary would add half their size.
         vectors = any(map(pa.types.is_fixed_size_list, table.schema.types))
         dictionary = many and not vectors
         pq.write_table(table, buffer, compression="zstd" if compressed else "none", use_dictionary=dictionary)
@@ -166,7 +166,7 @@ class Folder:
     def read_tables(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:
         """Return all Parquet files of the folder, in order of their names, as one table of ``schema``.
 
-        A missing folder gives an empty table.
+        Return an empty table for a missing folder.
 
         Raises:
             ArchiveError: A file has an unknown schema version.

@@ -1,4 +1,4 @@
-"""Turn failures to write (a full disk, a forbidden place) into errors that tell the user what to do."""
+"""Turn failed writes (disk full, permission denied) into errors with a remedy."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def writing(path: str | Path) -> Iterator[None]:
 
 
 def not_written(what: str, error: BaseException, room_for: str = "") -> BrokenError:
-    """Return the error for a ``what`` that cannot be written; ``room_for`` names what it has no room for."""
+    """Return the error for a ``what`` that cannot be written; ``room_for`` names what does not fit."""
     said = str(error).strip().splitlines()[-1].rstrip(".")
     return BrokenError(
-        f"{what} cannot be written{f', and has no room for {room_for}' if room_for else ''}: {said}. Make room on its "
-        "disk, or make it writable, and run the same command again: what was finished is kept, and no reply that "
-        "arrived is paid for again."
+        f"{what} cannot be written{f', and has no space for {room_for}' if room_for else ''}: {said}. Free space on "
+        "its disk, or make it writable, and run the same command again: finished work is kept, and no reply that "
+        "arrived is billed again."
     )
 
 
 def storage_failure(error: BaseException) -> BrokenError | None:
-    """Return the error to stop with if ``error`` or one of its causes is a full disk or a forbidden write, else None.
+    """Return the error to stop with if ``error`` or one of its causes is a full disk or a denied write, else None.
 
     This also looks into errors of Ray tasks and of libraries that report no errno.
     """
@@ -91,10 +91,10 @@ def _not_stored(number: int, error: BaseException) -> BrokenError:
     where = _path_of(error) or "a file of this command"
     if number in _FULL:
         return BrokenError(
-            f"The disk is full: {where} could not be written ({os.strerror(number)}). Make room on its disk and run "
-            "the same command again: what was finished is kept."
+            f"The disk is full: {where} could not be written ({os.strerror(number)}). Free space on its disk and run "
+            "the same command again: finished work is kept."
         )
     return BrokenError(
         f"{where[0].upper()}{where[1:]} cannot be written ({os.strerror(number)}). Make it writable for this user, or "
-        "name another place, and run the same command again."
+        "choose another location, and run the same command again."
     )

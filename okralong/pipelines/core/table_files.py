@@ -46,7 +46,7 @@ def decoded_table(data: bytes, uri: str) -> str:
 
 
 def delimiter_of(text: str) -> str:
-    """Return the delimiter, comma, semicolon, tab or bar, that gives the most rows of one width; comma by default."""
+    """Return the delimiter (comma, semicolon, tab or bar) that gives the most rows of equal width; comma by default."""
     head = text[: 1 << 16]
     best, found = (0, 0), ","
     for each in _DELIMITERS:
@@ -89,7 +89,7 @@ class Sheet:
         """Yield each row as a person sees it, with the number formats applied."""
         for row in self._cells.iter_rows():
             words = ["" if cell.value is None else shown(cell.value, cell.number_format or "General") for cell in row]
-            while words and not words[-1]:  # a row may be coloured to the last of 16,384 columns
+            while words and not words[-1]:  # a row may be formatted up to the last of 16,384 columns
                 words.pop()
             yield words
 
@@ -125,12 +125,12 @@ def read_workbook(data: bytes, uri: str) -> Workbook:
         if str(error).startswith(NO_MEMORY):
             raise MemoryError from error
         raise DocumentError(
-            f"{uri} is a zip file, but not a whole Excel workbook ({error}). Open it in a spreadsheet program and save "
-            "it again as .xlsx."
+            f"{uri} is a zip file, but not a complete Excel workbook ({error}). Open it in a spreadsheet program and "
+            "save it again as .xlsx."
         ) from error
     seen = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
     for sheet in seen:
-        sheet.reset_dimensions()  # a file may declare a billion rows that it lacks
+        sheet.reset_dimensions()  # a file may declare a billion rows that do not exist
     title = str(book.properties.title or "")
     return Workbook(title, tuple(Sheet(sheet.title, sheet) for sheet in seen), len(book.worksheets) - len(seen))
 
@@ -171,7 +171,7 @@ def _number(value: int | float, number_format: str) -> str:
     percent = "%" in bare
     scaled = value * 100 if percent else value
     places = min(len(decimals.replace(",", "")), _MOST_DECIMALS)
-    width = whole.count("0") + (places + 1 if places else 0)  # "0000" fills up with zeros, "#,##0" does not
+    width = whole.count("0") + (places + 1 if places else 0)  # "0000" pads with zeros, "#,##0" does not
     words = f"{abs(scaled):{',' if ',' in whole else f'0{width}'}.{places}f}"
     words += "%" if percent else ""
     before, after = _around(pattern)
@@ -196,7 +196,7 @@ def _around(pattern: str) -> tuple[str, str]:
 
 
 def _blanked(pattern: str) -> str:
-    """Replace quoted words of the format by blanks of the same length."""
+    """Replace quoted words of the format with blanks of the same length."""
     return _SECTIONS.sub(lambda match: " " * len(match[0]), pattern)
 
 

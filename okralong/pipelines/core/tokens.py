@@ -22,7 +22,7 @@ CountTokens = Callable[[str], int]
 O200K: Final = "o200k_base"
 
 STRETCH_CHARS: Final = 50_000
-"""A character has at most four tokens, so a stretch stays below the tokenizer's limit."""
+"""A character has at most four tokens, so a piece stays below the tokenizer's limit."""
 _LOOK_BACK: Final = 5_000
 _REMEMBERED_CHARS: Final = 32_768
 """Longest text whose count is cached; the cache then takes a few megabytes at most. # project default"""
@@ -39,16 +39,16 @@ def _o200k() -> bpe_openai.Encoding:
 def count_tokens(text: str) -> int:
     """Return the number of o200k_base tokens in a text; special tokens count as ordinary text.
 
-    The tokenizer refuses texts of a million characters or 200,000 tokens, so a long text is counted in stretches, cut
-    where o200k_base never joins the two sides. The count is exact unless 5,000 characters in a row have no such place:
-    then each cut may add one or two tokens.
+    The tokenizer refuses texts of a million characters or 200,000 tokens, so a long text is split and counted in
+    pieces, at places where o200k_base never joins the two sides. The count is exact unless 5,000 characters in a row
+    have no such place: each split may then add one or two tokens.
     """
     # The package's batch call passes each text to a thread pool, which takes 3 to 8 times as long.
     return sum(len(_o200k().encode_ordinary(part)) for part in _stretches(text))
 
 
 def count_again(text: str) -> int:
-    """Return ``count_tokens`` from a cache: prompts are counted to fit them and again to reserve their cost."""
+    """Return ``count_tokens``, cached: prompts are counted to fit the window and again to reserve their cost."""
     return _remembered(text) if len(text) <= _REMEMBERED_CHARS else count_tokens(text)
 
 

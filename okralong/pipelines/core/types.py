@@ -84,7 +84,7 @@ class Chunk:
     """A piece of a document at one granularity (target size in tokens).
 
     The chunks of a document at one granularity tile it: every character is in exactly one chunk. ``chunk_id`` is stable
-    (document hash, granularity, ordinal). ``table_id`` names the table that a boundary of the chunk cuts, if any.
+    (document hash, granularity, ordinal). ``table_id`` names the table that a boundary of the chunk splits, if any.
     """
 
     chunk_id: str
@@ -400,9 +400,9 @@ class Answer:
 
 # Errors for people and exit codes for schedulers. Every message names the file, the row or key, and the remedy.
 
-GO_ON: Final = "What was finished is kept; run the same command again to go on."
+GO_ON: Final = "Finished work is kept; run the same command again to resume."
 
-# Exit codes. After 3 to 6 and 130, fix the cause and run the same command again: what was finished is kept.
+# Exit codes. After 3 to 6 and 130, fix the cause and run the same command again: finished work is kept.
 EXIT_OK: Final = 0
 EXIT_FAILURES: Final = 1  # the run finished, but ``failures`` lists documents or questions
 EXIT_USAGE: Final = 2  # invalid command line, config, questions or archive; no money was spent
@@ -445,7 +445,7 @@ class EndpointError(OkraError):
 
 
 class BrokenError(OkraError):
-    """Something that the run needs is gone (an actor, the storage). The run stops and keeps what is finished."""
+    """Something that the run needs is gone (an actor, the storage). The run stops and keeps finished work."""
 
     exit_code = EXIT_BROKEN
 
@@ -457,7 +457,7 @@ class StoppedError(BrokenError):
 
 
 class MetricError(OkraError):
-    """A metric cannot be computed. The evaluation stops rather than leave questions out."""
+    """A metric cannot be computed. The evaluation stops instead of omitting questions."""
 
     exit_code = EXIT_BROKEN
 

@@ -1,7 +1,7 @@
-"""Cut a document into chunks that tile it, in time and memory linear in its text.
+"""Split a document into chunks that tile it, in time and memory linear in its text.
 
-Units (sentences, lines, table rows) are packed greedily. A unit larger than a chunk is cut between words, and a word
-larger than a chunk after a few bytes, but never inside a visible character.
+Units (sentences, lines, table rows) are packed greedily. A unit larger than a chunk is split between words, and a word
+larger than a chunk every few bytes, but never inside a visible character.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ START_SHARE: Final = 0.5
 
 _SINGLE_STEPS: Final = 4
 """Units that an overfull chunk gives back one by one, each time counting the whole chunk. Prose gives back one or two;
-a text such as "1 1 1 1", whose units take more tokens together than apart, would give back half of them. # project
-default"""
+without this limit, a text such as "1 1 1 1", whose units take more tokens together than apart, would give back half. #
+project default"""
 
 
 CHUNKER: Final = 2
-"""Version of the rules for cutting at sentences, part of the names of chunk tables; increment it when they change, so
-that archives are cut again. The first version, which separated headings from their text, has no number there."""
+"""Version of the rules for splitting at sentences, part of the names of chunk tables; increment it when they change, so
+that archives are chunked again. Names of the first version, which separated headings from their text, have no
+number."""
 
 
 def cut_name(at: Boundaries) -> str:
-    """Return the name, in folders and manifests, of chunks cut ``at`` sentences or words."""
+    """Return the name, in folders and manifests, of chunks split ``at`` sentences or words."""
     return at if at == "words" else f"{at}-{CHUNKER}"
 
 
@@ -49,7 +50,7 @@ def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences"
         ValueError: ``granularity`` is below MIN_GRANULARITY.
     """
     if granularity < MIN_GRANULARITY:
-        raise ValueError(f"A granularity of {granularity} tokens is too small; the least is {MIN_GRANULARITY}.")
+        raise ValueError(f"A granularity of {granularity} tokens is too small; the minimum is {MIN_GRANULARITY}.")
     tables = sorted(doc.tables, key=lambda table: table.start_char)
     starts = [table.start_char for table in tables]
     ends = {table.start_char: table.end_char for table in tables}
@@ -75,7 +76,7 @@ def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences"
 
 
 class _Ahead:
-    """Units that were looked at but not packed yet, hardly more than one chunk's."""
+    """Units that were read ahead but not packed yet, little more than one chunk's."""
 
     def __init__(self, units: Iterator[Unit]) -> None:
         self._units = units
@@ -150,8 +151,7 @@ def _reach(units: _Ahead, granularity: int, tables: Mapping[int, int]) -> int:
 def _without_last_headings(units: _Ahead, count: int, granularity: int) -> int:
     """Return how many of the first ``count`` units remain when trailing headings move to the text below them.
 
-    0 means no move: there are no headings, they are many enough to be a list, or they and the next unit do not fit into
-    a chunk.
+    0 means no move: there are no headings, they are many enough to be a list, or they and the next unit exceed a chunk.
     """
     taken, following = units.first(count), units.get(count)
     kept = count
@@ -191,7 +191,7 @@ def _section_fits(units: _Ahead, place: int, tokens: int) -> bool:
 
 
 def _cut_table(start: int, end: int, tables: Sequence[TableSpan], starts: Sequence[int]) -> str | None:
-    """Return the table that ``start`` or ``end`` cuts; if both cut one, the table with more text in the chunk."""
+    """Return the table that ``start`` or ``end`` splits; if both do, the table with more text in the chunk."""
     cut = []
     for edge in (start, end):
         before = bisect_left(starts, edge) - 1
@@ -213,7 +213,7 @@ _PIECE_BYTES: Final = 16
 
 _WORD: Final = re.compile(r"\S+\s*|\s+")
 _SPACED_WORD: Final = re.compile(r"\s*\S+|\s+")
-"""A word with the blanks before it: o200k makes one token of both, so the costs add up exactly and fill the chunks."""
+"""A word with the blanks before it: o200k joins both in one token, so the costs add up exactly."""
 _JOINER: Final = "\u200d"
 
 

@@ -50,7 +50,7 @@ class EmbeddingConfig(Settings):
     @model_validator(mode="after")
     def _int8_without_gpus(self) -> Self:
         if self.precision == "int8" and self.gpus_per_actor not in ("auto", 0):
-            raise ValueError("precision int8 runs on processors, so gpus_per_actor must be auto or 0")
+            raise ValueError("precision int8 runs on CPUs, so gpus_per_actor must be auto or 0")
         return self
 
     @property
@@ -123,14 +123,14 @@ class IndexConfig(Settings):
     placement: IndexPlacement = IndexPlacement()
 
     _cut: str = PrivateAttr(default="")
-    """The ``cut`` of a version that an earlier chunker made."""
+    """The ``cut`` of a version from an earlier chunker."""
 
     @model_validator(mode="after")
     def _vectors_where_needed(self) -> Self:
         if self.embedding.of == "none" and self.dense.index != "flat":
             raise ValueError(f"dense.index {self.dense.index} needs vectors, but embedding.of is none")
         if self.embedding.of == "none" and self.compressor not in (AUTO, NONE):
-            raise ValueError("compressor makes its table of vectors, but embedding.of is none")
+            raise ValueError("compressor needs vectors, but embedding.of is none")
         return self
 
     @field_validator("granularities")
@@ -154,7 +154,7 @@ class IndexConfig(Settings):
 
     @property
     def cut(self) -> str:
-        """How chunks are cut: where they may end, and by which chunker."""
+        """How chunks are split: where they may end, and by which chunker."""
         return self._cut or cut_name(self.boundaries)
 
     @property

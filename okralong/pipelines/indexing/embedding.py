@@ -30,7 +30,7 @@ CPU_TOKENS: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """``vectors`` are unit vectors, shape (n, dimension), float32; ``over_limit`` says which texts were cut short."""
+    """``vectors`` are unit vectors, shape (n, dimension), float32; ``over_limit`` marks truncated texts."""
 
     vectors: Vectors
     over_limit: list[bool]
@@ -72,7 +72,7 @@ class SentenceEmbedder:
         """
         quantized = precision == INT8
         if quantized and device not in ("auto", "cpu"):
-            raise ValueError(f"precision int8 runs on a processor, not on {device}")
+            raise ValueError(f"precision int8 runs on a CPU, not on {device}")
         self.device, dtype = settle("cpu", "float32", threads) if quantized else settle(device, precision, threads)
         self.batch_size = batch_size
         self.precision = INT8 if quantized else str(dtype).removeprefix("torch.")
@@ -155,12 +155,12 @@ class SentenceEmbedder:
         ]
 
     def _plain_features(self) -> dict[str, Any] | None:
-        """Return the encoder's inputs beside tokens and mask for this prefix, or None.
+        """Return the encoder's inputs for this prefix in addition to tokens and mask, or None.
 
         None means that tokens do not determine the input (several input types, a special tokenizer); such a model
         embeds through its own ``encode``.
         """
-        probe = ["A first text.", "Another, which is a little longer."]
+        probe = ["A first text.", "Another, slightly longer one."]
         given = self._model.preprocess(probe, prompt=self._passage_prefix or None, task="document")
         tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
         own_length = getattr(self._model[0], "document_length", None) is not None
@@ -190,7 +190,7 @@ BLOCK: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A text as token ids, cut to the encoder's limit; ``over_limit`` means that it was cut."""
+    """A text as token ids, truncated to the encoder's limit; ``over_limit`` means that it was truncated."""
 
     ids: list[int]
     over_limit: bool

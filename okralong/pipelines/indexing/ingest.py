@@ -1,7 +1,7 @@
 """From source files to the tables ``documents`` and ``chunks``, part by part, with the outcome of each document.
 
 A part is a few files that are read together and written as one or, if they are large, several Parquet files. Parts are
-cut by bytes, so that a small archive shows progress and a large one has few small files. A part is named after the
+divided by bytes, so that a small archive shows progress and a large one has few small files. A part is named after the
 content of its files, so that a job finds what a killed job has read.
 """
 
@@ -426,6 +426,6 @@ def failures_of(
 def purged_message(doc_id: str, origin: str) -> str:
     """Return the failure of a purged document that is still in a source file."""
     return (
-        f"{origin} holds the document {doc_id!r}, which was purged from this archive and stays out of it. Delete it "
+        f"{origin} holds the document {doc_id!r}, which was purged from this archive and is not added again. Delete it "
         "there as well, or index into another folder."
     )

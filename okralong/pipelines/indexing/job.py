@@ -149,7 +149,7 @@ Encode = Callable[[list[str]], NDArray[np.float32]]
 class Encoder:
     """An encoder for this process: ``encode`` returns unit vectors of shape (n, d), ``model`` identifies the weights.
 
-    ``precision`` is the number format, and ``over_limit`` tells which texts are cut; both are used only by a build.
+    ``precision`` is the number format, and ``over_limit`` returns which texts are truncated; only a build uses both.
     """
 
     encode: Encode
@@ -167,7 +167,7 @@ def run_index(
     *,
     rehash: bool = False,
 ) -> IndexResult:
-    """Update the archive (a local folder or URI) to the present documents at or below ``sources``.
+    """Update the archive (a local folder or URI) to the current documents at or below ``sources``.
 
     ``streams`` makes the streams from the archive's location and config. With ``rehash`` every file is opened and
     hashed, even one of known size and time of change.
@@ -179,8 +179,8 @@ def run_index(
     """
     if Location.of(archive).version is not None:
         raise ConfigError(
-            f"{archive} names a version, and versions do not change: okralong index adds the next one. Leave out the @ "
-            "and what follows it."
+            f"{archive} names a version, and versions do not change: okralong index adds the next one. Leave out @ "
+            "and the number."
         )
     location = archive if "://" in archive else str(Path(archive).resolve())
     sidecar = read_sidecar(config.metadata) if config.metadata else None
@@ -204,7 +204,7 @@ def index_here(
         LockedError: Another process is writing to the archive.
     """
     if encoder is None and config.embedded_sizes:
-        raise ValueError("The config wants vectors (embedding.of is not none), and no encoder was given.")
+        raise ValueError("The config asks for vectors (embedding.of is not none), but no encoder was given.")
     model = encoder.model if encoder is not None and config.embedded_sizes else NO_MODEL
     ids = {document.doc_id for document in raw}
     if not raw or len(ids) < len(raw):
@@ -326,7 +326,7 @@ class IndexJob:
         return build.publish(shards, sources, failures, {**compressor_facts(self.compressor), **own, **about})
 
     def _as_before(self, parent: dict[str, Any]) -> bool:
-        """Return whether config and models equal those of the previous version; a folder may hold another model now."""
+        """Return whether config and models equal those of the previous version; a model's folder may have changed."""
         same = parent["config"] == self.config.content()
         held = parent.get("compressor", {}).get("fingerprint")
         same = same and held == (self.compressor.fingerprint if self.compressor else None)
@@ -469,7 +469,7 @@ class LocalStreams:
         """See ``IndexStreams.embed``; uses the given encoder."""
         own = self.encoder
         if own is None:
-            raise ValueError("Texts are to be embedded, and no encoder was given.")
+            raise ValueError("There are texts to embed, but no encoder was given.")
         store = VectorStore.of(Folder.of(self.archive), encoder, self.config.embedding.dtype)
         for order in (order for share in shares for order in share_texts(self.archive, share, self.config)):
             started, texts = time.perf_counter(), order["texts"]

@@ -71,7 +71,7 @@ def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[
     known = {source.uri: source for source in found if is_supported(source.uri)}
     if not known:
         raise InputError(
-            f"There is no document below {', '.join(locations)}: {len(skipped)} files were seen, none ends in "
+            f"There is no document below {', '.join(locations)}: {len(skipped)} files were found, but none ends in "
             f"{', '.join(SUFFIXES)}. "
             f"{next(iter(refused), 'Check the folder given to --from.')}"
         )
@@ -100,11 +100,11 @@ def _unread(skipped: Sequence[str]) -> list[BadRow]:
     """Return a failure for each file of an unsupported kind, and one for all beyond a limit."""
     remedy = "leave it out with --exclude (or the key exclude of the index config)."
     bad = [
-        BadRow(uri, f"{uri} is of a kind that is not read. Convert it to one that is (docs/documents.md), or {remedy}")
+        BadRow(uri, f"{uri} has an unsupported format. Convert it to a supported one (docs/documents.md), or {remedy}")
         for uri in skipped[:MOST_BAD_ROWS]
     ]
     if left := skipped[MOST_BAD_ROWS:]:
-        more = f"{left[0]} and {len(left) - 1} more files are of a kind that is not read. Convert them, or {remedy}"
+        more = f"{left[0]} and {len(left) - 1} more files have unsupported formats. Convert them, or {remedy}"
         bad.append(BadRow(left[0], more))
     return bad
 
@@ -278,10 +278,10 @@ def _look(entry: os.DirEntry[str], root: Path) -> tuple[str, os.stat_result | No
                 reason = "is a link to a hidden folder, which is not read. Give that folder to --from as well."
                 return ("link", None, reason) if hidden else ("folder", None, "")
     except OSError as error:
-        what = "is a link that leads nowhere" if entry.is_symlink() else "cannot be looked at"
+        what = "is a broken link" if entry.is_symlink() else "cannot be inspected"
         return "file", None, f"{what} ({error.strerror}). Correct or remove it, then index again."
     if not stat.S_ISREG(about.st_mode):
-        return "file", None, "is a pipe, socket or device and no file. Write what it gives into a file, and index that."
+        return "file", None, "is a pipe, socket or device, not a file. Write its content to a file, and index that."
     return "file", about, ""
 
 

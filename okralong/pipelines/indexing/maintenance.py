@@ -1,4 +1,4 @@
-"""Delete what no version needs: old versions, files that only they used, and remains of killed jobs."""
+"""Delete what no version needs: old versions, files that only they used, and leftovers of killed jobs."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Vacuumed:
 def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool = False) -> Vacuumed:
     """Keep the newest ``keep`` versions and the files that they need. The caller holds the archive's lock.
 
-    With ``every_row``, vectors of texts in no kept version are deleted even from files that hold others. Without any
-    version this does nothing. A run that reads a deleted version will fail.
+    With ``every_row``, vectors of texts in no kept version are deleted even from files that hold others. No-op for an
+    archive without versions. A run that reads a deleted version will fail.
     """
     numbers = version_numbers(archive)
     kept, old = numbers[-keep:], numbers[:-keep]
@@ -262,7 +262,7 @@ def _plan(archive: Folder, doc_id: str, holds: dict[str, bool]) -> PurgePlan:
         )
     if parent["version"] in alone:
         raise InputError(
-            f"{doc_id!r} is the only document of {archive.path}. To be rid of it, delete the folder of the archive."
+            f"{doc_id!r} is the only document of {archive.path}. To remove it, delete the folder of the archive."
         )
     return PurgePlan(doc_id, tuple(found), tuple(alone), tuple(origins), tokens)
 
@@ -377,7 +377,7 @@ class _Version:
         build.publish(shards, *self._tables(build), self._about(shards) | work, always=True)
 
     def replace_without(self) -> None:
-        """Replace this version by one without the document."""
+        """Replace this version with one without the document."""
         build = self._build()
         shards = build.build_shards(TextIndex.open(build.store))
         fresh = build.manifest(shards, *self._tables(build), self._about(shards))

@@ -4,7 +4,7 @@
 
 A request is a line of JSON with a source and how many of its documents to skip. The process ends when its input ends,
 when no request comes for a while, when its parent ends, and with ``OUT_OF_MEMORY`` when a document needs too much
-memory: after that, no library in it can be trusted to be intact.
+memory: after that, its libraries may be in an inconsistent state.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class Step:
 def parse_steps(source: Source, limits: Limits, skip: int = 0, ocr: Ocr = NO_OCR) -> Iterator[Step]:
     """Parse the documents of ``source`` after the first ``skip``.
 
-    A document has two steps, Begun and its outcome; one that cannot be read has one. MemoryError is passed on: its
-    catcher must not go on in this process.
+    A document has two steps, Begun and its outcome; one that cannot be read has one. MemoryError propagates: whoever
+    catches it must end this process.
     """
     bad = taken = number = 0
     for number, reading in enumerate(read_source(source, limits.file_bytes, ocr)):
@@ -153,10 +153,10 @@ def _outcome(raw: RawDocument, size: int, limits: Limits) -> Parsed | BadRow:
         return Parsed.of(replace(raw, title=raw.title[:_MOST_TITLE_CHARS], sections=sections))
     except MemoryError:
         raise
-    except Exception as error:  # no single document may stop the others
+    except Exception as error:  # a failing document must not stop the others
         return BadRow(
             raw.doc_id,
-            f"{place} was read, but its text could not be taken in ({type(error).__name__}: {error}). "
+            f"{place} was read, but its text could not be processed ({type(error).__name__}: {error}). "
             "Save it again as UTF-8 text, or leave it out of the folder.",
         )
 
@@ -169,8 +169,8 @@ def _size(raw: RawDocument) -> int:
 def _too_much(source: Source, number: int, limits: Limits) -> BadRow:
     return BadRow(
         source.doc_id,
-        f"{source.uri} holds more than limits.file_text_megabytes = {limits.text_bytes / 1e6:g} of text; what follows "
-        f"its first {number} rows was left unread. Split the file, or raise the limit in the index config.",
+        f"{source.uri} holds more than limits.file_text_megabytes = {limits.text_bytes / 1e6:g} of text; the rows "
+        f"after the first {number} were not read. Split the file, or raise the limit in the index config.",
     )
 
 

@@ -1,7 +1,7 @@
-"""Parse documents in a child process, which is replaced when a document brings it down.
+"""Parse documents in a child process, which is replaced when a document crashes it.
 
 One process parses many documents, so that its start is paid once. Its result for a document never depends on those
-before it: a document on which a process that had parsed others runs out of memory is tried again in a fresh one. The
+before it: if a process that has parsed others runs out of memory, the document is retried in a fresh one. The
 child's side is ``parser_child``; this side checks everything that the child sends and counts tokens itself.
 """
 
@@ -34,7 +34,7 @@ MOST_DOCUMENTS: Final = 2000
 """Documents after which a process is replaced, because C libraries leak a little on odd files. # project default"""
 
 _MOST_LOSSES: Final = 3
-"""Documents of one file that may bring a process down before the rest is left unread. # project default"""
+"""Documents of one file that may crash a process before the rest is skipped. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ParsedDocument:
 
 
 class ParserProcess(ConfinedProcess):
-    """A running parser process. Its user counts in ``parsed`` the documents that it has finished.
+    """A running parser process. Its user counts finished documents in ``parsed``.
 
     Raises:
         BrokenError: The process did not start.
@@ -69,7 +69,7 @@ class ParserProcess(ConfinedProcess):
         return self._limits.ocr_page_seconds * CLOCK_SECONDS_PER_CPU_SECOND
 
     def deadline(self) -> float:
-        """Return when a document that begins now is given up, on the monotonic clock."""
+        """Return the deadline of a document that begins now, on the monotonic clock."""
         self._pages = 0
         return time.monotonic() + self._limits.seconds * CLOCK_SECONDS_PER_CPU_SECOND
 
@@ -99,7 +99,7 @@ class SandboxedParser(ProcessHolder[ParserProcess]):
                 self.close()
                 if process.parsed == 0 or lost.loss.is_certain:
                     yield progress.give_up(lost.loss, self._limits)
-            except BaseException:  # also when the caller stops early: the rest in the pipe belongs to no file
+            except BaseException:  # also when the caller stops early, because the pipe still holds the rest of the file
                 self.close()
                 raise
 
@@ -159,7 +159,7 @@ class _FileProgress:
         message = failure_message(loss, place, limits)
         if self._losses == _MOST_LOSSES:
             self.done = True
-            message += f" It is number {_MOST_LOSSES} of its file over a limit: what follows was left unread."
+            message += f" It is number {_MOST_LOSSES} of its file over a limit: the rest of the file was not read."
         return BadRow(doc_id, message)
 
     def _outcome(self, head: Head, body: bytes) -> ParsedDocument | BadRow:
@@ -187,15 +187,15 @@ def failure_message(loss: Loss, place: str, limits: Limits) -> str:
     gib = f"limits.document_gib = {limits.memory_bytes / 2**30:g}"
     seconds = f"limits.document_s = {limits.seconds:g}"
     if loss.how == "processor":
-        return f"{place} took more than {seconds} of processor time and was given up. Raise the limit, {split}."
+        return f"{place} took more than {seconds} of processor time and was skipped. Raise the limit, {split}."
     if loss.how == "clock":
         return (
             f"{place} was not read within {limits.seconds * CLOCK_SECONDS_PER_CPU_SECOND:g} s by the clock, "
-            f"{CLOCK_SECONDS_PER_CPU_SECOND} times {seconds}, and was given up: its storage does not answer, or the "
-            f"machine is very busy. Look at both, raise the limit, {split}."
+            f"{CLOCK_SECONDS_PER_CPU_SECOND} times {seconds}, and was skipped: its storage does not answer, or the "
+            f"machine is very busy. Check both, raise the limit, {split}."
         )
     if loss.how == "memory":
-        return f"{place} needed more memory than {gib} and was given up. Raise the limit, {split}."
+        return f"{place} needed more memory than {gib} and was skipped. Raise the limit, {split}."
     return (
         f"{place} ended the process that read it ({loss.why}). It is damaged, or needs more memory than {gib}. Save it "
         f"again with the program that made it, raise the limit, {split}."

@@ -57,7 +57,8 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".jsonl": "2",
     ".parquet": "2",
 }
-"""Versions of parsers that changed since the first release: they find sections, and columns beside the texts."""
+"""Versions of parsers that changed since the first release: they find sections, and columns in addition to the
+texts."""
 
 WITHOUT_OCR: Final = "-"
 """Suffix of the version of a parser that left pages unread for lack of OCR."""
@@ -94,7 +95,7 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[P
     try:
         parse = parser_for(source.uri, ocr)
         if parse is None:
-            raise DocumentError(f"{source.uri} has a suffix that no parser knows. Known are {', '.join(SUFFIXES)}.")
+            raise DocumentError(f"{source.uri} has an unsupported suffix. Supported are {', '.join(SUFFIXES)}.")
         if source.size > max_bytes:
             raise DocumentError(
                 f"{source.uri} has {source.size / 1e6:.1f} MB, more than max_file_megabytes = {max_bytes / 1e6:g}. "
@@ -107,7 +108,7 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[P
         if not found:
             raise DocumentError(f"{source.uri} holds no rows. Put documents into it, or leave it out of the folder.")
     except MemoryError:
-        raise  # this process must not go on
+        raise  # this process must not continue
     except DocumentError as error:
         yield BadRow(source.doc_id, str(error))
     except Exception as error:  # a parser may fail in any way on a damaged file

@@ -26,7 +26,7 @@ Vectors = npt.NDArray[np.float32]
 MODULES: Final = ("Transformer", "Pooling", "Normalize")
 """The modules of a simple encoder, by their types in ``modules.json``."""
 PRECISION: Final = "float32"
-"""Default for questions; with any other, sums would have to be computed exactly as the library does."""
+"""Default for questions; with any other, results could differ from the library's."""
 
 
 class QueryEncoder(Protocol):
@@ -54,7 +54,7 @@ def load_query_encoder(manifest: Mapping[str, Any], batch_size: int) -> QueryEnc
     made_with = manifest["embedding"]
     if (model.sha256, encoder.dimension) != (made_with["sha256"], made_with["dimension"]):
         raise ConfigError(
-            f"The archive's vectors were made by other weights (sha256 {made_with['sha256']}, dimension "
+            f"The archive's vectors were made with other weights (sha256 {made_with['sha256']}, dimension "
             f"{made_with['dimension']}) than those that {wanted.model!r} names now. Index the archive again."
         )
     return encoder

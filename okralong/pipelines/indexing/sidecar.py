@@ -85,14 +85,14 @@ def _check_head(head: Sequence[str], location: str) -> None:
     if not set(_KEYS) & set(head):
         raise InputError(
             f"The metadata {location} has no column doc_id and no column file (it has {', '.join(filter(None, head))})."
-            " Name the column that says which document a row is about; nothing was indexed."
+            " Name the column that identifies a row's document; nothing was indexed."
         )
     names = [name for name in head if name]
     twice = sorted({name for name in names if [each.lower() for each in names].count(name.lower()) > 1})
     refused = [name for name in names if name.lower() in _RESERVED or len(name) > _MOST_KEY_CHARS]
     if twice or refused:
         why = f"the column {twice[0]!r} twice" if twice else f"a column {refused[0][:_MOST_KEY_CHARS]!r}"
-        more = "" if twice else ", a name that okralong keeps for itself, or a longer one than it takes"
+        more = "" if twice else ", which is reserved by okralong or too long"
         raise InputError(f"The metadata {location} has {why}{more}. Rename it; nothing was indexed.")
 
 
@@ -155,7 +155,7 @@ class Matched:
             return ""
         first = ", ".join(f"row {row.number} ({row.doc_id or row.file})" for row in self.unmatched[:_SHOWN])
         return (
-            f"{len(self.unmatched)} rows of {uri} are about no document of the archive: {first}"
+            f"{len(self.unmatched)} rows of {uri} match no document of the archive: {first}"
             f"{' and others' if len(self.unmatched) > _SHOWN else ''}"
         )
 
@@ -185,8 +185,8 @@ def matched(sidecar: Sidecar, entries: Iterable[DocumentEntry]) -> Matched:
                 before = said.setdefault((doc_id, name), row)
                 if before.values[name] != value:
                     raise InputError(
-                        f"{sidecar.uri}, row {row.number}, says {name} = {value!r} of the document {doc_id!r}, and row "
-                        f"{before.number} says {before.values[name]!r}. Delete one of them; nothing was indexed."
+                        f"{sidecar.uri}, row {row.number}, gives {name} = {value!r} for the document {doc_id!r}, and "
+                        f"row {before.number} gives {before.values[name]!r}. Delete one of them; nothing was indexed."
                     )
             found.setdefault(doc_id, {}).update(row.values)
     return Matched(found, tuple(unmatched))

@@ -1,4 +1,4 @@
-"""Find tables in running text, so that a chunk that cuts one is detected and can be completed.
+"""Find tables in running text, so that a chunk that splits one is detected and can be completed.
 
 The paper (appendix B.3 / C.3) only says: "a heuristic mechanism to detect and recover incomplete tables within the
 text, leveraging structural markers such as spacing and line breaks". The rules and numbers here are project defaults,
@@ -224,7 +224,7 @@ MAX_MEAN_ALIGNED_CELL_CHARS: Final = 25  # prose with two spaces after a full st
 MIN_STRONG_DIGITS: Final = 3  # 12 may be a page or an exponent; 1,234 or 12.5 or $3 is a figure of a table
 MAX_RANK_CHARS: Final = 3  # "12." numbers a row
 MIN_PROSE_WORDS: Final = 4  # "Acme Corp." ends with a full stop and is a label
-MIN_WIDTH_WORDS: Final = 6  # lines that tell how wide the prose of a document is set
+MIN_WIDTH_WORDS: Final = 6  # lines from which the prose width of a document is estimated
 MIN_WIDTH_LINES: Final = 5
 DEFAULT_PROSE_WIDTH: Final = 80
 FULL_LINE_SHARE: Final = 0.7  # of the prose width: from here on a line without figures reads as prose

@@ -164,7 +164,7 @@ class VersionBuilder:
         """Build the missing shards of each granularity and return all."""
         about, embedded = index.store.about(), self.config.embedded_sizes
         if about is None and embedded:
-            raise ArchiveError(f"{self.archive.path} holds no vectors. Run okralong index again: it embeds all texts.")
+            raise ArchiveError(f"{self.archive.path} holds no vectors. Run okralong index again to embed all texts.")
         tokens = sum(entry.n_tokens for entry in self.live.values())
         shards = self.shards or self.config.shard_count(tokens, int(self.parent["shards"]) if self.parent else 1)
         documents = {doc_id: Held(entry.sha256, entry.part) for doc_id, entry in self.live.items()}
@@ -173,7 +173,7 @@ class VersionBuilder:
             mine[shard_of(doc_id, shards)].append((doc_id, held.sha256))
         built = {}
         for size in self.config.granularities:
-            # Everything beside its documents that a shard's files depend on.
+            # Everything that a shard's files depend on in addition to its documents.
             salt: tuple[Any, ...] = (self.config.cut, size)
             if size in embedded:
                 salt = (self.encoder, *salt, self.config.dense.model_dump())
@@ -209,7 +209,7 @@ class VersionBuilder:
                 if (files < 0).any():
                     raise ArchiveError(
                         f"{int((files < 0).sum())} chunks of {folder.path}/{part} have no vector in "
-                        f"{index.store.folder.path}. Run okralong index again: it embeds what is missing."
+                        f"{index.store.folder.path}. Run okralong index again to embed them."
                     )
                 values, over = index.store.gather(files, places)
                 yield cast, values, over
@@ -358,7 +358,7 @@ WORK: Final = "work"
 """The folder for the inputs of a running job's tasks, empty between jobs."""
 
 _SLICES_WANTED: Final = 128
-"""Vector files per job: a kill loses one per encoder, a hundredth of all. # project default"""
+"""Vector files per job: a killed job loses one per encoder, a hundredth of all. # project default"""
 _LEAST_SLICE: Final = 32
 _MOST_SLICE: Final = 4096
 """Texts per vector file: a large archive has few small files, and a task holds some megabytes. # project default"""

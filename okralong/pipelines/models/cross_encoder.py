@@ -28,7 +28,7 @@ LONGEST_QUERY: Final = 96
 """Tokens of a query; longer queries are truncated. # project default"""
 
 LONGEST_ANSWER: Final = 40
-"""Tokens of an answer span; longer answers are not look-ups. # project default"""
+"""Tokens of an answer span; longer answers are not extracted. # project default"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ def read_learned(file: Path, model: nn.Module, learned: Collection[str]) -> None
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"{file} cannot be read: {error}. Train it again or copy it again.") from error
     if missing := set(learned) ^ kept.keys():
-        raise ConfigError(f"{file} is not of this model: {sorted(missing)[:3]} ... do not fit.")
+        raise ConfigError(f"{file} does not belong to this model: {sorted(missing)[:3]} ... do not fit.")
     model.load_state_dict(kept, strict=False)
 
 
 def tokens_of(
     tokenizer: Any, queries: Sequence[str], passages: Sequence[str], max_tokens: int, offsets: bool = False
 ) -> Any:
-    """Tokenize pairs, padded to the longest: the query cut to ``LONGEST_QUERY``, the passage to the remaining length.
+    """Tokenize pairs, truncating the query to ``LONGEST_QUERY`` and the passage to the rest; pad to the longest.
 
     The result is the tokenizer's, so that ``sequence_ids`` and ``token_to_chars`` locate spans in the passage. It has
     an ``offset_mapping`` only with ``offsets``, which is slower.
@@ -173,7 +173,7 @@ def load_learned(folder: Path, model: CrossEncoderModel, sha256: str | None) -> 
     if sha256 and shape.sha256 and sha256 != shape.sha256:
         raise ConfigError(
             f"The cross-encoder in {folder} was trained on other weights of {shape.encoder!r} (sha256 "
-            f"{shape.sha256}) than those at hand ({sha256}). Train it again with `okralong train`."
+            f"{shape.sha256}) than those available ({sha256}). Train it again with `okralong train`."
         )
     read_learned(folder / WEIGHTS, model, model.learned(shape.first_block).keys())
 
@@ -235,7 +235,7 @@ class CrossEncoder:
             ) from error
         if config.num_labels != 1:
             raise ConfigError(
-                f"The model {name!r} has {config.num_labels} outputs, and a reranker has one: the relevance of a "
+                f"The model {name!r} has {config.num_labels} outputs, but a reranker has one: the relevance of a "
                 "passage. Give a sentence-transformers cross-encoder with num_labels 1."
             )
         # RoBERTa numbers positions from the padding id on, so two of its positions are unusable.

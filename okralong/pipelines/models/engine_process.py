@@ -15,7 +15,7 @@ from okralong.pipelines.models.serving import die_with_parent
 from okralong.pipelines.models.weights import available_cores
 
 PROMPT_CACHE_MIB: Final = 512
-"""Memory for prefixes of earlier prompts; llama.cpp's default of 8 GiB is too much beside an index. # project default
+"""Memory for prefixes of earlier prompts; llama.cpp's default of 8 GiB is too much next to an index. # project default
 """
 
 LOG_ERRORS_AND_WARNINGS: Final = 2

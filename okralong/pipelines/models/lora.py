@@ -29,7 +29,7 @@ _FREE: Final = frozenset(
         *("base_model_name_or_path", "inference_mode", "peft_version", "revision", "auto_mapping"),
     }
 )
-"""Keys of an adapter's config that may have any value. All others must have PEFT's default, with which the adapter is
+"""Keys of an adapter's config that may have any value. All others must have PEFT's default, so that the adapter is
 exactly ``scale * B @ A``."""
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
@@ -78,7 +78,7 @@ def read_lora(folder: Path) -> dict[str, LowRank]:
         tensors = load_file(folder / "adapter_model.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise ConfigError(
-            f"The adapter {folder} cannot be read: {error}. Copy it again whole, or train it again."
+            f"The adapter {folder} cannot be read: {error}. Copy it again completely, or train it again."
         ) from error
     odd = [f"{key}: {value}" for key, value in _described(folder, config).items() if not _plain(key, value)]
     if odd:

@@ -1,4 +1,4 @@
-"""The trained reader, how to prompt it, and models with a LoRA adapter merged into their weights."""
+"""The trained reader, its prompt form, and models with a LoRA adapter merged into their weights."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def find_reader(said: str, base_url: str, model: str) -> Reader | None:
         return _read(shipped_adapter(READER), READER) if embedded else None
     if base_url != EMBEDDED:
         raise ConfigError(
-            f"llm.reader is the folder {said}, and llm.base_url is {base_url}: nothing can be merged into a model that "
-            "is served elsewhere. Set llm.reader: none, or serve the model here with llm.base_url: embedded and "
-            "llm.model: embedded or a transformers folder."
+            f"llm.reader is the folder {said}, and llm.base_url is {base_url}: an adapter cannot be merged into a "
+            "model that is served elsewhere. Set llm.reader: none, or serve the model here with llm.base_url: embedded "
+            "and llm.model: embedded or a transformers folder."
         )
     folder = Path(said).expanduser().resolve()
     return _read(folder, folder.name)
@@ -97,7 +97,7 @@ def _read(folder: Path, name: str) -> Reader:
     missing = [file for file in FILES if not (folder / file).is_file()]
     if missing:
         raise ConfigError(
-            f"The reader {folder} holds no {' and no '.join(missing)}. Give llm.reader the folder that `okralong "
+            f"The reader {folder} lacks {' and '.join(missing)}. Give llm.reader the folder that `okralong "
             "train` wrote, or none for the model as it is."
         )
     return Reader(folder, name, (adapter_digest(folder) or "")[:DIGITS])

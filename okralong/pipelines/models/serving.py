@@ -123,7 +123,7 @@ class EmbeddedServer:
             port = free_port()
             return cls(launch(served, port, log, early_end), served, port, window, log)
         except EndpointError:
-            if early_end.came:  # nobody will read it
+            if early_end.came:  # the log will not be read
                 log.unlink(missing_ok=True)
             raise
 
@@ -155,7 +155,7 @@ class EarlyEnd:
                 process.kill()
 
     def now(self) -> None:
-        """Kill the server, which holds no state that this could harm."""
+        """Kill the server, which has no state to lose."""
         with self._lock:
             self.came = True
             if self._process is not None:
@@ -195,7 +195,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], served: ServedModel, por
             kind = _PortTakenError if answered or "address already in use" in words.lower() else EndpointError
             raise kind(
                 f"The local {served.engine} server for {served.name} ended with code {process.returncode} before it "
-                f"was ready. Its log {log} ends: {tail(words)}. Check the memory that is free and the model's files."
+                f"was ready. Its log {log} ends: {tail(words)}. Check the free memory and the model's files."
             )
         if answered:
             return
@@ -251,9 +251,9 @@ EngineChoice = Literal["auto", "llama.cpp", "transformers"]
 class ServedModel:
     """A model with its engine and start command.
 
-    Requests must give ``name`` as ``model``. ``identity`` names weights and engine the same on every start, for keys
-    that must be stable between runs. ``tokenizer`` is a folder with a ``tokenizer.json``. ``command(port)`` is the
-    child's command line.
+    Requests must give ``name`` as ``model``. ``identity`` identifies weights and engine and stays the same on every
+    start, for keys that must be stable between runs. ``tokenizer`` is a folder with a ``tokenizer.json``.
+    ``command(port)`` is the child's command line.
     """
 
     engine: Engine
@@ -275,7 +275,7 @@ def choose(
 
     "auto" is llama.cpp for a GGUF file and transformers for a folder; for the embedded model it is transformers on a
     machine with a GPU or AMX, otherwise llama.cpp. The name is part of the hash of each request, so it identifies the
-    weights: a reader or GGUF file that was remade under the same name is another model and shares no replies.
+    weights: a reader or GGUF file rebuilt under the same name is another model and shares no replies.
 
     Raises:
         ConfigError: Engine, model and reader do not fit together.
@@ -284,8 +284,8 @@ def choose(
     if model == EMBEDDED:
         if window > SMOLLM_WINDOW:
             raise ConfigError(
-                f"The embedded model's window is {SMOLLM_WINDOW} tokens and the config asks for {window}. Lower it, or "
-                "serve a model of your own."
+                f"The embedded model's window is {SMOLLM_WINDOW} tokens, but the config asks for {window}. Lower it, "
+                "or serve a model of your own."
             )
         if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not has_amx()):
             name = f"SmolLM2-135M-Instruct-{reader.name}-Q8_0@{reader.digest}" if reader else EMBEDDED_NAME
@@ -297,8 +297,8 @@ def choose(
     if path.is_file() and path.suffix == ".gguf" and engine != "transformers":
         if reader is not None:
             raise ConfigError(
-                f"The reader {reader.folder} cannot be merged into {model}: the weights of a foreign GGUF file are "
-                "already rounded, and their order is that file's own. Set llm.reader: none, or give the model as a "
+                f"The reader {reader.folder} cannot be merged into {model}: the weights of such a GGUF file are "
+                "already rounded and stored in its own order. Set llm.reader: none, or give the model as a "
                 "transformers folder."
             )
         stamp = _stamped(path)

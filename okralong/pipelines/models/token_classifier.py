@@ -140,7 +140,7 @@ class TokenClassifier:
         if base.sha256 and shape.sha256 and base.sha256 != shape.sha256:
             raise ConfigError(
                 f"The token classifier in {folder} was trained on other weights of {shape.encoder!r} (sha256 "
-                f"{shape.sha256}) than those at hand ({base.sha256}). Train it again with `okralong train`."
+                f"{shape.sha256}) than those available ({base.sha256}). Train it again with `okralong train`."
             )
         encoder: Any = AutoModel.from_pretrained(base.path, dtype=torch.float32, use_safetensors=True)
         model = TokenClassifierModel(encoder)

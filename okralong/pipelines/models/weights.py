@@ -76,7 +76,7 @@ def resolve_embedding_model(name: str) -> ResolvedModel:
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ConfigError(
             f"The embedding model {name!r} is not a folder on this machine. Give an existing folder, a hub name such "
-            "as facebook/contriever-msmarco, or 'embedded' for the one that comes with okralong."
+            "as facebook/contriever-msmarco, or 'embedded' for the one shipped with okralong."
         )
     return ResolvedModel(name, name, None)
 
@@ -104,7 +104,7 @@ def converted_model() -> Path:
 
 
 def causal_model(name: str) -> str:
-    """Return where to load a causal language model from: "embedded" (converted once), a folder, or a hub name."""
+    """Return the place to load a causal language model from: "embedded" (converted once), a folder, or a hub name."""
     return str(converted_model()) if name == EMBEDDED else str(Path(name).expanduser())
 
 
@@ -167,11 +167,11 @@ _WEIGHTS: Final = ("*.safetensors", "*.json")
 
 
 def shipped_adapter(name: str) -> Path:
-    """Return the folder ``adapters/NAME`` beside this file. Raises ConfigError if it is not installed."""
+    """Return the folder ``adapters/NAME`` next to this file. Raises ConfigError if it is not installed."""
     folder = Path(str(resources.files("okralong.pipelines.models"))) / "adapters" / name
     if not folder.is_dir():
         raise ConfigError(
-            f"This okralong comes without the adapter {name!r} ({folder} is missing). Install it again, or train one "
+            f"This okralong lacks the adapter {name!r} ({folder} is missing). Install it again, or train one "
             "with `okralong train`."
         )
     return folder
@@ -204,8 +204,7 @@ def build_once(name: str, build: Callable[[Path], None]) -> Path:
     """Return the cache entry ``name`` (a file or folder), made by ``build(path)`` if it is missing.
 
     ``build`` writes to a temporary path that is renamed when it returns, so that a killed process leaves no partial
-    entry. Concurrent callers wait for the first. An exception of ``build`` is passed on, and the next caller tries
-    again.
+    entry. Concurrent callers wait for the first. An exception of ``build`` propagates, and the next caller retries.
     """
     final = cache_folder() / name
     if final.exists():
@@ -344,7 +343,7 @@ def settle(target: str, precision: str, threads: int | None) -> tuple[str, torch
 
 
 def quantize(model: torch.nn.Module) -> None:
-    """Make every linear layer of a float32 model run in int8, in place, by PyTorch's dynamic quantization.
+    """Quantize every linear layer of a float32 model to int8, in place, with PyTorch's dynamic quantization.
 
     Weights get one scale per output channel: MiniLM's vectors then have a mean cosine of 0.97 to those of float32, with
     PyTorch's default of one scale per matrix 0.92. Inputs of a layer share one scale, so a vector depends on the texts

@@ -1,1 +1,1 @@
-"""A run or a sweep as one page to look at, with its pictures and tables beside it."""
+"""A run or a sweep as one page, with its pictures and tables in a folder next to it."""

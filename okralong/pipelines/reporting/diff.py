@@ -267,7 +267,7 @@ def _text(words: object) -> str:
     return html.escape(plain(words))
 
 
-# Equality of answers. Numbers and dates are compared by value with unit and scale, other words after normalisation:
+# Equality of answers. Numbers and dates are compared by value with unit and scale, other words after normalization:
 # "$1.2 billion" equals "1,200 million dollars", and "3 March 2023" equals "2023-03-03". Nothing is rounded.
 
 

@@ -32,7 +32,7 @@ def normalise(text: str) -> str:
 
 
 def token_f1(prediction: str, gold: str) -> float:
-    """Return the harmonic mean of word precision and recall, 0 to 1. Repeated words count repeatedly.
+    """Return the harmonic mean of word precision and recall, 0 to 1. Repeated words count each time.
 
     If either text has no words, the score is 1 if both have none, else 0 (SQuAD 2.0).
     """

@@ -145,8 +145,8 @@ class PageMarks:
         notes = painter.notes()
         if beyond:
             notes.append(
-                f"{beyond:,} cited pages have no picture, since the pictures of the others take {megabytes:g} MB "
-                "already (--pictures MEGABYTES of okralong report)."
+                f"{beyond:,} cited pages have no picture, because the others already take {megabytes:g} MB "
+                "(--pictures MEGABYTES of okralong report)."
             )
         return Drawn(pictures, marks, notes)
 

@@ -198,7 +198,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def plain(text: object) -> str:
-    """Replace control and bidirectional characters by blanks and lone surrogates by "�", keeping the length.
+    """Replace control and bidirectional characters with blanks and lone surrogates with "�", keeping the length.
 
     Tags are kept, because the page writes all text as text nodes.
     """
@@ -242,13 +242,13 @@ def plained(value: Any) -> Any:
 
 
 def bounded(text: object, limit: int) -> str:
-    """Cut the text to ``limit`` characters, followed by the number of omitted ones."""
+    """Truncate the text to ``limit`` characters, followed by the number of omitted ones."""
     whole = str(text)
     return whole if len(whole) <= limit else f"{whole[:limit]} … [{len(whole) - limit:,} more characters]"
 
 
 def public(value: Any) -> Any:
-    """Cut absolute paths in a JSON value to their last part, because a page is passed on to others."""
+    """Shorten absolute paths in a JSON value to their last part, because pages are shared with others."""
     if isinstance(value, Mapping):
         return {key: public(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

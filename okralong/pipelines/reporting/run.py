@@ -68,7 +68,7 @@ def run_report(
     Args:
         run: The run folder.
         golds: Questions with gold answers by query_id.
-        details: Maximum number of questions that can be opened; the others only have a row in the table.
+        details: Maximum number of questions with details; the others only have a row in the table.
         megabytes: Maximum size of the pictures of cited pages; 0 for none.
         links: Link to the source files.
     """
@@ -235,7 +235,7 @@ def _tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapp
 def facts(
     begun: Mapping[str, Any], manifest: Mapping[str, Any] | None, answers: Iterable[Mapping[str, Any]] = ()
 ) -> list[tuple[str, str]]:
-    """Return the run's set-up and replying models. Paths are cut to their last part (``public``)."""
+    """Return the run's set-up and replying models. Paths are shortened to their last part (``public``)."""
     config = begun.get("config") or {}
     llm = config.get("llm") or {}
     analyzer = config.get("analyzer") or {}

@@ -1,6 +1,6 @@
 """Cited and gold spans of a question, shown in windows of the surrounding text.
 
-Text is split here and not in the page, because Python and JavaScript count characters differently.
+Text is split here, not in the page, because Python and JavaScript count characters differently.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def mean_over_sets(found: Sequence[Drawn], skip_undefined: bool = False) -> Draw
 def estimate(value: float | Floats, draws: Floats | None, n: int | None = None) -> Estimate:
     """Return the figure with its 95 % percentile interval, rounded outwards to actual draws.
 
-    An infinite draw ("out of reach") counts on its side, and an undefined one (nan) against both ends. Infinite and
+    An infinite draw ("out of reach") counts on its side, an undefined one (nan) on both sides. Infinite and
     undefined figures are reported as None.
     """
     if draws is None:

@@ -76,7 +76,7 @@ def step_of(path: str, kind: str, body: str) -> Step | None:
 
 
 def shortened(prompt: str) -> str:
-    """Cut each passage of a prompt's message to ``PASSAGE_CHARS``, and the message to ``MESSAGE_CHARS``."""
+    """Truncate each passage of a prompt's message to ``PASSAGE_CHARS``, and the message to ``MESSAGE_CHARS``."""
     return bounded(_PASSAGE.sub(_short_passage, prompt), MESSAGE_CHARS)
 
 

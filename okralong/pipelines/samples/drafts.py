@@ -288,8 +288,8 @@ def between_reports(one: Report, other: Report) -> Iterator[Draft]:
         yield ask(f"Which company was founded earlier, {mine.name} or {theirs.name}?", older.name, "founded")
 
 
-# Unanswerable questions in the form of each type: about figures that the company withholds, and about goods and people
-# of another company.
+# Unanswerable questions of each type: about figures that the company withholds, and about goods and people of another
+# company.
 
 
 def unanswerable(report: Report, text: str, stranger: Company) -> Iterator[Draft]:

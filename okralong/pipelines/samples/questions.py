@@ -1,7 +1,7 @@
 """Generate the sample archive: any number of made-up annual reports and questions with exact gold, from one seed.
 
 Questions alternate between the five types and unanswerable ones. An unanswerable question has a ``query_id`` that ends
-in "-unanswerable", no answers and no evidence; its type is the type that it imitates.
+in "-unanswerable", no answers and no evidence; it has the type that it imitates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from okralong.pipelines.samples.world import Company, company_names, draw_compan
 UNANSWERABLE: Final = "-unanswerable"
 """Suffix of the ``query_id`` of a question that its scope does not answer."""
 MINIMUM_WORDS: Final = 1_500
-"""The core of a report has about 1,300 words, so ``words`` could not be smaller."""
+"""The core of a report has about 1,300 words."""
 _KINDS: Final = 6
 
 
@@ -54,8 +54,8 @@ class Sample:
 def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 18_000, look_ups: int = 0) -> Sample:
     """Generate ``reports`` annual reports of about ``words`` words each, with ``questions`` questions.
 
-    They are followed by ``look_ups`` of the single questions that make up multi-bridge questions. Companies report on
-    two successive years each. The same arguments give the same bytes.
+    They are followed by ``look_ups`` single questions of the kind that make up multi-bridge questions. Companies report
+    on two successive years each. The same arguments give the same bytes.
 
     Raises:
         InputError: A number is out of range, or the reports have too few questions.
@@ -63,7 +63,7 @@ def generate(reports: int = 6, questions: int = 20, seed: int = 7, words: int = 
     if reports < 1 or questions < 0 or look_ups < 0 or words < MINIMUM_WORDS:
         raise InputError(
             f"A sample needs reports >= 1, questions >= 0, look_ups >= 0 and words >= {MINIMUM_WORDS:,}, but "
-            f"reports={reports}, questions={questions}, look_ups={look_ups} and words={words} were asked for. Change "
+            f"reports={reports}, questions={questions}, look_ups={look_ups} and words={words} were given. Change "
             "the number that is out of range."
         )
     # One company without reports lends its people and goods to the unanswerable questions.
@@ -117,7 +117,7 @@ def _in_turn(
             taken.append(draft)
     if len(taken) < wanted:
         raise InputError(
-            f"A sample of {len(reports)} reports has no more than {len(taken)} questions, but {wanted} were asked "
+            f"A sample of {len(reports)} reports has at most {len(taken)} questions, but {wanted} were asked "
             "for. Ask for fewer questions, or for more reports."
         )
     return taken[:wanted]
@@ -128,7 +128,7 @@ def _single(reports: Sequence[Report], wanted: int, seed: int) -> list[Draft]:
     found = [draft for report in reports for draft in single_look_ups(report)] if wanted else []
     if len(found) < wanted:
         raise InputError(
-            f"A sample of {len(reports)} reports has no more than {len(found)} look-ups, but {wanted} were asked for. "
+            f"A sample of {len(reports)} reports has at most {len(found)} look-ups, but {wanted} were asked for. "
             "Ask for fewer, or for more reports."
         )
     return random.Random(f"{seed}/look-ups").sample(found, wanted)

@@ -109,7 +109,7 @@ def _context(company: Company, rng: random.Random) -> Context:
 
 
 def letter(company: Company, year: int, events: Events, writer: Writer) -> list[Block]:
-    """Write the chief executive's letter: who and where the company is."""
+    """Write the chief executive's letter, which introduces the company."""
     accounts = company.accounts
     direction = "more" if accounts[year].revenue > accounts[year - 1].revenue else "less"
     opening = writer.sentence(

@@ -17,7 +17,7 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A yearly figure. ``ask`` names it in a question; the templates take {now}, {then}, {year}, {last}.
+    """A yearly figure. ``ask`` names it in a question; templates may use {now}, {then}, {year} and {last}.
 
     ``form`` is its printed form ("${} million"), ``places`` its decimals, ``low`` and ``high`` its range in the first
     year. ``term`` is the word that a text without this figure does not contain.

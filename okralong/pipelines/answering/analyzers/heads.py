@@ -72,7 +72,7 @@ class HeadsAnalyzer:
         if model.sha256 and heads.shape.sha256 and model.sha256 != heads.shape.sha256:
             raise ConfigError(
                 f"The heads in {folder} were trained on other weights of {heads.shape.encoder!r} (sha256 "
-                f"{heads.shape.sha256}) than those at hand ({model.sha256}). Train them again with `okralong train`."
+                f"{heads.shape.sha256}) than those available ({model.sha256}). Train them again with `okralong train`."
             )
         adapter = Path(folder) / ADAPTER if heads.shape.adapted else None
         encoder = TunableEncoder.load(model.path, heads.shape.reads, adapter, target)

@@ -22,7 +22,7 @@ _HEADING: Final = re.compile(r"(heading \d|title|überschrift \d|titel)", re.IGN
 """Word's built-in styles: Word keeps their English names in the file in every language, other programs may not."""
 
 _NO_WORD: Final = "unknown error"
-"""The XML parser's message after a failed allocation; for an error in the file it names the error."""
+"""The XML parser's message after a failed allocation; other errors have their own."""
 
 
 def read_docx(source: Source) -> Iterator[ParserOutput]:
@@ -48,7 +48,7 @@ def read_docx(source: Source) -> Iterator[ParserOutput]:
         if str(error).startswith(_NO_WORD):
             raise MemoryError from error
         raise DocumentError(
-            f"{source.uri} is a zip file, but not a whole Word document ({error}). "
+            f"{source.uri} is a zip file, but not a complete Word document ({error}). "
             "Open it in a word processor and save it again as .docx."
         ) from error
     yield blocks.document(source, title, day)
@@ -120,15 +120,15 @@ def read_pptx(source: Source) -> Iterator[ParserOutput]:
         if str(error).startswith(_NO_WORD):
             raise MemoryError from error
         raise DocumentError(
-            f"{source.uri} is a zip file, but not a whole PowerPoint presentation ({error}). Open it in a presentation "
-            "program and save it again as .pptx."
+            f"{source.uri} is a zip file, but not a complete PowerPoint presentation ({error}). Open it in a "
+            "presentation program and save it again as .pptx."
         ) from error
     yield blocks.document(source, title, metadata | ({"hidden_slides": str(hidden)} if hidden else {}))
 
 
 def _of_shapes(shapes: Any) -> Iterator[str]:
     """Yield the texts of shapes in their order in the file, which is also that of screen readers."""
-    stack = [iter(shapes)]  # groups may be nested deeper than Python recurses
+    stack = [iter(shapes)]  # groups may be nested deeper than Python's recursion limit
     while stack:
         shape = next(stack[-1], None)
         if shape is None:

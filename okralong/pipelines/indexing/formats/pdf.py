@@ -36,7 +36,7 @@ def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD_ERROR:
             raise DocumentError(
-                f"{source.uri} is encrypted and asks for a password. Save a copy without password and index that."
+                f"{source.uri} is encrypted and needs a password. Save a copy without password and index that."
             ) from error
         raise DocumentError(
             f"{source.uri} is not a readable PDF ({error}). Save it again with a PDF program, or fetch it anew."
@@ -52,7 +52,7 @@ def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
     pages = [page or scanned.get(number, "") for number, page in enumerate(pages)]
     text, sections = joined_pages(pages, frozenset(scanned))
     if not text:
-        why = ocr.why_not or "OCR found no words in them either. Look at the file, or leave it out with --exclude."
+        why = ocr.why_not or "OCR found no words in them either. Check the file, or leave it out with --exclude."
         raise DocumentError(f"{source.uri} has {len(pages)} pages and no text layer; it seems to be a scan. {why}")
     counts = {"pages": len(pages), "ocr_pages": len(scanned), PAGES_WITHOUT_TEXT: 0 if ocr.is_on else len(bare)}
     metadata = {name: str(count) for name, count in counts.items() if count} | day

@@ -18,7 +18,7 @@ _MOST_ID_CHARS: Final = 1000
 """Every chunk of the document repeats its id. # project default"""
 
 _MOST_METADATA_CHARS: Final = 1_000_000
-"""Metadata describes a document like a library card. # project default"""
+"""Metadata is a brief description of a document. # project default"""
 
 
 def document_of_row(row: Any, uri: str, number: int) -> ParserOutput:

@@ -69,7 +69,7 @@ def page_of_html(markup: str, uri: str) -> tuple[str, str, tuple[Section, ...]]:
     """Return title, text and headings of a page. Raises DocumentError if it holds no element."""
     tree = LexborHTMLParser(markup.replace(_MARK, ""))
     if tree.body is None:
-        raise DocumentError(f"{uri} holds no HTML element. Check that the page was saved whole, then index again.")
+        raise DocumentError(f"{uri} holds no HTML element. Check that the page was saved completely, then index again.")
     title = tree.css_first("title")
     name = _SPACE.sub(" ", title.text()).strip() if title is not None else ""
     tree.strip_tags(_DROPPED)
@@ -94,7 +94,7 @@ def _unmarked(marked: str) -> tuple[str, tuple[Section, ...]]:
 
 
 def _walk(top: LexborNode, parts: list[str]) -> None:
-    # An explicit stack, because saved pages nest deeper than Python recurses. A string on it is text to write.
+    # An explicit stack, because saved pages nest deeper than Python's recursion limit. A string on it is text to write.
     stack: list[LexborNode | str] = [top]
     while stack:
         node = stack.pop()
@@ -126,7 +126,7 @@ def read_plain(source: Source) -> Iterator[ParserOutput]:
     yield RawDocument(source.doc_id, decode(source.read_bytes(), source.uri), source.uri)
 
 
-# Tables as lines that people, language models and the table finder recognise as tables.
+# Tables as lines that people, language models and the table finder recognize as tables.
 
 _PLACES_A_CELL: Final = 16
 """Short rows are padded with empty cells unless the table then has more than this multiple of its cells; a table with
