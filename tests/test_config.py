@@ -79,7 +79,7 @@ def test_a_removed_key_is_refused_with_what_to_do(key: str) -> None:
             RunConfig,
             "policy: 3",
             {"llm.window": 5},
-            r"^mine\.yaml cannot be used: policy = 3: .*\. What was given .* llm\.window = 5",
+            r"^mine\.yaml cannot be used: policy = 3: .*\. Overrides of .* llm\.window = 5",
         ),
         (IndexConfig, "embedding: {modell: x}", {}, r"embedding\.modell is not .* \(did you mean embedding\.model\?\)"),
         (RunConfig, "- llm", {}, "holds a list, not keys and values"),

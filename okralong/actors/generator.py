@@ -143,8 +143,7 @@ def checked_anew(served: StartedGenerator) -> StartedGenerator:
 
 
 def weights_here(llm: LlmConfig) -> str:
-    """Return the identity of an embedded generator's weights, as ``StartedGenerator.weights`` does, without starting
-    it.
+    """Return the identity of an embedded generator's weights (see ``StartedGenerator.weights``), without a start.
 
     Raises ConfigError if it cannot be served here.
     """
