@@ -113,7 +113,7 @@ def test_growth_follows_the_periods_or_the_years_of_the_labels() -> None:
     ("one", "other", "said"),
     [
         (cell("Alder", "money", "$5"), cell("Birch", "money", "€7"), "Alder: 5 USD and Birch: 7 EUR are not in one"),
-        (cell("Alder", "percent", "5%"), cell("Birch", "number", "7"), "Alder: 5 % and Birch: 7 are not in one unit"),
+        (cell("Alder", "percent", "5%"), cell("Birch", "number", "7"), "Alder: 5 % and Birch: 7 have different units"),
         (cell("Alder", "number", "5 km"), cell("Birch", "number", "7 days"), "Alder: 5 km and Birch: 7 days"),
         (
             cell("Alder", "money", "$5", "3 months to 2023-03-31"),

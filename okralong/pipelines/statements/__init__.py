@@ -1,1 +1,1 @@
-"""Numbers, dates and tables of statements, read and worked out by code: no model, no call."""
+"""Read numbers, dates and tables of financial statements, and calculate with them, without a model."""

@@ -1,6 +1,6 @@
-"""Numbers in a text with the sign, brackets, percent, scale and currency that belong to them.
+"""Numbers in a text, with their sign, brackets, percent, scale and currency.
 
-Names of currencies come from Unicode's CLDR (the package babel).
+Currency names come from Unicode's CLDR (package babel).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCALES: Final = {
     "billion": Decimal(1_000_000_000),
     "trillion": Decimal(1_000_000_000_000),
 }
-"""The factor of each word of scale."""
+"""The factor of each scale word."""
 LETTERS: Final = {
     "k": "thousand",
     "m": "million",
@@ -68,7 +68,7 @@ SIGNS: Final = {sign: code for code, signs in _SIGNS_BY_CODE.items() for sign in
 
 @lru_cache(maxsize=1)
 def currencies() -> dict[str, str]:
-    """Return the codes of ISO 4217 by sign, code and English name; names are in lower case."""
+    """Map signs, codes and lower-case English names of currencies to ISO 4217 codes."""
     locale = Locale("en")
     names = {name.casefold(): code for code, name in locale.currencies.items()}
     names |= {get_currency_name(code, 2, locale).casefold(): code for code in map(str, locale.currencies)}
@@ -85,7 +85,7 @@ _MINUS: Final = "-\u2212\u2013"
 _DIGITS: Final = (
     r"\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?(?![\d,])"  # 1,234,567.8 and 12,34,567
     r"|\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}"  # 1.234,5
-    r"|\d{1,3}(?:[\u00a0\u202f\u2009'\u2019]\d{3})+(?:[.,]\d+)?"  # 1 234 567 with a hard blank, 1'234'567
+    r"|\d{1,3}(?:[\u00a0\u202f\u2009'\u2019]\d{3})+(?:[.,]\d+)?"  # 1 234 567 with a no-break space, 1'234'567
     r"|\d+,\d{1,2}(?![\d,])|\d+(?:\.\d+)?|\.\d+"
 )
 AMOUNT: Final = re.compile(
@@ -134,7 +134,7 @@ _IN_WORDS: Final = re.compile(
     re.I,
 )
 DASH: Final = re.compile(rf"(?:{BEFORE})?\s*[{_MINUS}\u2014]+\s*%?")
-"""A table's way to write an empty cell."""
+"""How tables write an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ def _amount(text: str, match: re.Match[str], lines: _Lines) -> Amount:
     bracketed = opened and bool(match["close"] or match["close2"] or match["close3"])
     if opened and not bracketed and (closed := _CLOSING.match(text, end)) is not None:
         bracketed, end = True, closed.end()  # "(5 dollars)"
-    # "($5 million)" and "(12 %)" in a sentence are asides; "$(5)" and "(5)" are below zero, and so is a whole cell.
+    # "($5 million)" and "(12 %)" in a sentence are asides; "$(5)" and "(5)" are negative, and so is a whole cell in
+    # brackets.
     aside = bool(match["open"] and (scale or percent or currency)) and lines.is_prose(start, end)
     signed = match["inner"] or (match["sign"] and match["sign"][0] in _MINUS and not detached)
     digits = _decimal(match["digits"])
@@ -203,9 +204,9 @@ _YEAR_DIGITS: Final = re.compile(r"(?:19|20)\d\d")
 
 
 def _currency_at(text: str, match: re.Match[str]) -> tuple[int, int, str, bool]:
-    """Return start, end and currency of an amount, and whether the capitals before it are no currency's code.
+    """Return an amount's start, end and currency, and whether the capitals before it are not a currency code.
 
-    Such capitals, and the sign and bracket before them, are not part of the amount.
+    Capitals that are not a currency code, and the sign and bracket before them, are not part of the amount.
     """
     start, end = match.span()
     currency, detached = SIGNS.get(match["mark"] or "", ""), False
@@ -224,7 +225,7 @@ def _scale_at(text: str, match: re.Match[str], start: int, end: int, money: bool
     letter, scale = match["letter"] or "", (match["scale"] or "").lower()
     if len(letter) > 1 or (letter and (money or letter.isupper())):
         scale = scale or LETTERS[letter.lower()]
-    elif letter:  # a lone small letter is a scale only of money: 5 m may be metres
+    elif letter:  # a lone lower-case letter is a scale only after money: 5 m may be metres
         end = start + len(text[start : match.start("letter")].rstrip(" -"))
     if not scale and (told := _IN_SCALE.match(text, end)) is not None:
         return told["scale"].lower(), told.end()
@@ -271,7 +272,7 @@ def _decimal(written: str) -> Decimal:
 
 
 def in_words(text: str) -> list[Amount]:
-    """Return the small numbers in words: "twelve", "two million"."""
+    """Return small numbers that are spelled out: "twelve", "two million"."""
     found = []
     for match in _IN_WORDS.finditer(text):
         word = match["word"].lower()
@@ -285,7 +286,7 @@ _SAYS: Final = re.compile(
     r"\b(?:was|were|is|are|has|had|have|will|be|been|paid|received|we|it|which|that|grew|rose|fell|increased|decreased)\b",
     re.IGNORECASE,
 )
-"""Words of sentences that the label of a row hardly ever contains."""
+"""Words that occur in sentences but hardly ever in row labels."""
 
 
 def line_of(text: str, at: int) -> Span:

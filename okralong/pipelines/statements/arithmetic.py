@@ -1,8 +1,8 @@
 """Calculations over rows of a document's tables: a change in percent, a difference, a ratio, an average.
 
-They answer arithmetic questions in plain words where the generator is a small model: "By what percentage did revenue
-fall from 2022 to 2023?" needs two cells of one row and a division. Without a matching row, or with cells that do not
-fit together, there is no answer. Not in the paper.
+With a small generator, code answers plainly worded arithmetic questions: "By what percentage did revenue fall from 2022
+to 2023?" needs two cells of one row and a division. Without a matching row, or with cells that do not fit together,
+there is no answer. Not in the paper.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOVED: Final = (
 )
 _PERCENT: Final = r"(?:\bpercent(?:age|ual)?|\bper\s+cent|%)"
 _FELL: Final = re.compile(r"\b(?:decreas|declin|fall|fell|drop|reduc)\w*", re.IGNORECASE)
-"""Asks by how much something fell: a fall of 17.9 % is an answer, a rise is not."""
+"""Asks by how much something fell, so that only a fall is an answer."""
 _DAY: Final = r"(?:the|fiscal|financial|years?|year-end|fy|end|as|at|of|[a-z]{3,9}\s+\d{1,2}|\d{1,2}|,)"
 _TIMES: Final = rf"(?P<times>(?:from|between|in|over|during|for|of)\s+(?:{_DAY}\s*)*(?:19|20)\d\d\b.*)"
 """After the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and 2013"."""
@@ -58,7 +58,7 @@ _OTHER: Final = re.compile(
     r"absolute|as\s+an?\s+percent\w*)\b",
     re.IGNORECASE,
 )
-"""Asks for more than two cells and an operation."""
+"""Needs more than two cells and an operation."""
 _NEAREST: Final = re.compile(
     r",?\s*(?:rounded\s+)?to\s+the\s+nearest\s+(?P<scale>dollar|thousand|million|billion)(?:\s+dollars?)?$",
     re.IGNORECASE,
@@ -68,16 +68,16 @@ _FLOW: Final = re.compile(
     r"\b(?:revenues?|sales|turnover|income|profit|earnings|loss(?:es)?|expens\w*|expenditures?|costs?|spending|cash\s+flows?)\b",
     re.IGNORECASE,
 )
-"""Amounts that a year sums up over its quarters; an amount at one day, such as cash, is not one."""
+"""Amounts that add up over the quarters of a year; balances at a date, such as cash, do not."""
 _YEAR_TO_YEAR: Final = re.compile(
     r"\s(?:(?:from|between|for|in|over|during)\s+)?(?P<first>(?:19|20)\d\d)\s?[-\u2013]\s?(?P<last>(?:19|20)\d\d)\b"
 )
 """Years such as "between 2017-2019"."""
 _WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
-"""Times that include the years between."""
+"""Time spans that include the years between."""
 RIGHT: Final = 0.97
-"""Share of such answers that are right over pages of FinQA and TAT-QA (``benchmarks.calculations``). It is their
-confidence, because the cross-encoder scores text in passages, and the result of a calculation is in none."""
+"""Share of these answers that are right on FinQA and TAT-QA (``benchmarks.calculations``). It serves as their
+confidence, because the cross-encoder can only score text that occurs in a passage."""
 MOST_YEARS: Final = 6
 """Largest number of years in an average. project default"""
 
@@ -114,7 +114,7 @@ def calculation_of(question: str) -> Calculation | None:
             return None
         if operation == "ratio":
             return _ratio(match["one"], match["two"])
-        years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" is later less earlier, too
+        years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" also means later less earlier
         outside = YEAR.findall(plain[: match.start("times")])
         of_year = operation == "part"
         if not years or outside or of_year != (len(years) == 1) or (of_year and not _FLOW.search(match["one"])):
@@ -140,7 +140,7 @@ def calculation_of(question: str) -> Calculation | None:
 
 
 def _ratio(one: str, two: str) -> Calculation | None:
-    """Return the ratio with the words after the second measure ("of Alder at the end of 2024") applied to both."""
+    """Return the ratio, applying the words after the second measure ("of Alder at the end of 2024") to both."""
     years = set(YEAR.findall(f"{one} {two}"))
     if len(years) != 1 or YEAR.search(one):
         return None
@@ -158,7 +158,7 @@ def _all_years(times: str, years: Sequence[str]) -> list[str]:
 
 
 def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
-    """Compute the result from the operands' typed answers, citing their rows; None if they do not fit together."""
+    """Compute the result from the operands' typed answers and cite their rows; None if they are incompatible."""
     values = [answer.value for answer in found if answer.value is not None and answer.value.number is not None]
     rows = [citation for answer in found for citation in answer.citations[:1]]
     if not len(values) == len(rows) == len(wanted.operands) or not _fit(wanted.operation, values, rows):
@@ -172,7 +172,7 @@ def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
 
 
 def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation]) -> bool:
-    """Return whether the amounts have one unit and are different cells: of one row, or for a ratio of two."""
+    """Return whether the amounts share a unit and are different cells of one row (for a ratio, of two rows)."""
     one = values[0]
     if any((each.currency, each.unit, each.scale) != (one.currency, one.unit, one.scale) for each in values):
         return False
@@ -185,7 +185,7 @@ def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation])
 
 
 def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
-    """Return the result as text; None for a fall of what rose, or a percentage between amounts of different signs."""
+    """Return the result as text; None if a "fall" was a rise, or for a percentage between different signs."""
     numbers = [each.number or 0.0 for each in values]
     first, last = numbers[0], numbers[-1]
     if wanted.operation == "average":

@@ -1,4 +1,4 @@
-"""Columns of a document's tables: the nearest head above a row, and the time of each of its columns.
+"""Find the nearest head above a table row, and the time of each of its columns.
 
 A head is a line that names years, with the lines right above it that name quarters, spans or days. A column fits a
 question by what its head says, never by its position alone. Not in the paper.
@@ -16,19 +16,19 @@ from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import NO_AMOUNT, dates
 
 ABOVE: Final = 16_000
-"""Characters before a value in which the head of its table is searched. project default: a statement of cash flows in
-columns has 50 lines of 150 characters, and blank ones between."""
+"""Characters before a value that are searched for its table's head. project default: a cash flow statement has 50 lines
+of 150 characters, with blank lines between."""
 _HEADS: Final = 60
-"""Non-blank lines above a row in which its years are searched. project default"""
+"""Non-blank lines above a row that are searched for its years. project default"""
 ROW_WORDS: Final = 14
-"""Words of a row whose cells nothing separates; a longer line is a sentence. project default"""
+"""Most words of a row without cell separators; a longer line is a sentence. project default"""
 FAR: Final = 100
-"""Least amount next to which a small one in brackets is a footnote mark. project default"""
+"""Smallest amount next to which a small bracketed number is a footnote mark. project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """The time of a question or of a column, as far as it is stated.
+    """The time of a question or column, as far as it is stated.
 
     ``part`` is a part of the year ("Q3", "H1"), ``count`` of ``unit`` (month or week) is a span that ends on ``end``
     ("06-30"). ``loose``: 3 or 12 months that a question implies ("of the quarter").
@@ -83,7 +83,7 @@ _ORDER: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2n
 _MONTH: Final = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
 _DAY: Final = re.compile(rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?!\w)", re.IGNORECASE)
 _Marks = list[tuple[int, str, int, str]]
-"""The marks of one kind in a line: position, text, count and unit."""
+"""Time marks of one kind in a line: position, text, count and unit."""
 
 
 def _spans(text: str) -> _Marks:
@@ -107,7 +107,7 @@ def _parts(text: str) -> _Marks:
 
 
 def _ends(text: str) -> _Marks:
-    """Return days as month and day, with a year or without; a month with its year as the month."""
+    """Return the days as "MM-DD", with or without a year, and a month with its year as the month."""
     whole = {span: day[5:] for span, day in dates(text)}
     found = {span[0]: day for span, day in whole.items()}
     for match in _DAY.finditer(text):
@@ -200,10 +200,10 @@ def _same_bars(upper: str, line: str) -> bool:
 def _of_columns(
     stack: Sequence[str], years: Sequence[tuple[int, str]], marks: Callable[[str], _Marks]
 ) -> list[tuple[str, int, str]]:
-    """Return what the nearest line of a head says of each column by marks of one kind.
+    """Return each column's marks of one kind, from the nearest line of the head that has any.
 
-    The first line of ``stack`` has the years. A mark holds up to the next one: by the bars of the table, else each mark
-    for the same number of columns.
+    The first line of ``stack`` has the years. A mark applies up to the next one, by the table's bars if it has any;
+    otherwise each mark applies to the same number of columns.
     """
     line, none = stack[0], [_NO_MARK] * len(years)
     for upper in stack:
@@ -226,19 +226,19 @@ def _of_columns(
 
 
 def _is_head(line: str) -> bool:
-    """Return whether a line names years and has no amounts. Footnote marks, days and spans of time are no amounts."""
+    """Return whether a line names years and has no amounts. Footnote marks, days and time spans do not count."""
     return 0 < len(years_in(line)) <= MOST_COLUMNS and not _has_row(line)
 
 
 MOST_COLUMNS: Final = 100
-"""Years in a line beyond which it is no head. project default"""
+"""Most years in the line of a head. project default"""
 
 
 @lru_cache(maxsize=4096)
 def _has_row(line: str) -> bool:
-    """Return whether a line has amounts like a row, apart from one small number next to two years."""
+    """Return whether a line has a row's amounts, ignoring one small number next to two years."""
     taken = [span for span, _ in dates(line)] + [match.span() for match in NO_AMOUNT.finditer(line)]
-    taken += [(at, at + 1) for at, _ in years_in(line)]  # also of "2024 and 2023 (in millions)"
+    taken += [(at, at + 1) for at, _ in years_in(line)]  # also in "2024 and 2023 (in millions)"
     found = [
         each
         for each in amounts(line)

@@ -1,8 +1,8 @@
 """Line items of financial statements: the items that a metric is computed from, and the names of each item.
 
-The table ships as ``configs/line_items.yaml``. No statement contains "operating margin", but it contains operating
-income and net sales: a question that names a metric can be shown their rows. A question that asks for a line item is
-answered from a row or a sentence that has any of its names (``answering/readers/statement.py``). Not in the paper.
+The table ships as ``configs/line_items.yaml``. Statements do not list "operating margin", but they list operating
+income and net sales, so a question that names the metric is shown those rows. A question about a line item is answered
+from a row or sentence with any of its names (``answering/readers/statement.py``). Not in the paper.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Metrics(Settings):
 
 
 def items_needed(question: str) -> list[Item]:
-    """Return the line items of the metric that a question names, else the line items that it names itself."""
+    """Return the line items of the metric that a question names, or else the line items it names directly."""
     pattern, queries = _table()
     metric = pattern.search(question)
     if metric is None:
@@ -53,7 +53,7 @@ def items_needed(question: str) -> list[Item]:
 
 
 def _longest(found: list[tuple[Span, Item]]) -> list[Item]:
-    """Return the items in order, without names inside a longer one: "sales" in "cost of sales"."""
+    """Return the items in order, dropping names inside a longer one ("sales" in "cost of sales")."""
     outer = [
         (span, item)
         for span, item in found
@@ -83,7 +83,7 @@ _IN_BRACKETS: Final = r"(?:loss(?:es)?|used\s(?:in|for)|expense|benefit|deficit|
 
 
 def _spelt(word: str) -> str:
-    """Escape a word of a name, with either apostrophe or none."""
+    """Escape a word of a name so that any apostrophe, or none, matches."""
     return re.escape(word).replace("'", "['\u2019]?")
 
 
@@ -92,7 +92,7 @@ _PLAIN: Final = re.compile(
     r"(?i:total|consolidated|net|overall|reported|gaap|worldwide|company|group|company-wide)\s+$"
 )
 """A word before a line item that does not change its meaning. In text that has lost its line breaks, a capital after a
-small letter begins a name ("ActivitiesNet cash")."""
+lower-case letter begins a name ("ActivitiesNet cash")."""
 _BY_ITSELF: Final = (
     r"(?:^|[\n;:,\u2022|\u201c\"(]\s*|(?<!\.[A-Z])\.\s*|\d\s+|['\u2019]s?\s+"
     r"|\b(?:our|the|its|their|this|was|were|is|are|much|recogni[sz]ed|reported|had|generated|achieved|delivered|posted"
@@ -112,7 +112,7 @@ _ASKED: Final = re.compile(
 
 
 def mentions(item: Item, text: str, free: re.Pattern[str] = _FREE) -> Iterator[Span]:
-    """Iterate over the mentions of a line item that the words before do not change; ``free`` matches harmless ones."""
+    """Iterate over mentions whose preceding words do not change the meaning; ``free`` matches harmless words."""
     for match in item.finditer(text):
         start, end = match.span()
         if start and text[start - 1].isalnum():

@@ -1,6 +1,6 @@
 """Dates and periods in a text, in a canonical form: "2023-06-30", "FY2023", "Q3 2024", "3 months to 2024-09-30".
 
-dateutil is not used, because it completes a missing month or day with today's.
+dateutil is not used, because it fills in today's month or day for a missing one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 Span = tuple[int, int]
-"""First character, and the one after the last."""
+"""Start and end (exclusive) in characters."""
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH: Final = (
@@ -36,21 +36,21 @@ NO_AMOUNT: Final = re.compile(
     rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?![\w.])|(?<![\w,.])\d{{1,2}}[\s-](?:month|week)s?\b",
     re.IGNORECASE,
 )
-"""A day without a year, or a counted span. In the head of a table their numbers are no amounts."""
+"""A day without a year, or a counted span. Their numbers in a table head are not amounts."""
 YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)")
 
 DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)"))
-"""A year that answers for a date; older ones too, such as that in which a company was founded."""
+"""A year that can stand for a date, including old ones such as the founding of a company."""
 
 
 _BLOCK: Final = 20_000
-"""Characters of one search. project default: the slowest pattern here takes less than a tenth of a second."""
+"""Characters per search. project default: the slowest pattern here takes under 0.1 s."""
 _MARGIN: Final = 400
-"""Longest match that is surely found across blocks. project default: a period has about a hundred characters."""
+"""Longest match guaranteed to be found across blocks. project default: a period has about 100 characters."""
 
 
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Iterate like ``finditer``, block by block, so that other threads run between the searches in a large text."""
+    """Iterate like ``finditer``, block by block, so that other threads can run while a large text is searched."""
     at, size = 0, len(text)
     while at < size:
         stop = at + _BLOCK
@@ -67,7 +67,7 @@ def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def apart(spans: Sequence[T], taken: Iterable[Span], of: Callable[[T], Span]) -> list[T]:
-    """Return the ``spans`` that overlap none of ``taken``, in any order; ``of`` gives the characters of each."""
+    """Return the ``spans`` that overlap none of ``taken``; ``of`` returns the range of each."""
     joined: list[Span] = []
     for start, end in sorted(taken):
         if joined and start < joined[-1][1]:
@@ -89,7 +89,7 @@ def dates(text: str) -> list[tuple[Span, str]]:
     for match in matches(_DATE, text):
         year, month, day = (_part(match, name) for name in ("year", "month", "day"))
         if match["one"]:
-            # The month comes first, as in the US, unless the first number exceeds 12 or full stops separate them.
+            # The month comes first, as in the US, unless the first number exceeds 12 or dots separate the numbers.
             first, second = int(match["one"]), int(match["two"])
             days_first = first > 12 or match["by"] == "."
             month, day = str(second if days_first else first), str(first if days_first else second)
@@ -149,7 +149,7 @@ def _written_period(match: re.Match[str], counted: str | None) -> str:
             return ""
         if counted:
             count = _COUNTS.get(counted.lower()) or int(counted)
-            if match["what"].lower() == "week":  # quarters and years of retailers
+            if match["what"].lower() == "week":  # retailers' quarters and years
                 return f"{'year' if count > 50 else f'{count} weeks'} to {end[0][1]}"
         else:
             word = match["whole"].lower()
@@ -179,7 +179,7 @@ def _full_year(written: str) -> str:
 
 
 def forms_of(period: str) -> set[str]:
-    """Return the names of a canonical period: "year to 2023-06-30" is also "FY2023"."""
+    """Return all canonical names of a period: "year to 2023-06-30" is also "FY2023"."""
     forms = {period, period.replace("FY", "")}
     if (year := re.fullmatch(r"year to (\d{4})-\d\d-\d\d", period)) is not None:
         forms |= {year[1]}

@@ -1,8 +1,8 @@
-"""Rows of a document's tables: the row whose label matches a question, in the column of the year.
+"""Find the table row whose label matches a question, and its cell in the column of the year.
 
 A label matches if both have the same words: "Total current assets" and "current assets", "Net loss per common share -
-basic and diluted" and "basic earnings per share". Also completes the scale and the currency of a value, which are often
-above the part of a table that was shown. Not in the paper.
+basic and diluted" and "basic earnings per share". Also fills in a value's scale and currency, which often stand above
+the part of the table that was shown. Not in the paper.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from okralong.pipelines.statements.values import Context, read_value
 ALIKE: Final = 0.5
 """Share of the words of label and measure that both must have. project default"""
 SHOWN: Final = 600
-"""Characters of context on each side of what was read, extended to a line's end. project default"""
+"""Characters of context on each side of a value, extended to the end of a line. project default"""
 AROUND: Final = 300
 """The same for the row of a line item (``line_item_rows``). project default: twice as many gained nothing."""
 _LEAD: Final = re.compile(
@@ -36,7 +36,7 @@ _WHEN: Final = re.compile(
     r"(?:[\s,]*\b(?:in|for|during|as|at|of|on|by|the|fiscal|financial|years?|ended|ending|fy|f)\b)*[\s,']*\x00",
     re.IGNORECASE,
 )
-"""A time (replaced by a zero character) with the words before it that belong to it."""
+"""A time (replaced by a NUL character) with the words before it that belong to it."""
 _EMPTY: Final = frozenset(
     [
         *("the", "of", "and", "a", "at", "in", "for", "by", "from", "balance", "amount", "period", "year"),
@@ -53,10 +53,10 @@ _SAME: Final = {
     "decrease": "increase",
     "change": "increase",
 }
-"""Synonyms that the rows of statements use."""
+"""Synonyms in the rows of statements."""
 _LOOSE: Final = frozenset(["total", "company", "end", "net", "overall", "common", "ordinary", "basic"])
-"""Words in which question and label may differ if all others are the same. project default. Earnings per share are the
-basic ones unless the question says diluted."""
+"""Words by which question and label may differ. project default. Earnings per share are basic unless the question says
+diluted."""
 _CASH: Final = re.compile(
     r"\bcash(?:(?:\s*,)?\s*(?:,|\band\b|&)\s*(?:cash\s+equivalents|equivalents|restricted\s+cash(?:\s+equivalents)?))+",
     re.IGNORECASE,
@@ -65,7 +65,7 @@ _CASH: Final = re.compile(
 _WHOSE: Final = re.compile(
     r"\b(?:attributable|applicable|available|allocable)\s+to\b.*?(?=[,:;\u2013\u2014-]|\bper\b|$)", re.I
 )
-"""In a label: to whom an income belongs."""
+"""In a label: to whom income is attributable."""
 _ABBREVIATED: Final = re.compile(r"\([A-Z&]{2,8}\)")
 """In a question: "earnings per share (EPS)"."""
 
@@ -103,7 +103,7 @@ _NET_OF: Final = re.compile(r"^\s*,?\s*(?:net|less)\b.*$|\([^)]*\)", re.IGNORECA
 
 
 _OF_CHANGE: Final = re.compile(r"%|\b(?:changes?|per|growth|percent\w*)\b", re.IGNORECASE)
-"""In the brackets of a label: the row does not have amounts of its line item."""
+"""In a label's brackets: says that the row does not hold its line item's amounts."""
 
 
 def _fills(label: str, span: Span) -> bool:
@@ -169,8 +169,8 @@ def _values_of(question: str, kind: str, rows: Sequence[Row], document: Document
 def _agreed(values: Sequence[tuple[Row, _Cell]], document: Document) -> Answer | None:
     """Return the first of the values, or None if another one of the same time differs under the same head.
 
-    Rows of segments differ so. In several tables the first is the statement, and the same label means something else
-    later: in a statement of cash flows "accounts payable" is their change.
+    Rows of segments differ within a table. Of several tables, the first is the statement; later ones may use the same
+    label for something else: in a cash flow statement "accounts payable" is a change.
     """
     if not values:
         return None
@@ -199,7 +199,7 @@ MOST_ROWS: Final = 40
 
 
 def _lines_around(document: Document, start: int, end: int, around: int) -> Passage:
-    """Return a span of a document with up to ``around`` characters more on each side, to a line's end."""
+    """Return a span extended by up to ``around`` characters on each side, to the end of a line."""
     text = document.text
     first, last = max(0, start - around), min(len(text), end + around)
     first = max(first, text.find("\n", first, start) + 1) if first else first
@@ -208,14 +208,14 @@ def _lines_around(document: Document, start: int, end: int, around: int) -> Pass
 
 
 def cited_answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:
-    """Return an answer that cites a span of its document and has the text around it as context."""
+    """Return an answer that cites a span, with the text around it as context."""
     text, passage = document.text, _lines_around(document, start, end, SHOWN)
     cited = Citation(document.doc_id, start, end, text[start:end])
     return Answer("answered", said, (cited,), context=(passage,), value=value, replied_by=(BY_RULES,))
 
 
 BY_RULES: Final = "statement-rules"
-"""The model's name in answers that code read from a row or a sentence."""
+"""The model name in answers that were read from a row or a sentence by code."""
 
 
 # --------
@@ -236,9 +236,9 @@ def _same_words(wanted: frozenset[str], own: frozenset[str]) -> float:
 
 
 _PART: Final = re.compile(r"(?:\W*\b(?:basic|diluted|and)\b)+\W*", re.IGNORECASE)
-"""A label that only distinguishes shares; its head is above."""
+"""A label that only names a kind of share; the head above completes it."""
 _PART_LINES: Final = 6
-"""Lines above such a label in which its head is searched. project default"""
+"""Lines above such a label that are searched for its head. project default"""
 
 
 def _words_of(row: Row, text: str) -> frozenset[str]:
@@ -267,7 +267,7 @@ def _without_times(question: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """Words and value of a cell, and the position of its table's head (-1: none)."""
+    """A cell's words and value, and the position of its table's head (-1: none)."""
 
     said: str
     value: TypedValue
@@ -290,7 +290,7 @@ def _row_value(question: str, kind: str, document: Document, start: int, end: in
 
 
 _GAP: Final = re.compile(r"(?<=\S)\s{2,}(?=[$€£(\d\u2014\u2013-])")
-"""Separates a label from its cells if nothing else does."""
+"""Separates a label from its cells if there are no bars, tabs or gaps."""
 _NOTHING: Final = re.compile(r"(?<![^\s|$€£])[\u2014\u2013-]{1,2}(?![^\s|])")
 """An empty cell."""
 
@@ -321,7 +321,8 @@ def _may_be_mark(cell: Amount) -> bool:
 def _unmarked(row: str, cells: Sequence[Amount], columns: int) -> Sequence[Amount] | None:
     """Return ``cells`` without a footnote mark before them, or None if it is unclear whether there is one.
 
-    It is a mark if as many cells remain as there are ``columns`` (0: unknown; then if all that remain are far larger).
+    The first cell is a mark if as many cells remain as there are ``columns``, or, if that number is unknown (0), if all
+    the others are far larger.
     """
     if "|" in row or len(cells) < 2 or not _may_be_mark(cells[0]):
         return cells
@@ -352,7 +353,7 @@ def _with_empty(line: str, cells: Sequence[Amount]) -> list[Amount]:
 
 
 def value_in(question: str, kind: str, said: str, document: Document, start: int, end: int) -> TypedValue | None:
-    """Return the value of a span of a document, completed by what is above it, or None."""
+    """Return the value of a span, completed by the text above it, or None."""
     first = max(0, start - ABOVE)
     text = document.text[first : end + 200]
     try:
@@ -362,7 +363,7 @@ def value_in(question: str, kind: str, said: str, document: Document, start: int
 
 
 def with_heads(question: str, kind: str, answer: Answer, document: Document) -> Answer:
-    """Return ``answer`` with the scale and the currency that its document states above the part of the table shown."""
+    """Add the scale and currency that the document states above the shown part of the table."""
     value = answer.value
     if value is None or value.number is None or not answer.citations or (value.scale and value.currency):
         return answer
@@ -378,7 +379,7 @@ def with_heads(question: str, kind: str, answer: Answer, document: Document) -> 
 
 @lru_cache(maxsize=8)
 def rows_of(text: str) -> tuple[Row, ...]:
-    """Return the rows of a whole document whose cells something separates; the last few documents are cached."""
+    """Return a document's rows that have cell separators; cached for the last few documents."""
     return tuple(row for row in _rows(text, 0) if has_cells(text[row.start : row.end]))
 
 
@@ -402,10 +403,10 @@ _LONGEST_LABEL: Final = 160
 
 
 def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Time) -> tuple[Amount, str, int] | None:
-    """Return the amount in the column of the wanted time, the column's period, and where the head is.
+    """Return the amount in the column of the wanted time, the column's period and the head's position.
 
     The nearest head above that names years decides; without a time the latest column counts. Returns None if no column
-    fits, or several do. Without a head it is the first amount and "".
+    or several fit. Without a head, returns the first amount and "".
     """
     head = head_above(text, start)
     known = _unmarked(row, cells, len(head[2]) if head else 0)
@@ -428,7 +429,7 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
         and column.months in (0, 12)
         and sum(each.year == column.year for _, each in columns) == 1
     ):
-        period = column.year  # which distinguishes it from the others
+        period = column.year  # this distinguishes the row from the others
     there = _with_empty(row, known)
     if "|" in line and "|" in row:
         bars = [line[:at].count("|") for at, _ in columns]
@@ -443,7 +444,7 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
 
 
 _CHANGES: Final = re.compile(r"change|increase|decrease|variance|%", re.IGNORECASE)
-"""In a head: columns after those of the years."""
+"""In a head: columns that follow those of the years."""
 
 
 def _words(text: str) -> frozenset[str]:

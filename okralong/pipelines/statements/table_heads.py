@@ -1,4 +1,4 @@
-"""Scale and currency of an amount, read from its line and from the heads of its table."""
+"""Read the scale and currency of an amount from its line and its table's heads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NO_MONEY: Final = re.compile(
     r"|\blives\b|\bemployees\b|\bheadcount\b",
     re.IGNORECASE,
 )
-"""Rows that a head's "in thousands" does not apply to; it does if a sign of a currency is at the amount."""
+"""Rows that a head's "in thousands" does not apply to, unless the amount has a currency sign."""
 _EXCEPT_SHARES: Final = re.compile(r"except\b[^)\n]{0,40}\bshares?\b(?!\s?(?:price|amounts?\sper))", re.IGNORECASE)
 _SHARES: Final = re.compile(r"\bshares\b", re.IGNORECASE)
 _SHARES_IN: Final = re.compile(rf"\b(?:shares|units)\sin\s(?:{WORD_SCALE})s\b", re.IGNORECASE)
@@ -49,7 +49,7 @@ _SENTENCE_WORDS: Final = 12
 
 
 def is_row(line: str) -> bool:
-    """Return whether a line is a table's row: it has cells, or figures, few words and no sentence's end."""
+    """Return whether a line is a table row: it has cells, or has figures, few words and no full stop."""
     if has_cells(line):
         return True
     words = re.findall(r"[A-Za-z]{2,}", line)
@@ -61,7 +61,7 @@ def is_row(line: str) -> bool:
 
 
 def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
-    """Return ``one`` with the scale and the currency that its passage states, unless it has its own."""
+    """Add the scale and currency that the passage states to ``one``, unless it has its own."""
     first, last = line_of(text, place)
     line = text[first:last]
     if not is_row(line):
@@ -72,7 +72,7 @@ def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
     label = _label(text, first, place)
     if kind != "percent" and not one.unit and not one.scale:
         speaks = [label, *above]
-        # A line without amounts right above is the head of a part: "Earnings per share (in cents)".
+        # A line without amounts directly above heads a part of the table: "Earnings per share (in cents)".
         part = heads[0] if heads and not _scale(heads[0]) else ""
         exempt = (
             any(_PER_SHARE.search(each) for each in (*speaks, part))
@@ -127,7 +127,7 @@ def has_amounts(line: str) -> bool:
 
 
 def _label(text: str, first: int, place: int) -> str:
-    """Return the text before the row's first amount; for a row without words the line of words above it."""
+    """Return the text before the row's first amount, or the line of words above a row without words."""
     before = text[first:place]
     start = next((each.start for each in amounts(before) if not each.year), len(before))
     label = before[:start].strip(" |\t$(")
@@ -140,7 +140,7 @@ def _label(text: str, first: int, place: int) -> str:
 
 
 def cells_above(text: str, place: int) -> list[str]:
-    """Return the cells of the heads above a character's column, nearest first; none if its line has no cells."""
+    """Return the head cells above a character's column, nearest first; empty if its line has no cells."""
     column = _column(text, place)
     return [] if column is None else [_cell(head, column) for head in heads_above(text, line_of(text, place)[0])]
 
@@ -177,7 +177,7 @@ def _scale_word(written: str) -> str:
 
 
 def _marks(text: str) -> set[str]:
-    """Return the currencies that a text names by sign, code or name."""
+    """Return the currencies in a text, named by sign, code or name."""
     signs = {SIGNS[match[0]] for match in re.finditer(rf"(?<![A-Za-z])(?:{BEFORE})", text)}
     codes = {
         currencies().get(code, "")

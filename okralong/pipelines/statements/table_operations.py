@@ -1,8 +1,8 @@
-"""Operations over the values of a table, a small closed set that code carries out.
+"""A small, closed set of operations over the values of a table, run by code.
 
 A cell is the value of one document. Units are converted before cells are compared: amounts are already in full ("10,135
 in thousands" is 10135000); measures of time, weight and length are converted. Cells with incompatible units or periods
-are refused by name, never compared. Documents without a value take no part and are listed.
+are never compared; the refusal names them. Documents without a value are left out and listed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OperationName = Literal[
 Sign = Literal["<", "<=", "=", ">=", ">"]
 
 AMOUNTS: Final = ("number", "money", "percent")
-"""Kinds whose values are numbers; of the others "date" and "period" have an order."""
+"""Kinds with numeric values; of the other kinds, only "date" and "period" have an order."""
 
 
 class Refused(ValueError):
@@ -87,7 +87,7 @@ class Operation:
 class Outcome:
     """The result in words, and as ``value`` if it is a number.
 
-    ``chosen`` are the indexes of the cells that it names, in order; ``used`` are all that it depends on, those first.
+    ``chosen`` are the indexes of the cells it names, in order; ``used`` are all it depends on, ``chosen`` first.
     ``groups`` are the bands' cells by name, ``without`` the labels of cells without a value.
     """
 
@@ -107,7 +107,7 @@ def carry_out(operation: Operation, cells: Sequence[Cell]) -> Outcome:
     """
     table = [(place, each) for place, each in enumerate(cells) if each.value is not None]
     if not table:
-        raise Refused("No document has a value, so there is nothing to work with.")
+        raise Refused("No document has a value.")
     found = _OPERATIONS[operation.name](operation, table)
     others = [place for place, _ in table if place not in found.chosen]
     without = tuple(each.label for each in cells if each.value is None)
@@ -132,7 +132,7 @@ def _top(operation: Operation, table: Table) -> Outcome:
 
 
 def _first(table: Table, count: int, falling: bool) -> Outcome:
-    """Return the first ``count`` cells in order, and all that equal the last of them."""
+    """Return the first ``count`` cells in order, including ties with the last."""
     order = _sorted(table, falling)
     keys = _keys(order)
     last = keys[min(count, len(order)) - 1]
@@ -173,9 +173,9 @@ def _bands(operation: Operation, table: Table) -> Outcome:
 
 
 def _difference(operation: Operation, table: Table) -> Outcome:
-    """Subtract the earlier of two cells from the later one, or the smaller from the larger if times do not tell."""
+    """Subtract the earlier of two cells from the later one, or without distinct times the smaller from the larger."""
     if len(table) != 2:
-        raise Refused(f"A difference is between two values, and {len(table)} of the documents have one.")
+        raise Refused(f"A difference needs exactly two values, and {len(table)} of the documents have one.")
     one, other = _by_time(table) or _sorted(table, falling=False)
     first, last = _together([one, other])
     found = _amount(last - first, table)
@@ -188,11 +188,11 @@ def _difference(operation: Operation, table: Table) -> Outcome:
 def _growth(operation: Operation, table: Table) -> Outcome:
     """Return the change from the earliest to the latest cell, in percent, with all cells between."""
     if len(table) < 2:
-        raise Refused("Growth needs values of two times, and only one document has a value.")
+        raise Refused("Growth needs values at two times, but only one document has a value.")
     order = _by_time(table)
     if order is None:
         known = ", ".join(f"{each.label} ({_value(each).period or 'time not known'})" for _, each in table)
-        raise Refused(f"Growth needs values of different times, and these do not say which is the earlier: {known}.")
+        raise Refused(f"Growth needs values at different times, but the order of these is unknown: {known}.")
     amounts = _together(order)
     moved = [_direction(first, last) for first, last in pairwise(amounts)]
     way = moved[0] if len(set(moved)) == 1 else f"{_direction(amounts[0], amounts[-1])} over all"
@@ -210,7 +210,7 @@ def _direction(first: Decimal, last: Decimal) -> str:
 
 def _sum(operation: Operation, table: Table) -> Outcome:
     if any(_value(each).unit == "%" for _, each in table):
-        raise Refused("Percentages of different wholes cannot be added up; ask for their mean, or list them.")
+        raise Refused("Percentages of different totals cannot be summed. Ask for their mean, or list them.")
     total = sum(_together(table), Decimal(0))
     return _worked_out(table, _amount(total, table))
 
@@ -268,7 +268,7 @@ _MEASURES: Final[dict[str, tuple[str, Decimal]]] = {
     **{name: ("metres", Decimal(1000)) for name in ("km", "kilometre", "kilometer")},
 }
 """Measures that convert exactly, by the singular of their name: target unit and factor. Other words after a number name
-what is counted, so they are no reason to refuse."""
+what is counted; they are not a reason to refuse."""
 
 _POINTS: Final = "percentage points"
 
@@ -277,7 +277,7 @@ def _together(table: Table) -> list[Decimal]:
     """Return the amounts of cells in one unit. Raises Refused naming two cells without a common one."""
     for _, each in table:
         if _value(each).number is None:
-            raise Refused(f"{_said(each)} is no amount, so it cannot be reckoned with.")
+            raise Refused(f"{_said(each)} is not an amount, so it cannot be used in a calculation.")
     for tell in (_percent, _currency, _measured):
         told = [(each, unit) for _, each in table if (unit := tell(_value(each)))]
         for (one, first), (other, second) in pairwise(told):
@@ -294,7 +294,7 @@ def _together(table: Table) -> list[Decimal]:
 
 def _apart(one: Cell, other: Cell) -> str:
     units = f"{_unit(_value(one))} and {_unit(_value(other))}"
-    return f"{_said(one)} and {_said(other)} are not in one unit ({units}), so they were not compared."
+    return f"{_said(one)} and {_said(other)} have different units ({units}), so they were not compared."
 
 
 def _percent(value: TypedValue) -> str:
@@ -302,7 +302,7 @@ def _percent(value: TypedValue) -> str:
 
 
 def _currency(value: TypedValue) -> str:
-    """Return the currency; an unknown one may be that of the others."""
+    """Return the common currency; an unknown currency is compatible with any."""
     return value.currency
 
 
@@ -317,7 +317,7 @@ def _measure(value: TypedValue) -> tuple[str, Decimal] | None:
 
 
 def _factors(values: Sequence[TypedValue]) -> list[Decimal] | None:
-    """Return the factor of each amount into one measure, or None if they name several and one names none."""
+    """Return the factor of each amount into a common measure; None if there are several and one is unnamed."""
     measures = [_measure(value) for value in values]
     factors = [measure[1] for measure in measures if measure is not None]
     if len(set(factors)) < 2:
@@ -336,8 +336,7 @@ _LENGTHS: Final = (
     (re.compile(r"(\d+) months to "), 0),
     (re.compile(r"month to "), 1),
 )
-"""Months of a period by its canonical form; 0: the number in it. Days and years ("2023-12-31", "2023") are compatible
-with any."""
+"""Months of a period by its canonical form (0: the number in it). Days and plain years are compatible with any."""
 
 
 def _months(period: str) -> int | None:
@@ -348,7 +347,7 @@ def _months(period: str) -> int | None:
 
 
 def _check_periods(table: Table) -> None:
-    """Refuse amounts of a quarter next to amounts of a year. Years may end in different months."""
+    """Refuse to mix amounts of a quarter and of a year. Years may end in different months."""
     said = [(each, months) for _, each in table if (months := _months(_value(each).period)) is not None]
     for (one, first), (other, second) in pairwise(said):
         if first != second:
@@ -359,7 +358,7 @@ def _check_periods(table: Table) -> None:
 
 
 def _keys(table: Table) -> list[Decimal | str]:
-    """Return what cells are ordered by. Raises Refused if they have no common order."""
+    """Return the sort key of each cell. Raises Refused if the cells have no common order."""
     kinds = {each.kind for _, each in table}
     if kinds <= set(AMOUNTS):
         return list(_together(table))
@@ -368,7 +367,7 @@ def _keys(table: Table) -> list[Decimal | str]:
         order = sorted(zip(ends, [each for _, each in table], strict=True), key=lambda pair: pair[0])
         for (first, one), (second, other) in pairwise(order):
             if first != second and second.startswith(first):
-                raise Refused(f"{_said(one)} and {_said(other)} are not said as exactly, so neither is the earlier.")
+                raise Refused(f"{_said(one)} and {_said(other)} are not equally precise, so their order is unknown.")
         return list(ends)
     _, some = table[0]
     raise Refused(f"{_said(some)} is a value of the kind {some.kind}, which has no order.")
@@ -387,7 +386,7 @@ def _end(written_time: str) -> str:
         return f"{half[2]}-{_QUARTER_ENDS[2 * int(half[1]) - 1]}"
     if (year := re.fullmatch(r"FY(\d{4})", written_time)) is not None:
         return year[1]
-    raise Refused(f"{written_time!r} does not say when it ends, so it cannot be ordered.")
+    raise Refused(f"{written_time!r} has no known end, so it cannot be ordered.")
 
 
 def _sorted(table: Table, falling: bool) -> Table:
@@ -421,7 +420,7 @@ def _holds(cell: Cell, conditions: Sequence[Condition]) -> bool:
 def _compare(cell: Cell, condition: Condition) -> bool:
     own, than = _value(cell), condition.than
     if own.number is not None and than.number is not None:
-        than = replace(than, unit=than.unit or own.unit)  # "over 20" of values in percent
+        than = replace(than, unit=than.unit or own.unit)  # "over 20" for values in percent
         first, second = _together([(0, replace(cell, kind="number")), (0, Cell("the limit", "number", than))])
         return _TESTS[condition.sign]((first > second) - (first < second))
     if condition.sign == "=":
@@ -432,9 +431,7 @@ def _compare(cell: Cell, condition: Condition) -> bool:
         if first_end != second_end and (first_end.startswith(second_end) or second_end.startswith(first_end)):
             return condition.sign in ("<=", ">=")  # 2023-05 within 2023
         return _TESTS[condition.sign]((first_end > second_end) - (first_end < second_end))
-    raise Refused(
-        f"{_said(cell)} is a value of the kind {cell.kind}, which is neither more nor less than {than.value}."
-    )
+    raise Refused(f"{_said(cell)} is a value of the kind {cell.kind}, which cannot be compared with {than.value}.")
 
 
 _TESTS: Final[dict[Sign, Callable[[int], bool]]] = {
@@ -471,7 +468,7 @@ def _value(cell: Cell) -> TypedValue:
 
 
 def _amount(number: Decimal, table: Table) -> TypedValue:
-    """Return a computed amount in the unit of the first cell that has one."""
+    """Format a computed amount in the unit of the first cell that has one."""
     values = [_value(each) for _, each in table]
     unit = next((value.unit for value in values if value.unit == "%" or _measure(value) is not None), "")
     factors = _factors(values)

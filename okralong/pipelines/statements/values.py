@@ -1,8 +1,8 @@
-"""Typed values (numbers, money, percent, dates, periods) of an answer and the passage that it comes from.
+"""Typed values (numbers, money, percent, dates, periods), read from an answer and its passage.
 
-A filing writes "$(234,495)" in a table headed "in thousands": the amount is -234495000 US dollars. Scale, currency,
-sign and period that the words omit come from the line and from the heads above it; the period also from the question.
-What remains unknown is left empty. A text that does not fit raises ValueError.
+A filing writes "$(234,495)" in a table headed "in thousands": the amount is -234495000 US dollars. A missing scale,
+currency, sign or period is taken from the line and the heads above it; the period also from the question. What remains
+unknown is left empty. An unsuitable text raises ValueError.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Context:
     """The source of a value.
 
     ``text`` is the passage; ``start`` and ``end`` are the cited characters (-1: none). If ``verbatim``, the value is
-    these characters and what belongs to them.
+    exactly these characters, completed by their surroundings.
     """
 
     text: str = ""
@@ -49,10 +49,10 @@ NOWHERE: Final = Context()
 
 
 def read_value(kind: str, said: str, context: Context = NOWHERE, choices: Sequence[str] = ()) -> TypedValue:
-    """Return the value of ``kind`` (one of ``answer_types.KINDS``) that ``said`` states.
+    """Parse the value of ``kind`` (one of ``answer_types.KINDS``) in ``said``.
 
     Raises:
-        ValueError: No value or several; the message says what is missing, or which ones.
+        ValueError: There is no value, or there are several; the message names them.
     """
     reader = _READERS.get(kind)
     if reader is None:
@@ -61,9 +61,9 @@ def read_value(kind: str, said: str, context: Context = NOWHERE, choices: Sequen
 
 
 def spans_of(kind: str, text: str) -> list[Span]:
-    """Return the spans of a text that may answer with a value of ``kind``, in order; none for kinds of words.
+    """Return the spans of a text that may be a value of ``kind``, in order; empty for kinds made of words.
 
-    Amounts of money and percentages are those with a sign, if the text has any; cells of a table may lack it.
+    For money and percentages, only amounts with a sign if there are any; table cells may lack the sign.
     """
     if kind == "date":
         found = [span for span, _ in dates(text)]
@@ -88,7 +88,7 @@ def _apart(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
 
 
 def agrees(kind: str, said: TypedValue, gold: str) -> bool:
-    """Return whether a value equals a gold answer; amounts may differ by the rounding of the gold answer's last digit.
+    """Return whether a value equals a gold answer, up to the rounding of the gold answer's last digit.
 
     A currency, unit or scale that the gold answer omits is ignored: a gold "234,495" agrees with 234495000, which a
     table gave in thousands.
@@ -143,7 +143,7 @@ _NAMED: Final = {"number": "one number", "money": "one amount of money", "percen
 
 
 def _around(said: str, context: Context) -> tuple[str, Span | None]:
-    """Return the text to read, and the span of it that is meant: verbatim words are read in their line."""
+    """Return the text to parse and the span that is meant; verbatim words are parsed within their line."""
     if not context.verbatim or context.start < 0:
         return said, None
     first, last = line_of(context.text, context.start)
@@ -152,12 +152,12 @@ def _around(said: str, context: Context) -> tuple[str, Span | None]:
 
 
 def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
-    """Return the amounts that may be meant, of the wanted kind if there are any."""
+    """Return the candidate amounts, only those of the wanted kind if there are any."""
     found = amounts(text) or in_words(text)
     if wanted is not None:
         touched = [each for each in found if each.start < wanted[1] and each.end > wanted[0]]
         found = touched or found
-    # "$ -6.2 ( 6.2 )": FinQA's files write a cell twice, with its sign and as printed.
+    # "$ -6.2 ( 6.2 )": FinQA writes a cell twice, with its sign and as printed.
     pairs = pairwise([None, *found])
     found = [
         each for last, each in pairs if each and not (last and each.bracketed and abs(last.digits) == abs(each.digits))
@@ -190,7 +190,7 @@ def counted(text: str, end: int) -> str:
 
 
 def _place(text: str, one: Amount, context: Context) -> int:
-    """Return where the amount is in the passage, preferably in the cited characters, or -1."""
+    """Return the position of the amount in the passage, preferring the cited characters, or -1."""
     if context.verbatim and context.start >= 0:
         return line_of(context.text, context.start)[0] + one.start
     digits = AMOUNT.search(text, one.start)
@@ -247,7 +247,7 @@ def _touching(found: Sequence[tuple[Span, str]], wanted: Span) -> bool:
 def _period_of(text: str, context: Context, place: int) -> str:
     """Return the period of an amount, or "" if it is ambiguous.
 
-    It is that of its own words, else of the head of its column, of its sentence, or of the question.
+    It comes from the amount's own words, else from its column's head, its sentence or the question.
     """
     said = text if not context.verbatim else ""
     line = context.text[slice(*line_of(context.text, place))] if place >= 0 else ""
@@ -261,10 +261,9 @@ def _period_of(text: str, context: Context, place: int) -> str:
 
 
 def same_period(one: str, other: str) -> bool:
-    """Return whether two texts name the same time.
+    """Return whether two texts name the same period.
 
-    A fiscal year equals the year of its name and the twelve months to its end; a year that is not called fiscal may be
-    either.
+    A fiscal year equals the year in its name and the twelve months to its end; a year not called fiscal may be either.
     """
     first, second = (_read_or_none(each) for each in (one, other))
     if first is None or second is None:
