@@ -63,5 +63,5 @@ async def _ask(handle: Any, name: str) -> None:
             await ask(model=name, messages=[{"role": "user", "content": broken}])
         with pytest.raises(openai.NotFoundError, match="no model 'gpt' here"):
             await ask(model="gpt", messages=[{"role": "user", "content": "Hi"}])
-        with pytest.raises(openai.BadRequestError, match="window holds 400 together"):
+        with pytest.raises(openai.BadRequestError, match="window holds 400 in total"):
             await ask(model=name, messages=[{"role": "user", "content": "word " * 600}])

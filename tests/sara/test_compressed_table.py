@@ -150,5 +150,5 @@ def test_a_run_is_told_what_its_archive_lacks(tmp_path: Path, encoder: Encoder) 
     with pytest.raises(ArchiveError, match=r"sara.granularity is 150"):
         check_table(one, held, "a", 150)
     wrong = random_compressor(tmp_path / "wrong", inputs=100)
-    with pytest.raises(ConfigError, match=r"reads vectors of 100 numbers, and the archive's have 384"):
+    with pytest.raises(ConfigError, match=r"reads vectors of length 100, and the archive's have length 384"):
         check_encoder(wrong, held, "a")

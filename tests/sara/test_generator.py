@@ -91,7 +91,7 @@ def test_the_end_of_a_turn_ends_the_reply_and_is_counted(model: MixedGenerator) 
 def test_what_passes_the_window_is_refused_and_the_others_are_not(model: MixedGenerator) -> None:
     long, fine = model.answer([asked("word " * 500, max_tokens=4), asked("Hi", max_tokens=4)])
     assert isinstance(long, RefusedError)
-    assert "window holds 400 together" in long.message
+    assert "window holds 400 in total" in long.message
     assert isinstance(fine, Written)
 
 
@@ -125,7 +125,7 @@ def test_an_adapter_beside_the_compressor_is_merged(tiny: Path, tmp_path: Path) 
 
 def test_a_compressor_for_another_size_is_refused(tiny: Path, tmp_path: Path) -> None:
     wrong = random_compressor(tmp_path, hidden=40, generator=str(tiny))
-    with pytest.raises(ConfigError, match=r"vectors of 40 numbers, and the token embeddings of .* have 32"):
+    with pytest.raises(ConfigError, match=r"vectors of length 40, and the token embeddings of .* have length 32"):
         MixedGenerator.load(wrong, str(tiny), 400)
     gone = random_compressor(tmp_path / "gone", hidden=32, generator="nowhere")
     with pytest.raises(ConfigError, match="cannot be loaded"):

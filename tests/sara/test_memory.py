@@ -86,7 +86,7 @@ def test_files_that_are_not_its_own_are_refused(tiny: Path, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="Set generator in the index config to the model that it was trained with"):
         table_compressor(folder, str(other))
     wider = write_tiny_llama(tmp_path / "wider" / tiny.name, window=512, layers=1)
-    with pytest.raises(ConfigError, match="has other matrices"):
+    with pytest.raises(ConfigError, match="has different matrices"):
         load_compressor(folder, str(wider))
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-2] + b"xx")
     with pytest.raises(ConfigError, match=f"does not have the fingerprint that its {DESCRIPTION} says"):

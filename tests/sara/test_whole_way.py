@@ -187,6 +187,6 @@ async def test_a_generator_reads_the_memory_slots_that_it_made_of_a_chunk(
 
 async def test_a_refusal_fails_the_question_and_costs_nothing(folder: Path, tiny: Path, tmp_path: Path) -> None:
     async with asking(tmp_path, folder, tiny) as (client, _):
-        with pytest.raises(CallFailed, match="window holds 2048 together"):
+        with pytest.raises(CallFailed, match="window holds 2048 in total"):
             await client.complete("q1", "generate", "generate", [Message("user", "word " * 3000)])
     assert [(row["status"], row["cost_usd"]) for row in rows(tmp_path, "ledger")] == [("failed", 0.0)]

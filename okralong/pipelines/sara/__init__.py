@@ -1,1 +1,1 @@
-"""SARA: some passages as text, the others as vectors that a generator reads in place of tokens (docs/sara.md)."""
+"""SARA shows some passages as text and the others as vectors that replace tokens (docs/sara.md)."""

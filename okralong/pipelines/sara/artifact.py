@@ -1,6 +1,6 @@
 """The files of a compressor: its description, and its weights as arrays.
 
-This module does without torch: an index job would wait longer for torch than for the two small layers.
+This module avoids torch: importing it would take an index job longer than applying the two small layers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ WEIGHTS: Final = "compressor.safetensors"
 DESCRIPTION: Final = "compressor.json"
 
 DIGEST_DIGITS: Final = 12
-"""Hex digits of a compressor's fingerprint, as of a reader's."""
+"""Hex digits of a compressor's fingerprint; a reader's has as many."""
 
 FORMAT: Final = 1
-"""Raise it when the same weights would give other vectors."""
+"""Increment it when a code change makes the same weights give other vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Shape:
     ``inputs`` and ``hidden`` are the lengths of the encoder's vectors and of the generator's token embeddings,
     ``width`` that of the layer between (project default). Each chunk becomes ``vectors_per_chunk`` vectors (SARA
     section 2.3: one). ``encoder`` and ``generator`` are names as in configs; ``encoder_sha256`` is the hash of the
-    encoder's weights, None if unknown. ``chunk_tokens`` is the chunk size of the training (SARA section 3.1: 256).
+    encoder's weights, None if unknown. ``chunk_tokens`` is the chunk size used in training (SARA section 3.1: 256).
     """
 
     inputs: int
@@ -58,7 +58,8 @@ class MemoryShape:
     """The shape of a compressor with memory slots (ICAE, Ge et al. 2024).
 
     The generator reads a chunk with an adapter; its states at ``vectors_per_chunk`` learned tokens after it are the
-    chunk's vectors. ``rank``, ``alpha`` and ``targets`` are the adapter's (LoRA), the rest is as in ``Shape``.
+    chunk's vectors. ``rank``, ``alpha`` and ``targets`` configure the adapter (LoRA); the other fields are as in
+    ``Shape``.
     """
 
     hidden: int
@@ -174,7 +175,7 @@ def read_weights(folder: Path) -> tuple[AnyShape, str, dict[str, NDArray[np.floa
 
 
 def unusable(folder: Path, why: str) -> ConfigError:
-    """Return the error for an incomplete compressor."""
+    """Return the error for an unusable compressor."""
     return ConfigError(
         f"The compressor {folder} {why}. Copy the folder again whole, or train one with `okralong train-sara`."
     )
@@ -203,16 +204,18 @@ class ArrayCompressor:
         """Load what ``Compressor.save`` wrote.
 
         Raises:
-            ConfigError: It is missing, damaged or altered, or has memory slots, which no embedding determines.
+            ConfigError: It is missing, damaged or altered, or has memory slots, which cannot be computed from
+            embeddings.
         """
         shape, fingerprint, found = read_weights(folder)
         if isinstance(shape, MemoryShape):
             raise ConfigError(
-                f"The compressor {folder} has memory slots, which are made of a chunk's text and cannot select chunks. "
+                f"The compressor {folder} has memory slots, which are computed from a chunk's text and cannot "
+                "select chunks. "
                 "Set selection.space, or sara.space, to encoder in the policy."
             )
         if {name: value.shape for name, value in found.items()} != _shapes(shape):
-            raise unusable(folder, f"has weights of other shapes than its {DESCRIPTION} says")
+            raise unusable(folder, f"has weights whose shapes differ from those in its {DESCRIPTION}")
         return cls(shape, fingerprint, {name: value.astype(np.float32) for name, value in found.items()})
 
     def __call__(self, embeddings: Array) -> Array:
@@ -291,17 +294,17 @@ class MemorySlots:
 
 
 def read_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
-    """Read the compressor in ``folder``; only memory slots need ``model``, the generator that makes them.
+    """Read the compressor in ``folder``; only memory slots need ``model``, the generator that computes them.
 
     Raises:
-        ConfigError: It is missing, damaged or altered, or has memory slots of another generator.
+        ConfigError: It is missing, damaged or altered, or its memory slots are for another generator.
     """
     shape, fingerprint, weights = read_weights(folder)
     if not isinstance(shape, MemoryShape):
         return ArrayCompressor.load(folder)
     if Path(model).name != shape.generator:  # a description has the folder's name only
         raise ConfigError(
-            f"The compressor {folder} has memory slots of the generator {shape.generator!r}, and the index config "
+            f"The compressor {folder} has memory slots for the generator {shape.generator!r}, but the index config "
             f"names {model!r}. Set generator in the index config to the model that it was trained with."
         )
     return MemorySlots(shape, fingerprint, weights, model)

@@ -1,4 +1,4 @@
-"""The compressors: from a chunk to vectors of the generator's token-embedding space.
+"""Compressors, which turn a chunk into vectors in the generator's token-embedding space.
 
 SARA's and xRAG's read the chunk's sentence embedding; ICAE's (Ge et al. 2024) is the generator with an adapter, which
 reads the chunk's text. Each is kept as two files: the weights in float16 (``compressor.safetensors``) and a description
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _BATCH: Final = 8
-"""Texts that are read together for an archive's table. project default"""
+"""Batch size when compressing an archive's chunks. project default"""
 _LORA: Final = "lora."
 """Prefix of the adapter's weights in a file."""
 
@@ -109,13 +109,13 @@ class MemoryCompressor(nn.Module):
     """ICAE's encoder: the generator with an adapter, and learned tokens after a chunk's own.
 
     The last states at these tokens, after a layer norm, are the chunk's memory slots. The norm is not in the paper: a
-    few numbers of a state are thirty times larger than the others, unlike in any token embedding, and a generator that
-    reads the states as they are does worse than without them. ``fingerprint`` is that of its files; None if it is new
-    or in training.
+    few elements of a state are thirty times larger than the others, unlike in any token embedding, and reading the raw
+    states makes the generator worse than having none. ``fingerprint`` is that of its files; None if it is new or in
+    training.
     """
 
     def __init__(self, shape: MemoryShape, model: str) -> None:
-        """Initialise over ``model`` ("embedded", a folder or a hub name), with an adapter of no effect and zero tokens.
+        """Wrap ``model`` ("embedded", a folder or a hub name), with a zero-initialised adapter and zero tokens.
 
         Raises:
             ConfigError: The model cannot be found.
@@ -194,8 +194,9 @@ class MemoryCompressor(nn.Module):
         has |= {name: value for name, value in made._learned().items() if not name.startswith("reader.")}
         if {name: value.shape for name, value in has.items()} != {name: each.shape for name, each in weights.items()}:
             raise ConfigError(
-                f"The memory slots were trained with the generator {read.shape.generator}, and {read.model} has other "
-                "matrices. Name the generator of the training: generator in the index config, model in a training's."
+                f"The memory slots were trained with the generator {read.shape.generator}, and {read.model} has "
+                "different matrices. Name the generator used in training: generator in "
+                "the index config, model in a training config."
             )
         with torch.no_grad():
             for name, value in own.items():

@@ -28,7 +28,7 @@ SHIPPED_AS: Final = {SHIPPED: SARA, ICAE: ICAE, XRAG: XRAG}
 
 AUTO: Final = "auto"
 NONE: Final = "none"
-"""Further values in an index config: the shipped one if it fits, and none."""
+"""Further values in an index config: the shipped compressor if it fits, and none."""
 
 
 def shipped_folder(name: str = SARA) -> Path | None:
@@ -83,13 +83,13 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
 
 
 def incompatibility_reason(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
-    """Return why the compressor does not fit, or None. Memory slots are made of texts and fit any encoder."""
+    """Return why the compressor does not fit, or None. Memory slots are computed from text and fit any encoder."""
     if isinstance(shape, Shape):
         unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
         if shape.encoder_sha256 != encoder["sha256"] or unknown:
             return f"it was trained on the vectors of {shape.encoder}, and the archive's are of {encoder['model']}"
         if shape.inputs != encoder.get("dimension", shape.inputs):
-            return f"it reads vectors of {shape.inputs} numbers, and the archive's have {encoder['dimension']}"
+            return f"it reads vectors of length {shape.inputs}, and the archive's have length {encoder['dimension']}"
     if shape.chunk_tokens not in sizes:
         said = ", ".join(map(str, sizes))
         return (
@@ -122,7 +122,7 @@ class SaraConfig(Settings):
         return compressor_folder(self.compressor)
 
 
-# Checks before a run spends anything: the generator, the archive and its table.
+# Checks before a run spends anything: generator, archive and table.
 
 
 def check_generator(folder: Path, llm: LlmConfig) -> None:
@@ -130,14 +130,14 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
     shape, _ = read_shape(folder)
     if llm.base_url != EMBEDDED:
         raise ConfigError(
-            f"The strategy sends vectors in the place of tokens, and llm.base_url is {llm.base_url}, an endpoint that "
+            f"The strategy sends vectors in place of tokens, and llm.base_url is {llm.base_url}, an endpoint that "
             "takes only text. Set llm.base_url: embedded, with which okralong serves the generator itself, or choose "
             "another strategy. Nothing was spent."
         )
     if Path(llm.model).name != Path(shape.generator).name:  # a description has the folder's name only
         raise ConfigError(
             f"The compressor {folder} was trained for the generator {shape.generator!r}, and llm.model is "
-            f"{llm.model!r}, which would read its vectors as noise. Set llm.model: {shape.generator}, or train a "
+            f"{llm.model!r}, to which its vectors are noise. Set llm.model: {shape.generator}, or train a "
             "compressor for the other one with `okralong train-sara`. Nothing was spent."
         )
     if llm.reader not in (SHIPPED, NO_READER):

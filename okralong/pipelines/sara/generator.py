@@ -1,7 +1,7 @@
-"""The generator that reads vectors: a transformers model with SARA's adapter merged in, for mixed batches.
+"""The generator that reads text and vectors: a transformers model with SARA's adapter merged in.
 
-It runs without Ray. At temperature 0 a reply does not depend on its batch, apart from rounding; above it, each reply is
-drawn with the request's own seed.
+Does not need Ray. At temperature 0 a reply does not depend on its batch, apart from rounding; at higher temperatures
+each reply is sampled with the request's own seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MixedGenerator:
     """A causal language model over texts and vectors. Make one with ``load``. Not thread-safe."""
 
     def __init__(self, model: Any, tokenizer: Any, window: int) -> None:
-        """Bound prompt and reply together by ``window`` tokens, or by the model's own limit."""
+        """Limit prompt and reply together to ``window`` tokens, or to the model's own limit."""
         self._model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self._embedding = model.get_input_embeddings()
@@ -47,7 +47,8 @@ class MixedGenerator:
         ``threads`` are torch's CPU threads in this process.
 
         Raises:
-            ConfigError: It cannot be loaded, or its token embeddings have another length than the compressor's vectors.
+            ConfigError: It cannot be loaded, or the length of its token embeddings differs from that of the
+            compressor's vectors.
         """
         target, dtype = settle(device, precision, threads)
         folder = generator_folder(compressor, model)
@@ -63,8 +64,8 @@ class MixedGenerator:
         shape, _ = read_shape(compressor)
         if made.hidden != shape.hidden:
             raise ConfigError(
-                f"The compressor {compressor} makes vectors of {shape.hidden} numbers, and the token embeddings of "
-                f"{folder} have {made.hidden}. Train one for this generator with `okralong train-sara`."
+                f"The compressor {compressor} makes vectors of length {shape.hidden}, and the token embeddings "
+                f"of {folder} have length {made.hidden}. Train one for this generator with `okralong train-sara`."
             )
         return made
 
@@ -74,7 +75,7 @@ class MixedGenerator:
         return int(self._embedding.embedding_dim)
 
     def answer(self, asked: Sequence[Asked]) -> list[Written | RefusedError]:
-        """Reply to each request, in order; one beyond the window is refused without affecting the others."""
+        """Reply to each request, in order; one that exceeds the window is refused without affecting the others."""
         done: dict[int, Written | RefusedError] = {}
         together: list[tuple[int, Row]] = []
         for place, each in enumerate(asked):
@@ -85,8 +86,8 @@ class MixedGenerator:
                 continue
             if row.usage + each.max_tokens > self.window:
                 done[place] = RefusedError(
-                    f"The prompt has {row.usage} tokens and the reply may have {each.max_tokens}, and this model's "
-                    f"window holds {self.window} together. Shorten the messages, or lower max_tokens."
+                    f"The prompt has {row.usage} tokens and the reply may have {each.max_tokens}, and this "
+                    f"model's window holds {self.window} in total. Shorten the messages, or lower max_tokens."
                 )
             elif each.temperature > 0:
                 done[place] = self._write([each], [row])[0]
@@ -98,7 +99,7 @@ class MixedGenerator:
         return [done[place] for place in range(len(asked))]
 
     def batches_that_fit(self, asked: Sequence[Asked], rows: Sequence[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
-        """Split the rows into batches whose longest prompt and longest reply fit the window together."""
+        """Split the rows into batches whose longest prompt plus longest reply fit the window."""
         groups: list[list[tuple[int, Row]]] = []
         for place, row in rows:
             joined = [*groups[-1], (place, row)] if groups else []
@@ -138,7 +139,7 @@ class MixedGenerator:
         """Return the reply of one row of a batch, up to its end."""
         end = self.tokenizer.eos_token_id
         stopped = end in tokens[: asked.max_tokens]
-        # The end token counts, as on other servers.
+        # The end token counts towards the usage, as on other servers.
         counted = tokens.index(end) + 1 if stopped else min(asked.max_tokens, len(tokens))
         text = str(self.tokenizer.decode(tokens[: counted - stopped], skip_special_tokens=True))
         cut = min((at for word in asked.stop if (at := text.find(word)) >= 0), default=None)
@@ -151,7 +152,7 @@ def _as_tensors(piece: Piece) -> Piece:
     return piece if isinstance(piece, Text) else Vectors(torch.from_numpy(piece.rows))
 
 
-# A prompt is a row of pieces, given to the model as input embeddings. Texts are tokenized piece by piece; a vector
+# A prompt is a sequence of pieces, given to the model as input embeddings. Texts are tokenized piece by piece; a vector
 # replaces one token. Batches are padded on the left for generation and on the right for training. Positions count from
 # each row's beginning, so padding has no effect.
 
@@ -177,8 +178,8 @@ IGNORED: Final = -100
 class Row:
     """A prompt as a model reads it, and the tokens that follow it.
 
-    ``ids`` has one entry a token, any id at the ``places`` of vectors; ``vectors`` has the shape (places, hidden) or is
-    None. The last ``targets`` entries of ``ids`` are in the loss.
+    ``ids`` has one entry per token, with arbitrary ids at the ``places`` of vectors; ``vectors`` has the shape (places,
+    hidden) or is None. The last ``targets`` entries of ``ids`` are in the loss.
     """
 
     ids: tuple[int, ...]
@@ -244,7 +245,7 @@ def row_of(tokenizer: Any, pieces: Sequence[Piece], reply: Sequence[int] = ()) -
             ids += text_ids(tokenizer, piece.text)
             continue
         if piece.rows.ndim != 2:
-            raise ValueError(f"Vectors have the shape {tuple(piece.rows.shape)}; (rows, hidden) is wanted.")
+            raise ValueError(f"Vectors have the shape {tuple(piece.rows.shape)}; expected (rows, hidden).")
         places += range(len(ids), len(ids) + len(piece.rows))
         ids += [0] * len(piece.rows)
         vectors.append(piece.rows)
@@ -279,7 +280,7 @@ def padded(rows: Sequence[Row], embedding: nn.Embedding, side: Literal["left", "
     embeds: Tensor = embedding(ids.to(device))
     given = [row.vectors for row in rows if row.vectors is not None]
     if any(each.shape[1] != hidden for each in given):
-        raise ValueError(f"The generator's token embeddings have {hidden} numbers, the vectors another length.")
+        raise ValueError(f"The generator's token embeddings have length {hidden}, the vectors do not.")
     if given:
         where = (torch.tensor(numbers, device=device), torch.tensor(places, device=device))
         embeds = embeds.index_put(where, torch.cat([each.to(device, embeds.dtype) for each in given]))

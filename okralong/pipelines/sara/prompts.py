@@ -1,4 +1,4 @@
-"""SARA's prompts and requests, without torch: messages of texts and of vectors in the place of tokens."""
+"""SARA's prompts and requests, without torch: messages that mix text with vectors in place of tokens."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def plain(text: str) -> str:
     return text.replace(VECTORS_PLACE, " ")
 
 
-# SARA's prompts for the two stages of compression learning and for answering (table 7, in our words). They are chat
-# messages, so that a served generator gets what it was trained on. Documents are framed as in every prompt here, and
-# vectors follow on numbered lines.
+# SARA's prompts for the two stages of compression learning and for answering (table 7, reworded). They are chat
+# messages, so that a served generator gets what it was trained on. Documents are framed as in all prompts of this
+# project; vectors follow on numbered lines.
 
 READS: Final = "Compressed text stands for plain text."
 """The system message of both stages of compression learning; short, because it precedes every chunk."""
@@ -80,7 +80,7 @@ COMPRESSED: Final = "Compressed passages:"
 
 
 def alignment_prompt(*vectors: Vectors) -> list[MixedMessage]:
-    """Ask for the text of one chunk (stage 1, equation 1). The common part comes first, so that it is read once."""
+    """Ask for the text of one chunk (stage 1, equation 1). The common part comes first, so that it can be cached."""
     return _read(Text("Write this compressed text as plain text: "), *vectors)
 
 
@@ -162,7 +162,7 @@ class Written:
 
 
 def read_request(body: bytes, model: str, hidden: int) -> Asked:
-    """Parse the body of a request for ``model``, whose token embeddings have length ``hidden``. Raises RefusedError."""
+    """Parse a request body for ``model``, whose token embeddings have length ``hidden``. Raises RefusedError."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -228,14 +228,14 @@ def _part(where: str, said: object, hidden: int) -> Piece:
     if kind == VECTORS:
         return Vectors(_rows(where, said, hidden))
     if not isinstance(said.get("text"), str):
-        raise RefusedError(f"{where} is of type {TEXT} and has no text.")
+        raise RefusedError(f"{where} has type {TEXT} but no text.")
     return Text(said["text"])
 
 
 def _rows(where: str, said: Mapping[str, Any], hidden: int) -> NDArray[np.float32]:
     rows, data = said.get("rows"), said.get("data")
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1 or not isinstance(data, str):
-        raise RefusedError(f"{where} needs rows, a count, and data, base64 of as many rows of float32.")
+        raise RefusedError(f"{where} needs rows (a count) and data (that many rows of float32 in base64).")
     try:
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
@@ -247,7 +247,7 @@ def _rows(where: str, said: Mapping[str, Any], hidden: int) -> NDArray[np.float3
         )
     found = np.frombuffer(raw, dtype="<f4").reshape(rows, hidden).astype(np.float32)
     if not np.isfinite(found).all():
-        raise RefusedError(f"{where}.data holds numbers that are not finite.")
+        raise RefusedError(f"{where}.data contains numbers that are not finite.")
     return found
 
 

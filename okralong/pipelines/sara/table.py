@@ -1,4 +1,4 @@
-"""The compressor of an archive's table, as an index job uses it; torch is loaded only to make memory slots."""
+"""The compressor of an index job; torch is imported only for memory slots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from okralong.pipelines.sara.artifact import Array, ArrayCompressor, MemoryShape
 
 @dataclass(frozen=True)
 class SlotsTable:
-    """A ``TableCompressor`` that makes memory slots."""
+    """A ``TableCompressor`` that computes memory slots."""
 
     slots: MemorySlots
 
