@@ -152,7 +152,7 @@ def purge(
     runs = [Folder.of(each) for each in run or ()]
     for each in runs:
         if not each.exists(BEGUN):
-            raise InputError(f"{each.path} is no run folder (it has no {BEGUN}). Correct --run; nothing was purged.")
+            raise InputError(f"{each.path} is not a run folder (it has no {BEGUN}). Correct --run; nothing was purged.")
     plan = work.plan_purge(folder, document)
     numbers = ", ".join(map(str, plan.versions))
     alone = f"; {', '.join(map(str, plan.alone))} contain nothing else and will be removed" if plan.alone else ""

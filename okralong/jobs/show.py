@@ -202,7 +202,9 @@ def command(
     """Show a run, or one question: its answer with quote, page and file of each source."""
     folder, console = Folder.of(run), Console()
     if not folder.exists(BEGUN):
-        raise InputError(f"{run} is no run folder (it has no {BEGUN}). Give the folder named by okralong answer --run.")
+        raise InputError(
+            f"{run} is not a run folder (it has no {BEGUN}). Give the folder named by okralong answer --run."
+        )
     if query_id is None:
         print_summary(console, folder, "" if folder.read_manifest() else "the run is incomplete")
         return

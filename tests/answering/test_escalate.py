@@ -169,7 +169,7 @@ def test_a_run_is_known_by_its_stronger_generator_where_it_may_ask_it() -> None:
 @pytest.mark.parametrize(
     ("given", "policy", "said"),
     [
-        ({"reranker.answers": "always", "reranker.model": "BAAI/any"}, {}, "answers is always.*only ranks"),
+        ({"reranker.answers": "always", "reranker.model": "BAAI/any"}, {}, "answers is always.*can only rank"),
         ({"reranker.model": "BAAI/any"}, {"escalate": {"under": 0.3, "to": "precise"}}, "BAAI/any only ranks"),
         ({"reranker.confidence": False}, {"escalate": {"under": 0.3, "to": "precise"}}, "confidence is false"),
     ],

@@ -138,7 +138,7 @@ def test_a_matrix_asks_every_question_of_each_document(tmp_path: Path, place: Pa
     rows = [{"query_id": "q", "question": "Who?"}, {"query_id": "p", "question": "Why?", "doc_ids": ["letter"]}]
     made = prepared(place, rows, MatrixRows())
     assert ids(made) == ["q@a_10K", "q@b_10K", "q@c_10K", "q@letter"]
-    assert "every column of a matrix is asked of each document by itself" in made.unusable[0]
+    assert "a matrix asks every column of each document separately" in made.unusable[0]
     assert ids(prepared(place, columns_file(tmp_path), MatrixRows(("let*",)))) == ["revenue@letter", "chair@letter"]
     filtered = MatrixRows(where="doc_id like 'c%'")
     assert ids(prepared(place, columns_file(tmp_path), filtered)) == ["revenue@c_10K", "chair@c_10K"]

@@ -125,7 +125,7 @@ def test_bad_questions_fail_alone(sample_archive: Path, tmp_path: Path, reader: 
     failures = {row["id"]: row["message"] for row in table(Folder.of(run), "failures")}
     assert set(failures) == {"nowhere", "silent", "greedy"}
     assert "q.jsonl, greedy: The filter " in failures["greedy"]
-    assert "calls replace, which is none of the functions of a filter" in failures["greedy"]
+    assert "calls replace, which is not an allowed function" in failures["greedy"]
     assert "no-such-report-*" in failures["nowhere"]
     assert "empty question" in failures["silent"]
 

@@ -36,7 +36,7 @@ def test_sample_writes_reports_and_questions(
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--window", "1"], 2, "llm.window"),
         (["answer", "{tmp}", "--questions", "q", "--run", "r", "--model", "m", "--base-url", "no"], 2, "llm.base_url"),
         (["matrix", "{tmp}/archive", "--questions", "{tmp}/c.yaml", "--run", "{tmp}/run"], 2, "Run okralong index"),
-        (["show", "{tmp}/no-run"], 2, "is no run folder"),
+        (["show", "{tmp}/no-run"], 2, "is not a run folder"),
     ],
 )
 def test_wrong_calls_are_told_the_remedy(

@@ -136,9 +136,9 @@ def test_questions_are_given_by_a_program() -> None:
 
 
 def test_a_column_to_carry_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is to be carried and is not there \(did you mean cost centre\?\)"):
+    with pytest.raises(InputError, match=r"is listed in carry but missing \(did you mean cost centre\?\)"):
         read_questions(written(tmp_path / "q.csv"), ["cost_centre"])
-    with pytest.raises(InputError, match=r"column team is to be carried and is not there; column file is not known"):
+    with pytest.raises(InputError, match=r"column team is listed in carry but missing; column file is not known"):
         read_questions([{"question": "Why?", "file": "a.pdf"}], ["team"])
     others, bad = read_questions(written(tmp_path / "q.xlsx"), strict=False)
     assert [each.carried for each in others] == [{}, {}]

@@ -43,7 +43,7 @@ def test_a_run_goes_on_with_its_version_while_that_is_there(tmp_path: Path) -> N
 
 def test_purge_takes_steps_answers_and_quotations_of_a_run(tmp_path: Path) -> None:
     run = Folder.of(tmp_path)
-    with pytest.raises(InputError, match="is no run folder"):
+    with pytest.raises(InputError, match="is not a run folder"):
         purge_run(run, "a/b")
     run.write_bytes(BEGUN, b"{}")
     bodies = {"q1": '["a/b"]', "q2": '["a/bc"]', "q3": "<passage name=a/b>", "q4": '["c"]', "q5": '["d"]'}

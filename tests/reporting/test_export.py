@@ -151,7 +151,7 @@ def test_duckdb_has_the_tables_of_the_run(run: Folder, tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_said_before_anything_is(run: Folder, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of xlsx, csv, jsonl, parquet, duckdb"):
         export_run(run, str(tmp_path / "answers.docx"))
-    with pytest.raises(InputError, match="is no run folder"):
+    with pytest.raises(InputError, match="is not a run folder"):
         export_run(Folder.of(tmp_path), str(tmp_path / "answers.csv"))
     assert list(tmp_path.iterdir()) == []
 

@@ -75,7 +75,7 @@ class Exported:
         """Read a run, finished or not. Raises InputError if the folder is not a run."""
         if not run.exists(BEGUN):
             raise InputError(
-                f"{run.path} is no run folder (it has no {BEGUN}). Give a folder written by okralong answer --run."
+                f"{run.path} is not a run folder (it has no {BEGUN}). Give a folder written by okralong answer --run."
             )
         begun = json.loads(run.read_bytes(BEGUN))
         rows = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))

@@ -1,1 +1,1 @@
-"""Runs before they start: config, questions and checks, cost estimates, matrices and nights."""
+"""Prepare runs: config, questions, checks, cost estimates, matrices and nightly runs."""

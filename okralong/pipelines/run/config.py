@@ -22,7 +22,7 @@ from okralong.pipelines.sara.config import SaraConfig
 
 
 class QueryEmbedderConfig(Settings):
-    """The archive's encoder, for questions: ``replicas`` with ``gpus_per_replica`` GPUs each."""
+    """The archive's encoder applied to questions: ``replicas`` with ``gpus_per_replica`` GPUs each."""
 
     replicas: Annotated[int, Field(ge=1, le=256)] = 1
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
@@ -38,8 +38,8 @@ class RunConfig(Settings):
     - ``planners``: processes that work on questions. null starts one, and more while they are busy and cores are free.
     - ``own_process``: the most questions over a small archive to answer, or estimate, in the command's own process,
       without Ray (0: never).
-    - ``reranker``: the cross-encoder of policies that rank by one.
-    - ``scorer``: the model of policies that measure likelihoods (null: none).
+    - ``reranker``: the cross-encoder, for policies that rank with one.
+    - ``scorer``: the language model, for policies that measure likelihoods (null: none).
     - ``token_classifier``: decides what LLMLingua-2 keeps.
     - ``sara``: the models of the strategy of that name.
     - ``search``: how many processes hold the index.
@@ -79,7 +79,7 @@ class RunConfig(Settings):
 
 
 def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archive: Mapping[str, Any]) -> str:
-    """Return a hash of everything that determines answers: a run folder continues only with the same fingerprint.
+    """Return a hash of everything that determines answers; a run only resumes with the same fingerprint.
 
     Budget, concurrency and limits are not part of it. Raises ConfigError if the reader or the compressor in the config
     cannot be used.
@@ -129,7 +129,7 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
     reader = None if reads_vectors else config.found_reader()
     return llm | {
         "endpoints": [one.model_dump(exclude=may_change) for one in config.endpoints],
-        # By content: "shipped" differs between releases, and a folder may be trained again.
+        # Hash the content: "shipped" differs between releases, and a folder may be retrained.
         "reader": reader.digest if reader else None,
         "contract": "short" if not reads_vectors and config.short_contract else "full",
     }

@@ -1,8 +1,8 @@
 """The prompts that a question will send, found by running its strategy with an offline generator.
 
 Retrieval, analysis and plan are real. The generator replies as little as possible, so a strategy takes its shortest
-path: no sub-questions, no further step, no answer. The prompts counted are therefore those that are sent whatever a
-real generator replies, or the first ones of their kind. ``prompt_growth`` counts how prompts grow with more look-ups.
+path: no sub-questions, no further step, no answer. The counted prompts are therefore sent whatever a real generator
+replies, or are the first of their kind. ``prompt_growth`` counts how prompts grow with more look-ups.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ PRECISE: Final = "okralong_precise"
 LONG_CONTEXT: Final = "long_context"
 
 UNKNOWN: Final = "unknown"
-"""The type of a question for which nothing was retrieved, so that there was nothing to analyze."""
+"""The type of a question that was not analyzed because nothing was retrieved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """One question under each strategy.
 
-    ``type`` and ``workflow`` are those that the method assigns, "unknown" and "linear" if there was nothing to analyze.
-    ``problems`` has by strategy why the question cannot be asked.
+    ``type`` and ``workflow`` are assigned by the method, "unknown" and "linear" if nothing was retrieved. ``problems``
+    maps each strategy that cannot ask the question to the reason.
     """
 
     query_id: str
@@ -61,7 +61,7 @@ class Outlook:
 
 
 def side_by_side(strategy: str) -> tuple[str, ...]:
-    """Return the strategies that an estimate for ``strategy`` compares: it, the method, and two plain baselines."""
+    """Return the strategies to compare in an estimate: ``strategy``, the method, and two plain baselines."""
     method = () if strategy == PRECISE else (METHOD,)
     return tuple(dict.fromkeys([strategy, *method, "std_rag", LONG_CONTEXT]))
 
@@ -70,7 +70,7 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
     """Return the outlook of a question over its resolved scope, without calling the generator of ``ports``.
 
     Where the generator is the analyzer, its prompt is counted and the keyword rules replace its labels. A third-party
-    strategy is followed as far as it goes with a generator that knows no answer. Questions are analyzed only if the
+    strategy is followed as far as it gets with a generator that never answers. Questions are analyzed only if the
     method, plain or precise, is among ``strategies``.
     """
     forecasts: dict[str, Forecast] = {}
@@ -85,7 +85,7 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
         if name == METHOD and answer.plan is not None:
             kind, workflow = answer.analysis.type if answer.analysis else UNKNOWN, answer.plan.workflow
     if METHOD in forecasts:
-        # After "unanswerable", precise mode reads what the long context reads, passage by passage.
+        # After "unanswerable", precise mode reads the same text as long context, passage by passage.
         whole = _tokens(forecasts.get(LONG_CONTEXT))
         forecasts[PRECISE] = replace(forecasts[METHOD], full_text=whole)
         for name in (METHOD, PRECISE):
@@ -103,9 +103,9 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
 
 
 async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports, whole: int) -> Forecast | None:
-    """Return what is sent in addition where the answer of the method (``name``) is not trusted.
+    """Return the additional prompts if the answer of the method (``name``) is below the confidence threshold.
 
-    ``whole`` is the size of the full text's prompt in tokens.
+    ``whole`` is the size of the full-text prompt in tokens.
     """
     again = ports.policy.escalate
     if again is None:
@@ -117,7 +117,7 @@ async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports:
     try:
         found, _ = await _forecast(METHOD, question, doc_ids, ports.stronger)
         read = (await _forecast(LONG_CONTEXT, question, doc_ids, ports.stronger))[0] if name == PRECISE else None
-    except (QuestionError, ReplyError):  # the question does not fit its window: the first answer stays
+    except (QuestionError, ReplyError):  # the prompt does not fit its window: the first answer is kept
         return None
     # The labels of the first answer are reused.
     certain = tuple(prompt for prompt in found.certain if prompt.role != ANALYZE)
@@ -129,7 +129,7 @@ def _tokens(forecast: Forecast | None) -> int:
 
 
 async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports) -> tuple[Forecast, Answer]:
-    """Return what a strategy sends to a generator with the shortest replies, and its answer."""
+    """Return the prompts that a strategy sends to a generator with the shortest replies, and its answer."""
     offline = OfflineGenerator()
     policy = ports.policy.model_copy(update={"escalate": None})  # ``_again`` counts what follows a first answer
     ports = replace(ports, generator=offline, policy=policy)
@@ -139,9 +139,9 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     asked = {prompt.role for prompt in prompts}
     workflow = answer.plan.workflow if answer.plan is not None and name == METHOD else "linear"
     typed = bool(question.answer_type)
-    if workflow not in asked:  # nothing was found, or there is no room to split: nothing else will be sent
+    if workflow not in asked:  # nothing was found, or there is no room to split: no further prompts
         return replace(_as_sent(prompts), typed=typed), answer
-    # Without selection: a choice among few candidates cannot fill deeper look-ups.
+    # Without selection, because a choice among few candidates cannot fill deeper look-ups.
     selection = ports.policy.selection.model_copy(update={"method": "none"})
     ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
     tools = QuestionTools.in_process(ports, question, doc_ids, MemoryLog())
@@ -153,7 +153,7 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
 def _as_sent(prompts: Sequence[Prompt]) -> Forecast:
     """Return the prompts as they were sent.
 
-    A full text that follows other prompts was read because the reply was "unanswerable", which a real one may not be.
+    A full-text prompt after others was only sent because the reply was "unanswerable"; a real reply may differ.
     """
     first = [prompt for prompt in prompts if prompt.role != "full_text"]
     if not first:
@@ -166,10 +166,10 @@ async def prompt_growth(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return ``(answer, reason)`` of a ``Forecast`` for a plan that splits or goes step by step.
 
-    The queries of later look-ups are unknown until a model writes them, so the question itself is looked up deeper than
-    the plan would: n look-ups that find only new chunks are taken to be as long as the first n times ``count`` chunks.
-    The priors say what share of their chunks is new, measured with the public sets' sub-questions
-    (``python -m benchmarks.estimate.priors``). A split has no reasoning prompts.
+    The queries of later look-ups are unknown until a model writes them, so the question itself is looked up more
+    deeply: n look-ups that find only new chunks are assumed to be as long as the first n times ``count`` chunks. The
+    priors give the share of new chunks, measured with the sub-questions of public data sets (``python -m
+    benchmarks.estimate.priors``). A split has no reasoning prompts.
 
     ``tools`` must not select chunks one by one. Raises QuestionError when no passage fits beside the question.
     """
@@ -182,7 +182,7 @@ async def prompt_growth(
         )
 
     split = plan.workflow == "split"
-    # One more look-up follows the last step; only the answer sees it.
+    # One more look-up follows the last step; only the answer prompt contains it.
     look_ups = plan.max_sub_questions if split else plan.max_steps + 1
     count = plan.sub_question_count if split else plan.count
     tokens = plan.sub_question_tokens if split else plan.max_tokens

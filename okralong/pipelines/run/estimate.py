@@ -1,7 +1,7 @@
 """Cost estimates of a run: tokens and dollars, each with a range, from a thousand simulated runs.
 
-Questions that were already asked, such as a pilot's, count as what they used (``simulation.py`` says how the others
-learn from them).
+Questions that were already asked, such as a pilot's, count with their actual use (see ``simulation.py`` for how they
+inform the others).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from okralong.pipelines.run.priors import Priors
 from okralong.pipelines.run.simulation import Bootstrap, Floats, Indices, Posterior, Simulation, columns
 
 SHARE: Final = 0.9  # project default
-"""Share of the draws that a range holds; the aim is that it holds the actual figure in 80 % of runs."""
+"""Share of the draws within a range; the goal is that a range contains the actual figure in 80 % of runs."""
 
 DRAWS: Final = 1000  # project default
-"""Simulated runs; the ends of a 90 % range are then known to about a percentile."""
+"""Number of simulated runs; with it the ends of a 90 % range are accurate to about a percentile."""
 
 
 def draw_pilot(outlooks: Sequence[Outlook], size: int, seed: int) -> list[str]:
-    """Draw the query_ids of up to ``size`` questions: one of each workflow, then in proportion.
+    """Sample the query_ids of up to ``size`` questions: one per workflow, then in proportion.
 
     A larger pilot with the same seed contains the smaller ones, so it pays only for what it adds.
     """
@@ -49,7 +49,7 @@ def draw_pilot(outlooks: Sequence[Outlook], size: int, seed: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The mean of the draws, and the ends of their middle ``SHARE``."""
+    """The mean of the draws, and the bounds of their middle ``SHARE``."""
 
     low: float
     expected: float
@@ -58,7 +58,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The use of some questions together, in tokens (weighted: input + 4 x output) and US dollars.
+    """The total use of some questions, in tokens (weighted: input + 4 x output) and US dollars.
 
     ``batch_usd`` and ``flex_usd`` are None if the price has no such rate. ``warm_usd`` is for real time with every
     shared prefix found in the endpoint's cache; None if no prompts share one, or if cached tokens were observed.
@@ -81,7 +81,7 @@ class StrategyEstimate:
 
     ``by_type`` and ``by_workflow`` group the questions as the method classifies them, whatever the strategy.
     ``problems`` has by query_id why a question cannot be asked; such questions count as zero. ``again`` is the part of
-    ``total`` for second answers, where the first one is not trusted; None if all are.
+    ``total`` for escalated answers, None if none can be.
     """
 
     total: Figures
@@ -93,7 +93,7 @@ class StrategyEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The stronger generator, for questions whose answer is not trusted."""
+    """The stronger generator, for escalated questions."""
 
     limit: Callable[[str], int]
     price: Price
@@ -104,7 +104,7 @@ class Again:
 class Setting:
     """Settings for all questions. ``limit`` returns the longest reply of a role in tokens.
 
-    Without a ``stronger`` generator, questions whose answer is not trusted go to the same one again.
+    Without a ``stronger`` generator, escalated questions go to the same one again.
     """
 
     priors: Priors
@@ -123,9 +123,9 @@ def estimate(
 ) -> dict[str, StrategyEstimate]:
     """Return the estimate of each of ``strategies`` over all questions.
 
-    ``asked`` are questions that the first strategy has already asked. Its own figures follow them; the other
-    strategies take over reply lengths and the endpoint's way of counting. While none were asked, the ranges go from no
-    untrusted answer to all of them, and the expected figure has the prior's share.
+    ``asked`` are questions that the first strategy has already asked. Its own figures are based on them; the other
+    strategies use their reply lengths and the endpoint's way of counting. Without any, the ranges extend from no
+    escalation to escalating every answer, and the expected figure uses the prior's share.
     """
     known = asked or {}
     types = {outlook.query_id: outlook.type for outlook in outlooks}
@@ -177,10 +177,9 @@ def _estimate_strategy(
 def _certain_costs(
     name: str, outlooks: Sequence[Outlook], price: Price, group: Indices, cells: int
 ) -> tuple[Floats, Floats]:
-    """Return by cell what is known about the prompts that are sure to be sent.
+    """Return the known costs of the prompts that are certain to be sent, per question type and workflow.
 
-    These are the US dollars that they cost beyond the rates of short prompts, and their cached tokens if each prefix
-    stays in the cache.
+    These are the US dollars beyond the rates of short prompts, and the cached tokens if each prefix stays in the cache.
     """
     longer, shared = np.zeros(len(outlooks)), np.zeros(len(outlooks))
     seen: set[str] = set()
@@ -215,8 +214,8 @@ def _with_prompts(figures: Figures, longer: float, shared: float, price: Price, 
 def _figures(questions: int, sums: Floats, setting: Setting, known: bool, first: bool) -> Figures:
     """Return the figures of drawn sums, shape (draws, 9).
 
-    The columns are prompt, cached and completion tokens of first answers, of those asked again, and of all if all were
-    asked again. ``known`` means that the share asked again was observed; ``first`` False leaves out first answers.
+    The columns are prompt, cached and completion tokens of first answers, of escalated answers, and of all answers if
+    all were escalated. ``known`` means that the escalated share was observed; ``first`` False leaves out first answers.
     """
     answers, again, every = sums[:, :3], sums[:, 3:6], sums[:, 6:]
     answers = answers if first else np.zeros_like(answers)
@@ -265,9 +264,9 @@ def _draws(
 ) -> Iterator[Floats]:
     """Yield the tokens of each question in each draw, shape (9, questions).
 
-    Three rows each (prompt, cached, completion) are for the first answer, for the second one where it is not trusted,
-    and for the second one of all. ``posteriors`` are of the generator and of that for second answers. Questions in
-    ``asked`` count as what they used, and the others of their workflow follow them.
+    Three rows each (prompt, cached, completion) are for first answers, for escalated answers, and for the case that all
+    are escalated. ``posteriors`` are those of the generator and of the one for escalation. Questions in ``asked`` count
+    with their actual use, which also scales the others of their workflow.
     """
     random = np.random.default_rng(setting.seed)
     forecasts = [outlook.forecasts[name] for outlook in outlooks]

@@ -6,7 +6,7 @@ Requests arrive on standard input, replies go to standard output, both as frames
 first request holds the table of documents, every other one a filter. Filters are untrusted, so the process limits its
 own memory and processor time, and checks the parsed filter before DuckDB evaluates it. Only columns, constants, and the
 operators, functions and types listed here are allowed: none of them returns more text than it gets, reads a file, or
-depends on the date or on chance.
+depends on the date or a random number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from okralong.pipelines.core.types import QuestionError
 MOST_LITERAL_CHARS: Final = 1_000  # project default
 """Longest constant in a filter: ten times the longest name of a document."""
 MOST_DEPTH: Final = 50  # project default
-"""Deepest nesting of expressions; DuckDB's own limit is 1,000, and people write five."""
+"""Deepest nesting of expressions; DuckDB's own limit is 1,000, and people rarely exceed five."""
 _MOST_PARTS: Final = 10_000  # project default
 """The most columns, constants and operators of a filter: room for a list of thousands of ids."""
 
@@ -62,7 +62,8 @@ _FUNCTIONS: Final = (
     *("abs", "ceil", "floor", "round", "greatest", "least"),
     *("year", "quarter", "month", "week", "day", "dayofweek", "date_part", "date_trunc", "make_date", "strptime"),
 )
-"""None of them returns more text than it gets. Nested calls of replace, concat, repeat or lpad fill any memory."""
+"""Functions that never return more text than they get. Nested calls of replace, concat, repeat or lpad could fill any
+memory."""
 _SYMBOLS: Final = ("+", "-", "*", "/", "//", "%", "~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "ilike_escape")
 """Operators that DuckDB parses as functions: arithmetic, and LIKE, ILIKE and GLOB. ``||`` grows its input."""
 _NEGATED: Final = ("not_like_escape", "not_ilike_escape")
@@ -84,11 +85,11 @@ _EQUAL: Final = {"COMPARE_EQUAL", "COMPARE_IN", "~~", "~~*"}
 _SHOWN: Final = 5
 _COLUMNS_SHOWN: Final = 20
 _MOST_COMPARED: Final = 5_000  # project default
-"""Values of a column that are compared to find the nearest ones, in a tenth of a second."""
+"""The most values of a column that are compared to find the nearest ones; takes a tenth of a second."""
 _LONGEST_COMPARED: Final = 200  # project default
 """Longest value or name that is compared: difflib takes quadratic time."""
 _SHOWN_CHARS: Final = 200  # project default
-"""The most characters of a filter in a message."""
+"""The most characters of a filter that a message quotes."""
 _KINDS: Final[Sequence[tuple[str, Any]]] = (
     ("number", lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind)),
     ("date", pa.types.is_temporal),
@@ -152,7 +153,7 @@ class Evaluator:
             self._duckdb.execute(f"SET {setting}")
 
     def matches(self, where: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which rows of the table the filter matches, at least one.
+        """Return a mask of the rows that the filter matches, at least one.
 
         Raises QuestionError, suggesting the nearest column or value, for a filter that is invalid or matches nothing.
         """
@@ -167,7 +168,7 @@ class Evaluator:
         except (duckdb.Error, UnicodeError, RecursionError, pa.ArrowException) as error:
             raise QuestionError(f"{_named(where)} cannot be evaluated: {_words(error)}. {self._columns()}") from error
         if not pa.types.is_boolean(found.type):
-            raise QuestionError(f"{_named(where)} is no condition. {_LIKE}")
+            raise QuestionError(f"{_named(where)} is not a condition. {_LIKE}")
         mask: np.ndarray[Any, np.dtype[np.bool_]] = pc.fill_null(found, False).to_numpy()
         if not mask.any():
             raise QuestionError(self._nothing(where, list(islice(_comparisons(expression), _SHOWN))))
@@ -239,7 +240,7 @@ class Evaluator:
         near = _alike(name, _FUNCTIONS, 1, 0.6)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise QuestionError(
-            f"{_named(where)} calls {_cut(name)}, which is none of the functions of a filter.{hint} They are "
+            f"{_named(where)} calls {_cut(name)}, which is not an allowed function.{hint} They are "
             f"{', '.join(_FUNCTIONS)}."
         )
 
@@ -259,10 +260,10 @@ class Evaluator:
         return f"The columns are {shown}{more}."
 
     def _nothing(self, where: str, compared: Sequence[_Comparison]) -> str:
-        """Return why a filter may match nothing: the nearest values, and the ranges of columns."""
+        """Return hints on why a filter matches nothing: the nearest values, and the ranges of columns."""
         facts = dict.fromkeys(fact for each in compared for fact in self._facts(each))
         if any(not each.constants for each in compared):
-            facts["nothing equals null, which is asked for by is null"] = None
+            facts["nothing equals null; write is null instead"] = None
         told = f": {'; '.join(facts)}" if facts else ""
         count = self._documents.num_rows
         return f"{_named(where)} matches none of {count:,} documents{told}. Change the question's where."
@@ -295,7 +296,7 @@ def _named(where: str) -> str:
 
 
 def _too_deep(where: str) -> str:
-    return f"{_named(where)} has more than {MOST_DEPTH} levels of expressions within expressions. Nest it less."
+    return f"{_named(where)} has more than {MOST_DEPTH} levels of expressions within expressions. Simplify it."
 
 
 def _cut(text: str) -> str:
@@ -303,7 +304,7 @@ def _cut(text: str) -> str:
 
 
 def _alike(wanted: str, known: Collection[str], count: int, cutoff: float) -> list[str]:
-    """Return the nearest of ``known``, which are in lower case; only some of many or long ones are compared."""
+    """Return the nearest of the lower-case ``known``; if many or long, only some are compared."""
     if len(wanted) > _LONGEST_COMPARED:
         return []
     short = (each for each in known if len(each) <= _LONGEST_COMPARED)
@@ -339,7 +340,7 @@ def _words(error: Exception) -> str:
 
 
 def _parts(tree: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield all expressions within a parsed one with their depth, itself first at 1. Iterative, as it may be deep."""
+    """Yield a parsed expression (depth 1) and all expressions in it with their depths, without recursion."""
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()

@@ -1,8 +1,8 @@
 """The matrix: its rows are documents, its columns are questions about each single document.
 
-A question with ``for_each`` (in a questions file also ``doc_ids: each``) becomes one cell per document. A cell is a
-question of its own, planned, estimated, capped, resumed and cited like any other. A columns file, in YAML, is a
-questions file of such questions only.
+A question with ``for_each`` (in a questions file also ``doc_ids: each``) becomes one cell per document. Each cell is
+planned, estimated, capped, resumed and cited like any other question. A columns file, in YAML, is a questions file that
+only has such questions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from okralong.pipelines.core.config import Settings, parse_config
 from okralong.pipelines.core.types import Question, QuestionError
 
 EACH: Final = "each"
-"""The ``doc_ids`` of a question for each document separately."""
+"""The value of ``doc_ids`` that asks each document separately."""
 EVERY: Final = ("*",)
 
 
 class Column(Settings):
     """A column of a matrix.
 
-    - ``name``: its heading, and the query_id of its question.
+    - ``name``: the heading, and the query_id of the question.
     - ``question``: the question about every document.
     - ``answer_type``, ``choices``: the kind of each value, as in any questions file; text by default.
     """
@@ -38,7 +38,7 @@ class Column(Settings):
     @classmethod
     def _words(cls, value: str) -> str:
         if not value.strip():
-            raise ValueError("it is blank. Write words there, or delete the column")
+            raise ValueError("it is blank. Fill it in, or delete the column")
         return value.strip()
 
 
@@ -67,14 +67,14 @@ class Columns(Settings):
             first = seen.setdefault(column.name.casefold(), number)
             if first != number:
                 raise ValueError(
-                    f"columns {first} and {number} are both named {column.name!r} (capitals do not tell names apart). "
-                    "Give each a name of its own"
+                    f"columns {first} and {number} are both named {column.name!r} (names are not "
+                    "case-sensitive). Give each a unique name"
                 )
         return value
 
 
 def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the columns of a file as rows of questions, each with its place in words. Raises ConfigError."""
+    """Yield the columns of a file as question rows, each with its place for messages. Raises ConfigError."""
     read = parse_config(Columns, text, name)
     for column in read.columns:
         said = column.model_dump(exclude_defaults=True)
@@ -86,7 +86,7 @@ def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 class MatrixRows:
     """The documents of ``okralong matrix``: ids or patterns, and a filter.
 
-    Where one is empty the question's own applies; a question without documents covers all of them.
+    If one is empty, the question's own applies; a question without documents covers all of them.
     """
 
     documents: tuple[str, ...] = ()
@@ -96,9 +96,9 @@ class MatrixRows:
         """Return the question as a column. Raises QuestionError if it names documents for a single answer."""
         if question.doc_ids:
             raise QuestionError(
-                f"The question {question.query_id!r} names documents in doc_ids, for one answer over all of them, and "
-                "every column of a matrix is asked of each document by itself. Move them to for_each, or ask it with "
-                "okralong answer."
+                f"The question {question.query_id!r} names documents in doc_ids, for one answer over all of "
+                "them, but a matrix asks every column of each document separately. Move them to "
+                "for_each, or ask the question with okralong answer."
             )
         return replace(
             question,
@@ -116,7 +116,7 @@ def cells(columns: Sequence[tuple[Question, Collection[str]]]) -> Iterator[Quest
     """Yield the cells of questions with the documents of each.
 
     They are sorted by document, and within a document in the order of the questions, so that a run that stops early
-    leaves complete rows. Gold evidence goes to the cell of its document.
+    leaves complete rows. Gold evidence is assigned to the cell of its document.
     """
     named = [(question, frozenset(doc_ids)) for question, doc_ids in columns]
     for doc_id in sorted(frozenset[str]().union(*(doc_ids for _, doc_ids in named))):

@@ -1,8 +1,8 @@
 """The ``where`` of a question: an SQL condition over documents' metadata, as in ``company = 'AMD' and year >= 2022``.
 
-A process with limits on memory and time evaluates it with DuckDB over a table in memory (``filter_process.py``), so a
-filter that would fill the memory or never end fails alone. Only columns, constants, and listed operators and functions
-are allowed. None of them depends on the date or on chance, so a run that is resumed tomorrow asks the same documents.
+A process with limited memory and time evaluates it with DuckDB over an in-memory table (``filter_process.py``), so a
+filter that exhausts them fails alone. Only columns, constants, and listed operators and functions are allowed. None of
+them depends on the date or a random number, so a resumed run asks the same documents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_FILTER_CHARS: Final = 50_000  # project default
 """Longest filter: room for a list of two thousand ids. Longer lists belong in doc_ids."""
 
 FILTER_SECONDS: Final = 10.0  # project default
-"""Processor time of one filter; one over 100,000 documents takes a few hundredths of a second."""
+"""Seconds of processor time per filter; over 100,000 documents it takes a few hundredths of a second."""
 MEMORY_BYTES: Final = 1 << 30  # project default
 """Memory that filters may use beyond the table: twice DuckDB's own limit."""
 
@@ -39,8 +39,8 @@ _MOST_REASON_CHARS: Final = 20_000  # project default
 class MetadataFilter(ProcessHolder[ConfinedProcess]):
     """Evaluates filters over a table with a row per document and its ``doc_id``, each distinct filter once.
 
-    The process starts with the first filter, and is replaced when a filter kills it. Close it after the last one; on
-    Linux it also ends with the thread that started it.
+    The process starts with the first filter and is replaced if a filter kills it. Close this after the last filter; on
+    Linux the process also ends with the thread that started it.
     """
 
     def __init__(self, documents: pa.Table, seconds: float = FILTER_SECONDS, memory_bytes: int = MEMORY_BYTES) -> None:

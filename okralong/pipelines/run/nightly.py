@@ -1,4 +1,4 @@
-"""The nights of ``okralong nightly``: the config, the questions due, merging their answers, and expired nights.
+"""The nights of ``okralong nightly``: config, due questions, merging of answers, and expired nights.
 
 The job itself is ``jobs/nightly.py``. A nightly's folder has ``nights/DATE`` for each night (``night.json``, a copy of
 its questions, its run and its differences) and ``current``, a run folder with one row per question. ``current`` holds
@@ -33,7 +33,7 @@ CURRENT: Final = "current"
 NIGHT: Final = "night.json"
 RUN: Final = "run"
 DIFFERENCES: Final = "differences"
-"""Name of a night's table and page of differences, without their suffixes."""
+"""Name of a night's table and page of differences, without the suffix."""
 DOCUMENTS_FOLDER: Final = "documents"
 """The folder in ``current`` with the documents that its answers are based on, with their hashes."""
 
@@ -92,8 +92,8 @@ class NightlyConfig(Settings):
 
 Phase = Literal["index", "estimate", "answer", "diff", "merge", "tell", "keep", "done"]
 PHASES: Final[tuple[Phase, ...]] = ("index", "estimate", "answer", "diff", "merge", "tell", "keep", "done")
-"""The phases of a night, in order. A finished phase is never repeated, a killed one starts over. Up to ``estimate`` no
-money is spent, and a night that got no further starts over as a whole."""
+"""The phases of a night, in order. A finished phase is never repeated; a killed one starts over. No money is spent up
+to ``estimate``, so a night killed before its end starts over as a whole."""
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retr
 
 
 def only(prepared: Prepared, query_ids: Collection[str]) -> Prepared:
-    """Restrict a run to these questions."""
+    """Return the run restricted to these questions."""
     wanted = set(query_ids)
     questions: list[Scoped] = [each for each in prepared.questions if each.question.query_id in wanted]
     unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id in wanted]
@@ -275,10 +275,9 @@ class Merged:
 
 
 def merged(prepared: Prepared, current: Current, run: Folder | None, night: Night) -> Merged:
-    """Merge the answers of a night's ``run`` (None: it asked nothing) into those of ``current``.
+    """Merge the answers of a night's ``run`` (None if it asked no questions) into those of ``current``.
 
-    Answers to questions that are no longer asked are dropped. Carried columns are those of the questions as they are
-    now.
+    Answers to questions that are no longer asked are dropped. Carried columns come from the current questions.
     """
     asked = {each.question.query_id: each.question for each in prepared.questions}
     asked |= {question.query_id: question for question, _ in prepared.unscoped}
@@ -296,7 +295,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
     ]
     origins = [{name: each[name] for name in ORIGINS.names} for each in origins]
     begun = {
-        # Not a fingerprint of a run: okralong answer must not continue in this folder.
+        # Not a run's fingerprint: okralong answer must not resume in this folder.
         "fingerprint": f"nightly {night.name}",
         "archive": str(prepared.archive.location),
         "archive_fingerprint": prepared.manifest.get("fingerprint"),
@@ -310,8 +309,9 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
 def write_current(
     folder: Folder, new: Merged, run: Folder | None, documents: Mapping[str, str], manifest: dict[str, Any]
 ) -> None:
-    """Write ``new`` to ``current``. Each table is replaced atomically; after a kill in between, it is done again.
+    """Write ``new`` to ``current``.
 
+    Each table is replaced atomically; if killed in between, the next call repeats all of them.
     For the questions that the night's ``run`` asked, its journal, ledger and failures replace the old ones. The journal
     of a question that failed there is dropped, so that its calls are made again.
     """
@@ -345,7 +345,7 @@ def _rows_of(run: Folder, name: str, key: str, wanted: Iterable[str]) -> pa.Tabl
 
 
 def _replace(folder: Folder, table: pa.Table) -> None:
-    """Replace a table's files by one whose name covers them all, as a merged fragment's does."""
+    """Replace a table's files by one whose name covers their range, like a merged fragment."""
     there = {name: match for name in folder.names(".parquet") if (match := NAME.fullmatch(name))}
     last = max((int(match[2] or match[1]) for match in there.values()), default=0)
     folder.write_table(Fragment(1, last + 1).name, table)

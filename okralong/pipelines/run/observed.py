@@ -1,4 +1,4 @@
-"""Observed use of a generator: the calls of each question in a run's folder that has an answers row."""
+"""Observed use of a generator: the calls of each answered question in a run's folder."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _COLUMNS: Final = ["call_id", "query_id", "path", "role", "status", "cost_usd", 
 class ObservedCall:
     """A call that brought a reply.
 
-    ``counted`` is our own count of its prompt's tokens, 0 for a reply taken from another run. ``again`` marks a call
-    that was made because the first answer was not trusted.
+    ``counted`` is our own count of its prompt's tokens, 0 for a reply taken from another run. ``again`` marks a call of
+    an escalation.
     """
 
     role: str
@@ -47,19 +47,19 @@ class AskedQuestion:
     billed_usd: float
 
     def usage(self, *, full_text: bool) -> Usage:
-        """Return the tokens of its first answer: of the calls that read the full text, or of the others."""
+        """Return the tokens of the first answer's calls: those that read the full text, or the others."""
         first = [each for each in self.calls if not each.again]
         return sum((each.usage for each in first if (each.role == "full_text") is full_text), Usage())
 
     def usage_again(self) -> Usage:
-        """Return the tokens of the calls made because the first answer was not trusted."""
+        """Return the tokens of the escalation's calls."""
         return sum((each.usage for each in self.calls if each.again), Usage())
 
 
 def asked_in(run: Folder, count: CountTokens) -> dict[str, AskedQuestion]:
     """Return the finished questions of a run by query_id, empty for a run that does not exist.
 
-    Questions that stopped at the budget are left out: they will go on.
+    Questions stopped by the budget are left out, because they will be resumed.
     """
     answers = read_run_table(run, "answers", ["query_id", "status"]).to_pylist()
     ended = {row["query_id"] for row in answers if row["status"] != "over_budget"}
@@ -76,7 +76,7 @@ def asked_in(run: Folder, count: CountTokens) -> dict[str, AskedQuestion]:
 
 
 def _counted(run: Folder, count: CountTokens) -> Mapping[str, int]:
-    """Return our own count of each prompt that was sent, by call_id."""
+    """Return our own token count of each prompt that was sent, by call_id."""
     journal = read_run_table(run, "journal", ["kind", "body"])
     sizes: dict[str, int] = {}
     for row in journal.filter(pc.equal(journal["kind"], "request")).to_pylist():

@@ -37,7 +37,7 @@ class Scoped:
 
 
 class Scopes:
-    """Resolves the scopes of questions in one version of an archive; a context manager, which ends its process."""
+    """Resolves the scopes of questions in one version of an archive. Use as a context manager to end its process."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -94,7 +94,7 @@ class Prepared:
 
     @property
     def llm(self) -> LlmConfig:
-        """The generator, without the stronger one if the strategy never calls it."""
+        """The generator config, without the stronger one if the strategy never calls it."""
         stronger = asked_again(self.config.llm, self.policy, self.strategy)
         return self.config.llm.model_copy(update={"stronger": stronger})
 
@@ -120,7 +120,7 @@ class Prepared:
 def prepare(archive: str, questions: Questions, config: RunConfig, matrix: MatrixRows | None = None) -> Prepared:
     """Check everything and read the questions, without spending anything.
 
-    With ``matrix``, every question becomes a column. Raises ConfigError, ArchiveError or InputError.
+    With ``matrix``, each question becomes a column. Raises ConfigError, ArchiveError or InputError.
     """
     policy = load_config(FullPolicy, config.policy)
     prices = PriceTable.load(config.prices)
@@ -142,8 +142,8 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
     to_stronger = policy.escalate is not None and policy.escalate.to == "stronger"
     if strategy.needs.escalates and to_stronger and config.llm.stronger is None:
         raise ConfigError(
-            f"The policy {policy.name!r} hands answers that are not trusted to a stronger generator (escalate.to), and "
-            "the answer config names none. Set llm.stronger to its base_url and model, or set the policy's escalate.to "
+            f"The policy {policy.name!r} escalates to a stronger generator (escalate.to), but the answer config "
+            "names none. Set llm.stronger to its base_url and model, or set the policy's escalate.to "
             "to precise, or escalate to null. Nothing was spent."
         )
     stronger = asked_again(config.llm, policy, strategy)
@@ -191,24 +191,25 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
 
 
 def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpec) -> None:
-    """Raise ConfigError if a cross-encoder that only ranks would have to answer or to rate answers.
+    """Raise ConfigError if a cross-encoder that can only rank is needed to answer or to rate answers.
 
-    ``reranker.confidence`` is true by default: with a model that only ranks, answers just have no confidence. With
-    ``answers: auto`` such a model answers nothing.
+    ``reranker.confidence`` is true by default: with a model that only ranks, answers simply have no confidence. With
+    ``answers: auto``, such a model is not used to answer.
     """
     reranker = config.reranker
     if reranker.answers == "always" and not reranker.reads_spans:
         raise ConfigError(
-            f"reranker.answers is always, and {reranker.model} only ranks: it does not say where an answer stands. "
+            f"reranker.answers is always, and {reranker.model} can only rank: it does not locate answers. "
             "Set reranker.answers to auto or never, so that the generator answers, or reranker.model to shipped or a "
             "folder that `okralong train` wrote. Nothing was spent."
         )
     if strategy.needs.escalates and not (reranker.confidence and reranker.reads_spans):
         why = f"{reranker.model} only ranks" if reranker.confidence else "reranker.confidence is false"
         raise ConfigError(
-            f"The policy {policy.name!r} asks again where the confidence of an answer is under escalate.under, and no "
-            f"answer of this run has one: {why}. Set reranker.model to shipped or a folder that `okralong train` "
-            "wrote, with reranker.confidence: true, or set the policy's escalate to null. Nothing was spent."
+            f"The policy {policy.name!r} escalates answers whose confidence is below escalate.under, but the "
+            f"answers of this run have no confidence: {why}. Set reranker.model to shipped or a folder "
+            "that `okralong train` wrote, with reranker.confidence: true, or set the policy's escalate to null. "
+            "Nothing was spent."
         )
 
 
@@ -238,7 +239,7 @@ def _admitted(
             else:
                 scoped.append(Scoped(question, doc_ids))
     if matrix is not None and not columns:
-        raise InputError(f"The matrix has no cell, so nothing was asked. The first reason: {unscoped[0][1]}")
+        raise InputError(f"The matrix has no cells, so nothing was asked. The first reason: {unscoped[0][1]}")
     single = {each.question.query_id for each in scoped} | {question.query_id for question, _ in unscoped}
     seen: dict[str, str] = dict.fromkeys(single, "")
     twice: dict[str, str] = {}
@@ -259,11 +260,11 @@ def _admitted(
     return scoped, unscoped, bad
 
 
-# Which questions must be asked again after a change of the archive.
+# Which questions must be asked again after the archive has changed.
 
 
 def rests_on_change(scope: tuple[str, ...], doc_ids: tuple[str, ...], diff: VersionDiff) -> bool:
-    """Return whether a change may affect an answer.
+    """Return whether a change of the archive may affect an answer.
 
     ``scope`` has the ids and globs in the question, ``doc_ids`` the documents that they match now. A question over the
     whole archive depends on every document; one with a scope on its documents, including those that its globs newly
@@ -277,14 +278,14 @@ def rests_on_change(scope: tuple[str, ...], doc_ids: tuple[str, ...], diff: Vers
 
 
 def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDiff]:
-    """Restrict a run to the questions that depend on a change since ``version``.
+    """Return the run restricted to questions affected by changes since ``version``.
 
     Raises ArchiveError if that version no longer exists, or the archive has none.
     """
     archive = prepared.archive
     if not archive.version:
         raise ArchiveError(
-            f"{archive.folder.path} has no versions yet, so nothing is known of what changed in it. Run okralong index "
+            f"{archive.folder.path} has no versions yet, so its changes are unknown. Run okralong index "
             "on it once, or leave out --changed-since."
         )
     old = read_version(archive.folder, version)
@@ -297,7 +298,7 @@ def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDi
             named = before.resolve(question)
         except QuestionError:
             named = ()
-        # This includes documents whose metadata changed and not their text.
+        # This includes documents of which only the metadata changed.
         return named != doc_ids or not set(doc_ids).isdisjoint((*diff.added, *diff.changed))
 
     with Scopes(Archive(f"{archive.folder.path}@{version}", archive.folder, old)) as before:

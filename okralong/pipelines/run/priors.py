@@ -1,4 +1,4 @@
-"""Assumptions about a generator before its replies were seen (``configs/estimate.yaml``)."""
+"""Assumptions about a generator before any reply was observed (``configs/estimate.yaml``)."""
 
 from __future__ import annotations
 
@@ -9,39 +9,40 @@ from pydantic import Field, model_validator
 from okralong.pipelines.core.config import Settings
 
 ROLES: Final = ("generate", "split", "step", "full_text", "analyze")
-"""The roles of a generator that have priors; roles that only baselines use have none."""
+"""The roles that have priors; those that only baselines use have none."""
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ReplyPrior(Settings):
-    """Completion tokens of a role's reply: the ``mean`` over all questions, or the mean ``by_type`` of question."""
+    """Completion tokens of a role's reply: the ``mean`` over all questions, or one mean per question type."""
 
     mean: Positive
     by_type: dict[str, Positive] = Field(default_factory=dict)
 
 
 class SharePrior(Settings):
-    """A beta distribution of a share with this ``mean``, ``worth`` as much as that many observed questions."""
+    """A beta distribution of a share with this ``mean``, weighted like ``worth`` observed questions."""
 
     mean: Annotated[float, Field(gt=0, lt=1)]
     worth: Positive
 
 
 class Priors(Settings):
-    """Assumptions about replies that have not been seen.
+    """Assumptions about replies that have not been observed.
 
     - ``replies``: their length, with an entry for each role.
     - ``spread``: the coefficient of variation of one reply's length.
     - ``wordiness``: the standard deviation of the logarithm of a factor on all replies of a generator.
     - ``role_wordiness``: the same for a further factor of each role.
     - ``counting``: the same for the tokens that the endpoint counts in a prompt.
-    - ``sub_questions``: weights of numbers of sub-questions, worth ``sub_questions_worth`` questions.
+    - ``sub_questions``: weights of 1, 2, ... sub-questions, which count like ``sub_questions_worth`` observed
+      questions.
     - ``answers``: the share of reasoning steps that answer.
-    - ``gives_up``: the share of the other steps that look up nothing new.
+    - ``gives_up``: the share of the other steps that have no new look-up.
     - ``new_in_split``, ``new_in_step``: the share of a further look-up's chunks that no earlier one found.
     - ``unanswerable``: the share of questions answered "unanswerable" before the full text is read.
-    - ``escalated``: the share of answers that are not trusted where the policy escalates.
+    - ``escalated``: the share of answers that are escalated, if the policy escalates.
     - ``repaired``: the share of typed answers that are requested once more.
     - ``pilot_against``: how many of a pilot's questions of one workflow weigh as much as all of these priors.
     - ``thought``: the mean tokens of thought before a reply, by ``reasoning_effort``. ``thought_spread`` and
@@ -72,7 +73,7 @@ class Priors(Settings):
         if missing := set(ROLES) - set(self.replies):
             raise ValueError(f"replies has no entry for {', '.join(sorted(missing))}")
         if not self.sub_questions or min(self.sub_questions) < 1:
-            raise ValueError("sub_questions gives weights to numbers from 1 on")
+            raise ValueError("sub_questions must have weights for numbers from 1 up")
         return self
 
     def thinking(self, effort: str | None, room: int) -> Priors:
@@ -97,7 +98,7 @@ class Priors(Settings):
     def reply(self, role: str, kind: str) -> float:
         """Return the mean tokens of a reply of ``role`` to a question of type ``kind``.
 
-        Roles without a prior reply as "generate" does.
+        Roles without a prior use that of "generate".
         """
         known = self.replies.get(role, self.replies["generate"])
         return known.by_type.get(kind, known.mean)

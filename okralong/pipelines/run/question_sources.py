@@ -32,7 +32,7 @@ class ArrowTable(Protocol):
 
 
 Questions: TypeAlias = str | Path | Iterable[str | Mapping[str, Any] | Question] | ArrowTable
-"""A path or URI, "-" for standard input, texts or rows, a data frame, or a table."""
+"""A path or URI, "-" for standard input, a list of texts or rows, a data frame, or a table."""
 STDIN: Final = "-"
 COLUMNS: Final = (
     *("query_id", "question", "doc_ids", "for_each", "where"),
@@ -43,7 +43,7 @@ SHEET: Final = "questions"
 
 
 def source_name(source: Questions) -> str:
-    """Return the name of the source in messages."""
+    """Return the name that messages use for the source."""
     if isinstance(source, (str, Path)):
         return "standard input" if source == STDIN else str(source)
     return "the questions given"
@@ -84,7 +84,7 @@ Rows: TypeAlias = Iterator[tuple[str, Any]]
 
 
 def read_rows(source: Questions, name: str) -> Rows:
-    """Yield the rows of a source. Raises InputError if it cannot be read; ``name`` is what messages call it."""
+    """Yield the rows of a source, called ``name`` in messages. Raises InputError if it cannot be read."""
     if isinstance(source, (str, Path)):
         if source == STDIN:
             content = sys.stdin.buffer.read()
@@ -94,7 +94,7 @@ def read_rows(source: Questions, name: str) -> Rows:
         content = read_content(source)
         if kind not in _READERS:
             raise InputError(
-                f"{name} is not a jsonl, csv, tsv, xlsx, parquet or yaml file (by its suffix {kind!r}). Convert it, or "
+                f"{name} is not a jsonl, csv, tsv, xlsx, parquet or yaml file (its suffix is {kind!r}). Convert it, or "
                 "rename it."
             )
         yield from _READERS[kind](name, content)
@@ -186,7 +186,7 @@ def _xlsx(name: str, content: bytes) -> Rows:
         rows = list(sheet.values()) if sheet else []
     except DocumentError as error:
         raise InputError(str(error)) from error
-    except Exception as error:  # the library raises anything for XML that is no sheet
+    except Exception as error:  # the library raises all kinds of exceptions for XML that is not a sheet
         raise InputError(f"{name} is not a readable Excel workbook: {error}. Save it again.") from error
     yield from _table(name, enumerate(rows, start=1))
 

@@ -7,11 +7,12 @@ of jsonl, are:
 - ``query_id``: derived from the row's number if missing.
 - ``doc_ids``: a list, or one string with ``;`` between ids or globs.
 - ``where``: a filter over the documents' metadata. Without ``doc_ids`` and ``where`` the scope is the whole archive.
-- ``for_each``: in place of ``doc_ids``, documents that are each asked separately (``doc_ids: each``: every document).
-- ``answer_type``, ``choices``: what kind of answer is wanted; text by default.
-- ``answers``, ``evidence``, ``type``: gold, used by evaluation.
+- ``for_each``: replaces ``doc_ids``; each document is asked separately (``doc_ids: each``: every document).
+- ``answer_type``, ``choices``: the kind of answer wanted; text by default.
+- ``answers``, ``evidence``, ``type``: gold labels, used by evaluation.
 
-Any other column must be listed in ``carry``: a misspelt ``doc_ids`` would ask the whole archive, and cost money.
+Any other column must be listed in ``carry``; otherwise a misspelt ``doc_ids`` would ask the whole archive and cost
+money.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ OTHER_NAMES: Final = {
     "answer": "answers",
     "expected": "answers",
 }
-"""Common names of columns that spelling alone does not match to the right one."""
+"""Common column names that spelling alone would not match to the right one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ def read_questions(
         strict: Refuse columns that are neither known nor carried.
 
     Raises:
-        InputError: The source is missing, of an unknown kind, unreadable or without any question, or its columns are
-            not as ``carry`` and ``strict`` demand.
+        InputError: The source is missing, unreadable, of an unknown kind or without questions, or its columns violate
+            ``carry`` or ``strict``.
     """
     name = source_name(source)
     folder = _folder_of(source)
@@ -117,7 +118,7 @@ def read_questions(
 
 
 def question_row(question: Question) -> dict[str, Any]:
-    """Return a row of a questions file from which the same question is read; empty optional columns are left out."""
+    """Return the question as a row of a questions file, without empty optional columns."""
     row: dict[str, Any] = asdict(question)
     carried = row.pop("carried")
     del row["asked_id"]
@@ -130,7 +131,7 @@ def question_row(question: Question) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row: its ``place`` in words, and its cells by column or whatever the source has in their place."""
+    """A row: its ``place`` for messages, and its cells by column (or whatever else the source contains there)."""
 
     place: str
     values: Any
@@ -147,14 +148,14 @@ def _columns(rows: Sequence[_Row]) -> list[str]:
 
 
 def _check_columns(name: str, found: Sequence[str], carry: Sequence[str], strict: bool) -> None:
-    """Raise InputError if cells would be ignored silently."""
+    """Raise InputError if cells would be silently ignored."""
     others = [column for column in found if column not in COLUMNS and column not in carry]
     if found and "question" not in found:
         near = next((column for column in others if _nearest(column, COLUMNS) == "question"), None)
-        hint = f"Is it {near}? Name that column question" if near else "Put one question in each row, under that name"
+        hint = f"Is it {near}? Name that column question" if near else "Put one question in each row, in that column"
         raise InputError(f"{name} has no column named question; its columns are {', '.join(found)}. {hint}.")
     missing = [column for column in carry if column not in found] if found else []  # none: Question values alone
-    told = [f"column {each} is to be carried and is not there{_did_you_mean(each, found)}" for each in missing]
+    told = [f"column {each} is listed in carry but missing{_did_you_mean(each, found)}" for each in missing]
     if strict:
         told += [f"column {each} is not known{_did_you_mean(each, COLUMNS)}" for each in others]
     if not told:
@@ -162,7 +163,7 @@ def _check_columns(name: str, found: Sequence[str], carry: Sequence[str], strict
     more = ""
     if strict and others:
         more = (
-            f" The known ones are {', '.join(COLUMNS)}. Any other may be taken along into the answers: "
+            f" The known ones are {', '.join(COLUMNS)}. To copy others into the answers: "
             f"carry: [{', '.join(others)}] in the answer config, or --carry {others[0]}."
         )
     raise InputError(f"{name}: {'; '.join(told)}.{more} Nothing was spent.")
@@ -197,7 +198,7 @@ def _question(row: _Row, number: int, carry: Sequence[str], folder: str) -> Ques
         json.dumps({str(key): value for key, value in cells.items()}, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
         raise QuestionError(
-            f"{place} holds half of a character (a lone surrogate). Correct the text of that row."
+            f"{place} contains a lone surrogate (half a character). Correct the text of that row."
         ) from None
     if None in cells:
         raise QuestionError(f"{place} has more cells than the header has columns. Quote cells that hold commas.")
@@ -244,8 +245,8 @@ def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:
         except (InputError, UnicodeDecodeError):
             beside = f" beside {folder}" if folder else ""
             raise QuestionError(
-                f"There is no readable file {name}{beside}, which answer_type names as its JSON schema. Check the "
-                "name; it is looked for in the folder of the questions file."
+                f"There is no readable file {name}{beside}, which answer_type names as its JSON schema. Check "
+                "the name; it is looked up in the folder of the questions file."
             ) from None
 
     try:

@@ -1,4 +1,4 @@
-"""Rows of a run's tables: a question's answers row, artifacts taken from the archive, and purging a document."""
+"""Rows of a run's tables: answers rows, artifacts taken from the archive, and purging a document."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def _span(each: Any) -> dict[str, Any]:
 # Artifacts that an archive keeps (``archive/artifacts.py``), as recorded in the journal of a run that needed them.
 
 TAKEN: Final = "archive/taken"
-"""The step that looks an artifact up in the archive: null, or the artifact and its expense."""
+"""The step that looks up an artifact in the archive: null, or the artifact and its cost."""
 KEPT: Final = "archive/kept"
-"""The step that stores an artifact in the archive: "", or why it was not stored."""
+"""The step that stores an artifact in the archive: "", or the reason why it was not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenArtifact:
-    """An artifact that the archive had, with its own query_id and what it cost the run that made it."""
+    """An artifact found in the archive, with its query_id and what it cost the run that made it."""
 
     query_id: str
     expense: Expense
@@ -100,7 +100,7 @@ def artifacts_taken(run: Folder) -> tuple[list[TakenArtifact], list[str]]:
 VALUE_COLUMNS: Final = tuple(field.name for field in fields(TypedValue))
 """The columns of an answers row with the answer as a typed value."""
 BEGUN: Final = "run.json"
-"""The file that begins a run; it records the set-up, so that a rerun with another one is refused."""
+"""The first file of a run; it records the set-up, so that a rerun with a different one is refused."""
 ORIGINS_FOLDER: Final = "origins"
 """The folder in a nightly's ``current`` with the origin of each answer."""
 JUDGE: Final = "judge"
@@ -110,13 +110,13 @@ JUDGE: Final = "judge"
 def purge_run(run: Folder, doc_id: str) -> list[str]:
     """Remove everything that depends on a document from a run; return the affected query_ids, sorted.
 
-    Their steps are removed from the journal, so that nothing can be replayed, and from the judge's, which saw the
-    answers. Their answers become failures that say why. Messages in ``failures`` and the run's report, which quote
-    documents, are removed as well. Their cost stays in the ledger, which holds no text. Raises InputError for a folder
-    that is not a run, LockedError while the run is being written.
+    Their steps are removed from the journal, so that they cannot be replayed, and from the judge's journal, which
+    quotes the answers. Their answers become failures with the reason. Messages in ``failures`` and the run's report,
+    which quote documents, are removed as well. Their cost stays in the ledger, which holds no text. Raises InputError
+    for a folder that is not a run, LockedError while the run is being written.
     """
     if not run.exists(BEGUN):
-        raise InputError(f"{run.path} is no run folder (it has no {BEGUN}), so nothing was purged from it.")
+        raise InputError(f"{run.path} is not a run folder (it has no {BEGUN}), so nothing was purged.")
     with run.locked("okralong archive purge"):
         touched = questions_on(run, doc_id)
         why = (
@@ -125,7 +125,7 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
         blank = {"answer": "", "cited": False, "citations": [], "context": [], "analysis": "", "plan": ""}
         blank |= dict.fromkeys(VALUE_COLUMNS)
         blank |= {"status": "failed", "error": f"{why} --retry failed asks again."}
-        for written in (run, run.at(JUDGE)):  # a killed run has rows that are not in Parquet yet
+        for written in (run, run.at(JUDGE)):  # a killed run may have rows that are not in Parquet yet
             absorb_log(written)
         _rewrite(run.at("journal"), "query_id", touched, None)
         _rewrite(run.at(JUDGE, "journal"), "query_id", touched, None)
@@ -147,7 +147,8 @@ def _remove_report(run: Folder) -> None:
 def questions_on(run: Folder, doc_id: str) -> set[str]:
     """Return the query_ids that depend on a document: its scope, context or citations, and its artifacts.
 
-    The doc_id is searched as a whole word in every step of the journal: better one question too many than one too few.
+    Every step of the journal is searched for the doc_id as a whole word, which may find a question too many but never
+    misses one.
     """
     word = re.compile(rf"(?<![\w/.-]){re.escape(json.dumps(doc_id)[1:-1])}(?![\w/-])")
     plain = re.compile(rf"(?<![\w/.-]){re.escape(doc_id)}(?![\w/-])")
@@ -164,14 +165,14 @@ def questions_on(run: Folder, doc_id: str) -> set[str]:
 
 
 def _is_about(query_id: str, doc_id: str) -> bool:
-    # An artifact taken from the archive is a single step, whose body need not contain the doc_id.
+    # An artifact taken from the archive is a single step whose body may lack the doc_id.
     return query_id.startswith(ARTIFACT) and query_id.removeprefix(ARTIFACT).partition("/")[2] == doc_id
 
 
 def _rewrite(
     folder: Folder, key: str, touched: set[str], change: Callable[[dict[str, Any]], dict[str, Any]] | None
 ) -> None:
-    """Rewrite the files with rows of these questions, with changed rows, or without them if ``change`` is None."""
+    """Rewrite the files that have rows of these questions: apply ``change`` to the rows, or drop them if it is None."""
     schema = RUN_TABLES[folder.path.rsplit("/", 1)[1]]
     wanted = pa.array(sorted(touched), pa.string())
     for name in folder.names(".parquet"):

@@ -1,8 +1,8 @@
-"""Simulated runs: the use of questions, given forecasts of their prompts and assumptions about the replies.
+"""Simulate the token use of questions, given forecasts of their prompts and assumptions about replies.
 
-All calls of a run share some unknowns: a generator that is wordy in one reply is wordy in all. So each draw first fixes
-these (``GeneratorParameters``, of a ``Posterior``) and only then samples each question (``Simulation``). Questions that
-a pilot has asked teach what those of their workflow use (``Bootstrap``).
+All calls of a run share some unknowns: a generator that is wordy in one reply is wordy in all. So each draw first
+samples these (``GeneratorParameters``, from a ``Posterior``) and then each question (``Simulation``). A pilot's
+questions show what others of their workflow use (``Bootstrap``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from okralong.pipelines.run.priors import ROLES, Priors, SharePrior
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 MEAN_OF: Final = 200  # project default
-"""Samples whose mean is the expectation of one question; its error averages out over a workflow."""
+"""Samples per question to compute its expected use; the error averages out over a workflow."""
 
 
 def columns(usages: Sequence[Usage]) -> Floats:
@@ -36,7 +36,7 @@ def columns(usages: Sequence[Usage]) -> Floats:
 class Used:
     """Calls and tokens by question, each of shape (questions,).
 
-    Tokens of the call after "unanswerable" are in the ``full_text_`` fields alone; ``calls`` counts all calls.
+    Tokens of the call after "unanswerable" are only in the ``full_text_`` fields; ``calls`` counts all calls.
     """
 
     calls: Floats
@@ -52,7 +52,7 @@ class Simulation:
     def __init__(
         self, forecasts: Sequence[Forecast], types: Sequence[str], priors: Priors, limit: Callable[[str], int]
     ) -> None:
-        """``types`` are those of the questions, in order; ``limit`` returns the longest reply of a role in tokens."""
+        """Take the questions' ``types`` in order; ``limit`` returns the longest reply of a role in tokens."""
         self._size = len(forecasts)
         self._types = list(types)
         self._priors = priors
@@ -81,7 +81,7 @@ class Simulation:
         return prompt, completion
 
     def sample(self, parameters: GeneratorParameters, random: np.random.Generator) -> Used:
-        """Return what each question uses in one possible run."""
+        """Sample the use of each question in one possible run."""
         calls, prompt, completion = np.zeros((3, self._size))
 
         def call(role: str, at: Indices, tokens: Floats) -> None:
@@ -137,7 +137,7 @@ class Simulation:
     ) -> tuple[Floats, Floats, Floats]:
         """Return repeated calls, prompt and reply tokens of answers, repetitions included.
 
-        Some typed answers are requested once more, by a prompt that shows the first reply.
+        Some typed answers are requested once more, with a prompt that shows the first reply.
         """
         if not self._typed[at].any():
             return np.zeros(at.size), tokens, replies
@@ -177,16 +177,16 @@ def _grown(growth: Floats, look_ups: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The ratio estimator of a pilot: scales the questions not asked as the asked ones of their workflow turned out.
+    """A ratio estimator: scales the questions not asked by how a pilot's questions of their workflow turned out.
 
     A draw of the Bayesian bootstrap (Rubin 1981, "The Bayesian bootstrap") weights the pilot's questions, each by a
     random variate times its expected size; the priors count as ``against`` further questions. Each question not asked
-    takes the ratios of one question drawn by these weights, so the range also covers chance among the rest.
+    takes the ratios of one question drawn by these weights, so the range also covers the variation among the rest.
 
     Attributes:
         prompt: Expected prompt tokens of each question, shape (questions,).
         completion: Expected completion tokens of each question, shape (questions,).
-        groups: For each workflow, the places of the questions not asked, and which of the asked ones belong to it.
+        groups: For each workflow, the positions of the questions not asked, and which of the asked ones belong to it.
         sizes: Expected prompt tokens of the asked questions, shape (asked,).
         prompt_ratios: Used over expected prompt tokens, shape (asked,).
         completion_ratios: Used over expected completion tokens, shape (asked,).
@@ -212,7 +212,7 @@ class Bootstrap:
         actual: Sequence[Usage],
         against: float,
     ) -> Self | None:
-        """Build from the questions at the places ``known`` and what they used; None if no prompt was expected."""
+        """Build from the questions at the positions ``known`` and their use; None if no prompt was expected."""
         prompt, completion = expected
         kept = [place for place, at in enumerate(known) if prompt[at] > 0]
         if not kept:
@@ -239,7 +239,7 @@ class Bootstrap:
     def resample(self, prompt: Floats, completion: Floats, random: np.random.Generator) -> Floats:
         """Scale ``prompt`` and ``completion`` in place, and return the cached tokens of each question.
 
-        Questions that draw the priors keep what was sampled, and so do the asked ones.
+        Questions that draw the priors keep their sampled values, and so do the asked ones.
         """
         share = np.zeros_like(prompt)
         for others, asked in self.groups:
@@ -268,9 +268,9 @@ def _gamma_shape(asked: int) -> float:
 class GeneratorParameters:
     """One draw of what all calls of a run share.
 
-    ``wordiness`` has by role a factor on the prior's mean reply, ``counting`` is a factor on our count of a prompt,
-    ``sub_questions`` has the probabilities of the numbers in the priors, in order. The others are shares as in
-    ``Priors``.
+    ``wordiness`` has for each role a factor on the prior's mean reply; ``counting`` is a factor on our count of a
+    prompt; ``sub_questions`` has the probabilities of the numbers in the priors, in order. The other fields are shares
+    as in ``Priors``.
     """
 
     wordiness: Mapping[str, float]
@@ -319,7 +319,7 @@ class Posterior:
 
     @classmethod
     def before(cls, priors: Priors) -> Self:
-        """Return what the priors say."""
+        """Return the posterior before any observation."""
         size = len(ROLES)
         shared = np.full((size, size), priors.wordiness**2)
         own = np.eye(size) * priors.role_wordiness**2
@@ -329,10 +329,10 @@ class Posterior:
         return cls(priors, mean, shared + own, (0.0, priors.counting), *shares)
 
     def after(self, asked: Sequence[AskedQuestion], types: Mapping[str, str], *, again: bool = False) -> Self:
-        """Return the posterior after some questions, by their calls for a first answer or by those made ``again``.
+        """Return the posterior after some questions, from the calls of first answers or of escalations (``again``).
 
-        A role's mean reply over the prior's is one observation of its factor, more certain with more replies; the
-        factors of other roles follow as far as they are correlated. ``types`` has the question types by query_id.
+        The ratio of a role's mean reply to the prior's is one observation of its factor, more certain with more
+        replies; the factors of other roles adapt by their correlation. ``types`` has the question types by query_id.
         """
         replies: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for question in asked:
@@ -358,7 +358,7 @@ class Posterior:
         if counted:
             charged, ours = np.sum(counted, axis=0)
             more = float(np.log(charged / ours))
-            # It may count more per word or per message, which is unknown, and prompts differ in length.
+            # Whether it counts more per word or per message is unknown, and prompts differ in length.
             learned = replace(learned, log_counting=(more, abs(more) / 2))
         return learned
 
@@ -367,11 +367,11 @@ class Posterior:
         return replace(self, unanswerable=(self.unanswerable[0] + yes, self.unanswerable[1] + no))
 
     def with_escalated(self, yes: int, no: int) -> Self:
-        """Return the posterior after ``yes`` answers that were not trusted, and ``no`` that were."""
+        """Return the posterior after ``yes`` answers that were escalated, and ``no`` that were not."""
         return replace(self, escalated=(self.escalated[0] + yes, self.escalated[1] + no))
 
     def draw(self, random: np.random.Generator) -> GeneratorParameters:
-        """Draw one possible generator."""
+        """Sample one possible generator."""
         priors = self.priors
         words = np.exp(random.multivariate_normal(self.log_words, self.log_words_covariance, method="eigh"))
         weights = np.array(list(priors.sub_questions.values()))
