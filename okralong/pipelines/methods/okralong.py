@@ -90,7 +90,7 @@ WORKFLOWS: Final[Mapping[Workflow, Callable[[Ask], Awaitable[Finds | Answer]]]] 
 """Workflows by name: a workflow retrieves, or already answers."""
 
 READERS: Final[Sequence[Reader]] = (Statement(), Calculation(), Bridge(), Comparison(), Cell(), Span())
-"""The readers in the order in which they are tried; the policy's section ``read`` switches them on."""
+"""The readers in the order in which they are tried; each is on unless its ``fits`` returns False."""
 
 
 async def _execute(ask: Ask) -> Answer:

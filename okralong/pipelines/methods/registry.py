@@ -107,15 +107,14 @@ def describe(name: str, policy: Policy) -> StrategySpec:
     with needs_extra("lab"):
         for package in needs.packages:
             import_module(package)
-    compressor = policy.needs_compressor or needs.compressor
     needs = replace(
         needs,
         granularities=tuple(sorted(set(needs.granularities))),
         scorer=policy.needs_scorer or needs.scorer,
-        compressor=compressor,
+        compressor=policy.needs_compressor or needs.compressor,
         # A third-party strategy may call assembled_retrieval, which reranks if the policy says so.
         reranker=needs.reranker or (name not in BUILT_IN and policy.needs_reranker),
-        vectors=policy.needs_vectors or needs.vectors or compressor or needs.sara_generator,
+        vectors=_needs_vectors(needs, policy),
     )
     file, function = _parts(name)
     if not file.endswith(".py"):
@@ -137,6 +136,16 @@ def load_strategy(name: str) -> Strategy:
 def names() -> list[str]:
     """Return all known names, the built-in ones first. Other packages cannot take a built-in name."""
     return [*BUILT_IN, *sorted(set(_offered()) - set(BUILT_IN))]
+
+
+def names_without_vectors(policy: Policy) -> list[str]:
+    """Return the built-in strategies that need no dense vectors in the archive under ``policy``."""
+    return [name for name in BUILT_IN if not _needs_vectors(_load(name).needs(policy), policy)]
+
+
+def _needs_vectors(needs: Needs, policy: Policy) -> bool:
+    # A policy that needs the compressor needs vectors, too.
+    return policy.needs_vectors or needs.vectors or needs.compressor or needs.sara_generator
 
 
 def _load(name: str) -> Method:

@@ -18,7 +18,7 @@ from okralong.pipelines.core.types import ArchiveError, ConfigError, InputError,
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
-from okralong.pipelines.methods.registry import FullPolicy, StrategySpec, describe
+from okralong.pipelines.methods.registry import FullPolicy, StrategySpec, describe, names_without_vectors
 from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, asked_again, fingerprint
 from okralong.pipelines.run.matrix import MatrixRows, cells
@@ -160,12 +160,16 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
             f"policy {policy.name!r} needs. Add them to granularities in the index config and index again."
         )
     if strategy.needs.vectors and not opened.has_vectors:
+        others = names_without_vectors(policy)
+        without = (
+            f"a strategy that needs none with this policy: {', '.join(others)}"
+            if others
+            else "a policy without selection.method novelty and fusion.only semantic"
+        )
         raise ConfigError(
             f"{archive} was indexed without vectors (embedding.of: none in the index config), and the strategy "
             f"{config.strategy!r} with policy {policy.name!r} needs them. Run okralong index on it again with --embed "
-            "smallest (the strategy sara needs --embed each), or choose a strategy and policy that BM25 serves: "
-            "okralong, okralong_precise, over_documents, long_context or budget_rag (retriever exact), with "
-            "selection.method none. Nothing was spent."
+            f"smallest (the strategy sara needs --embed each), or choose {without}. Nothing was spent."
         )
     if strategy.needs.compressor or strategy.needs.sara_generator:
         check_encoder(config.sara.folder(), opened.manifest, archive)

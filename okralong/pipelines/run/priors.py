@@ -15,7 +15,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ReplyPrior(Settings):
-    """Completion tokens of a role's reply: the ``mean`` over all questions, or one mean per question type."""
+    """Completion tokens of a role's reply: the ``mean`` over all questions, or the mean ``by_type`` of question."""
 
     mean: Positive
     by_type: dict[str, Positive] = Field(default_factory=dict)

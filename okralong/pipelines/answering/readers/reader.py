@@ -26,7 +26,10 @@ class Reader(ABC):
 
     @abstractmethod
     def fits(self, ask: Ask) -> bool:
-        """Return whether run and policy let this reader try the question."""
+        """Return whether run and policy let this reader try the question.
+
+        A reader that uses the cross-encoder must check ``ask.tools.reads_answers`` (see ``cross_encoder_reads``).
+        """
 
     @abstractmethod
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:

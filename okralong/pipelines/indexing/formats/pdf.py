@@ -13,7 +13,7 @@ from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, ParserOutput, 
 from okralong.pipelines.indexing.formats.ocr import LONGEST_SIDE, Ocr, is_blank
 
 # With PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber for its speed and because more gold answers
-# survive its extraction (``benchmarks/pdf_readers.py``).
+# survive its extraction (``benchmarks/results/pdf_readers.md``).
 
 _PASSWORD_ERROR: Final = 4
 """FPDF_ERR_PASSWORD of PDFium."""
