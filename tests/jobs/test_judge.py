@@ -106,7 +106,7 @@ def test_the_judge_is_paid_out_of_the_sweep_s_budget(tmp_path: Path) -> None:
 
 
 def test_the_embedded_model_is_no_judge() -> None:
-    with pytest.raises(ConfigError, match="too small to judge"):
+    with pytest.raises(ConfigError, match="is too small, or batch mode"):
         judge_config(JudgeConfig())
 
 

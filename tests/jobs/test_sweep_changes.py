@@ -85,7 +85,7 @@ def test_a_judge_that_the_budget_does_not_reach_hides_no_other_figure(
     sweep = write_sweep(tmp_path, data, reader, judge=judge, budget_usd=1.0)
     given = ["--data", data, "--out", out, "--work", tmp_path / "work", "--yes"]
     code, said = call(monkeypatch, capsys, "evaluate", sweep, *given)
-    assert (code, "does not reach for the judge" in said) == (EXIT_OVER_BUDGET, True), said
+    assert (code, "is too small for the judge" in said) == (EXIT_OVER_BUDGET, True), said
     rows = pq.read_table(out / "scores", schema=SCORES).to_pylist()
     assert {row["status"] for row in rows} == {"answered"}
     assert all(row["f1"] is not None and row["judge"] is None for row in rows)

@@ -50,7 +50,7 @@ def test_a_reader_that_cannot_be_used_is_refused_with_the_remedy(folder: Path) -
     with pytest.raises(ConfigError, match=r"served elsewhere\. Set llm\.reader: none"):
         find_reader(str(folder), REMOTE, "gpt-4o")
     (folder / FILES[1]).unlink()
-    with pytest.raises(ConfigError, match=r"mine holds no adapter_model\.safetensors\. Give llm\.reader"):
+    with pytest.raises(ConfigError, match=r"mine lacks adapter_model\.safetensors\. Give llm\.reader"):
         find_reader(str(folder), EMBEDDED, EMBEDDED)
 
 

@@ -190,7 +190,7 @@ def test_sets_need_a_folder_and_unknown_keys_are_told(config: SaraConfig) -> Non
         Material.read(named, None, "train")
     with pytest.raises(ConfigError, match=r"instruction\.lora\.rnk is not a known key"):
         parse_config(SaraConfig, CONFIG.replace("retrieved: 4", "lora: {targets: [q_proj], rnk: 4}"), "a test")
-    with pytest.raises(ConfigError, match="nothing to learn from"):
+    with pytest.raises(ConfigError, match="no training data"):
         parse_config(SaraConfig, CONFIG.replace("texts: {sample:", "texts: {} #"), "a test")
     with pytest.raises(ConfigError, match="give instruction"):
         parse_config(SaraConfig, CONFIG.replace("instruction:\n", "compression: false\n#"), "a test")

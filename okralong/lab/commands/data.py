@@ -1,4 +1,4 @@
-"""The commands ``split`` and ``evidence``; what they need is imported when one is called."""
+"""The commands ``split`` and ``evidence``; their imports happen on the call."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
 def evidence(
     sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/evidence/.")],
-    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
-    out: Annotated[Path, typer.Option(help="Where the tables, figures and picture go.")] = Path("evidence"),
-    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
+    data: Annotated[
+        Path, typer.Option(help="The folder of the data sets; configs/datasets.yaml describes its layout.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder for tables, figures and picture.")] = Path("evidence"),
+    work: Annotated[Path, typer.Option(help="The folder that keeps archives and vectors for the next run.")] = Path(
         ".evidence"
     ),
     side: Annotated[
-        str | None, typer.Option(help="Another side of the split than the file says, in files of their own.")
+        str | None, typer.Option(help="Another side of the split than the file's; results go to separate files.")
     ] = None,
 ) -> None:
     """Run retrieval, analysis, organizing and context processing over data sets with known evidence, and measure."""
@@ -44,7 +46,7 @@ def evidence(
 
 def split(
     data: Annotated[Path, typer.Argument(help="The folder that holds the data sets.")],
-    out: Annotated[Path, typer.Option(help="Where manifest.parquet and card.md go.")],
+    out: Annotated[Path, typer.Option(help="The folder for manifest.parquet and card.md.")],
     catalog: Annotated[str, typer.Option(help="A YAML of the sets' files; see configs/datasets.yaml.")] = (
         "datasets.yaml"
     ),
@@ -69,14 +71,14 @@ def split(
     split.write(out / "manifest.parquet")
     (out / "card.md").write_text(card(account, split, chosen), encoding="utf-8")
     if absent:
-        say_line(console, f"not in {data}, so not split: {', '.join(source.path for source in absent)}")
+        say_line(console, f"missing in {data}, so not split: {', '.join(source.path for source in absent)}")
     for line in _summary(account):
         say_line(console, line)
     say_line(console, f"{out / 'manifest.parquet'} and card.md are written")
 
 
 def _summary(account: Account) -> list[str]:
-    """Return a line per source: how many of its questions are on each side."""
+    """Return a line per source with the number of its questions on each side."""
     return [
         f"{source}: " + ", ".join(f"{count:,} {side}" for side, count in by_side.items() if count)
         for source, by_side in account.counts.items()

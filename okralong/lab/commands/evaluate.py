@@ -1,4 +1,4 @@
-"""The commands ``evaluate``, ``tune`` and ``compare``; what they need is imported when one is called."""
+"""The commands ``evaluate``, ``tune`` and ``compare``; their imports happen on the call."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def compare(
-    run_a: Annotated[str, typer.Argument(help="The run folder that is compared with: yesterday's.")],
-    run_b: Annotated[str, typer.Argument(help="The run folder that is judged: today's.")],
+    run_a: Annotated[str, typer.Argument(help="A, the run folder to compare with, such as yesterday's.")],
+    run_b: Annotated[str, typer.Argument(help="B, the run folder to judge, such as today's.")],
     questions: Annotated[
-        str | None, typer.Option(help="The questions file with the gold answers; cells of a sweep know theirs.")
+        str | None, typer.Option(help="The questions file with the gold answers; not needed for cells of a sweep.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="The metric that --worse-than is about.")] = "f1",
+    metric: Annotated[str, typer.Option(help="The metric for --worse-than.")] = "f1",
     worse_than: Annotated[
-        float | None, typer.Option(min=0.0, help="End with exit code 1 when B is worse by more than this, in the mean.")
+        float | None, typer.Option(min=0.0, help="Exit with code 1 if the mean of B is worse by more than this.")
     ] = None,
 ) -> None:
     """Compare two runs question by question, with intervals and p-values; usable in a nightly check."""
@@ -54,7 +54,7 @@ def _print(console: Console, found: list[Compared]) -> None:
     from okralong.lab.sweeps.markdown import shown_number
 
     widen_plain(console)
-    grid = Table(title="B less A, on the same questions", title_justify="left")
+    grid = Table(title="B minus A, on the same questions", title_justify="left")
     for title in ("metric", "A", "B", "difference", "95 % interval", "p", "questions"):
         grid.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
     for each in found:
@@ -66,14 +66,18 @@ def _print(console: Console, found: list[Compared]) -> None:
 
 def evaluate(
     sweep: Annotated[str, typer.Argument(help="A sweep file; see configs/sweeps/.")],
-    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    data: Annotated[
+        Path, typer.Option(help="The folder of the data sets; configs/datasets.yaml describes its layout.")
+    ],
     out: Annotated[Path, typer.Option(help="The sweep's folder: cells and tables. The same command resumes there.")],
-    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
+    work: Annotated[Path, typer.Option(help="The folder that keeps archives and vectors for the next sweep.")] = Path(
         ".evidence"
     ),
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars over the whole sweep.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the cells and what they may cost, and end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the cells and their expected cost, then exit.")
+    ] = False,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Run every method on every set under one budget, and write scores, summaries, differences and a report page."""
@@ -94,7 +98,7 @@ def evaluate(
     result = run_sweep(expanded, address=address, console=console)
     for name in result.written:
         say_line(console, f"written: {result.folder / name}")
-    if result.statuses:  # a sweep that was stopped before its first answer has nothing to look at
+    if result.statuses:  # a sweep stopped before its first answer has no report
         page, *_ = write_report(str(result.folder), note=lambda line: say_line(console, line, style="yellow"))
         say_line(console, f"written: {page}")
     if result.stopped:
@@ -109,7 +113,7 @@ def _agree(yes: bool) -> None:
 
     if not yes and not sys.stdin.isatty():
         raise ConfigError(
-            "There is no terminal to confirm at. Add --yes to begin without confirmation, or --dry-run to see only the "
+            "There is no terminal to confirm at. Add --yes to start without confirmation, or --dry-run to see only the "
             "cells and their cost."
         )
     if not yes and not typer.confirm("Begin?"):
@@ -118,13 +122,17 @@ def _agree(yes: bool) -> None:
 
 def tune(
     tune: Annotated[str, typer.Argument(help="A tune file: a policy, a grid of its values, sets, a metric.")],
-    data: Annotated[Path, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
+    data: Annotated[
+        Path, typer.Option(help="The folder of the data sets; configs/datasets.yaml describes its layout.")
+    ],
     out: Annotated[Path, typer.Option(help="The folder of both sweeps. The same command resumes there.")],
-    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next sweep.")] = Path(
+    work: Annotated[Path, typer.Option(help="The folder that keeps archives and vectors for the next sweep.")] = Path(
         ".evidence"
     ),
     yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the search and what it may cost, and end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the search and its expected cost, then exit.")
+    ] = False,
     address: Annotated[str | None, typer.Option(help="A Ray cluster's address; none = a private one here.")] = None,
 ) -> None:
     """Search a grid of policy values on the tune side, and report the chosen ones on the test side."""
@@ -168,7 +176,7 @@ def _went_well(console: Console, result: SweepResult) -> None:
 
     if result.exit_code == EXIT_FAILURES:
         say_line(console, f"{result.statuses['failed']} questions failed and count as wrong", style="yellow")
-    elif result.exit_code != EXIT_OK:  # half of a search chooses nothing
+    elif result.exit_code != EXIT_OK:  # an incomplete search chooses nothing
         say_line(console, f"stopped: {result.stopped}", style="red")
         raise typer.Exit(result.exit_code)
 
@@ -185,7 +193,7 @@ def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
         ]
         for point in points
     ]
-    words = f"Means over the sets on the side {tune.search}; the figures that count are those of {tune.report}."
+    words = f"Means over the sets on the side {tune.search}; report the figures of {tune.report} instead."
     table = markdown_table(["values", *shown], rows, range(1, len(shown) + 1))
     return f"# {tune.title}: the search\n\n{words}\n\n{table}\n"
 

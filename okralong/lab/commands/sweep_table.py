@@ -1,4 +1,4 @@
-"""Print the table of a sweep's cells and of what they may cost."""
+"""Print the table of a sweep's cells and their expected cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from okralong.lab.sweeps.outline import CostEstimate, total
 
 
 def show(expanded: Expanded, console: Console) -> None:
-    """Print a row for each method and variant over sets and seeds, and the total, with what they may cost."""
+    """Print a row with the expected cost for each method and variant over sets and seeds, and the total."""
     sweep, plans, costs = expanded.sweep, expanded.plans, expanded.costs
     widen_plain(console)
     grid = Table(title=f"{sweep.title}: {len(plans)} cells, {expanded.finished} of them finished", title_justify="left")
@@ -35,7 +35,7 @@ def show(expanded: Expanded, console: Console) -> None:
     say_line(console, "sets: " + ", ".join(f"{name} ({questions:,} questions)" for name, questions in sets.items()))
     guessed = sorted({p.config.strategy for p in plans if not costs[p.named.cell].described})
     if guessed:
-        say_line(console, f"- nothing is known of {', '.join(guessed)}; its figures are a wide guess")
+        say_line(console, f"- no sizes are known for {', '.join(guessed)}; the figures are rough guesses")
     say_line(
         console,
         "- an outline without an index, from the sizes of policies and documents (configs/outline.yaml); no "

@@ -1,4 +1,4 @@
-"""The commands ``train``, ``train-data`` and ``train-sara``; what they need is imported when one is called."""
+"""The commands ``train``, ``train-data`` and ``train-sara``; their imports happen on the call."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 def train(
     config: Annotated[str, typer.Argument(help="What to train, or to report on; see configs/training/.")],
     rows: Annotated[Path, typer.Option(help="The folder that `okralong train-data` wrote.")],
-    out: Annotated[Path, typer.Option(help="Where the trained model goes; a second start resumes from there.")],
+    out: Annotated[Path, typer.Option(help="The folder for the trained model; the same command resumes there.")],
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
     export: Annotated[
-        bool, typer.Option(help="Train nothing: write what a machine without Ray and Parquet needs to train.")
+        bool, typer.Option(help="Do not train; write the files for training on a machine without Ray and Parquet.")
     ] = False,
     report: Annotated[
-        bool, typer.Option(help="Train nothing: compare trained analyzers or readers on the test rows.")
+        bool, typer.Option(help="Do not train; compare trained analyzers or readers on the test rows.")
     ] = False,
-    leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are not learned from.")] = None,
+    leave_out: Annotated[list[str] | None, typer.Option(help="A set whose rows are excluded from training.")] = None,
 ) -> None:
     """Train an analyzer, a reader, a cross-encoder, a token classifier or a question writer.
 
@@ -102,30 +102,32 @@ class Learner(StrEnum):
 
 
 def train_data(
-    data: Annotated[Path, typer.Argument(help="The folder of the data sets, laid out as configs/datasets.yaml says.")],
-    out: Annotated[Path, typer.Option(help="Where the rows and their card go.")],
-    learner: Annotated[Learner, typer.Option("--for", help="Who learns from the rows.")] = Learner.ANALYZER,
+    data: Annotated[
+        Path, typer.Argument(help="The folder of the data sets; configs/datasets.yaml describes its layout.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder for the rows and their card.")],
+    learner: Annotated[Learner, typer.Option("--for", help="The model that learns from the rows.")] = Learner.ANALYZER,
     config: Annotated[
         str | None,
         typer.Option(
             help="Which sets, and how many rows; by default rows, reading, ranking or keep.yaml of training/."
         ),
     ] = None,
-    work: Annotated[Path, typer.Option(help="Where archives and vectors are kept for the next run.")] = Path(
+    work: Annotated[Path, typer.Option(help="The folder that keeps archives and vectors for the next run.")] = Path(
         ".evidence"
     ),
     label_with: Annotated[
-        LabelWith, typer.Option(help="llm: the generator labels what the sets leave open, within budget_usd.")
+        LabelWith, typer.Option(help="llm: the generator adds missing labels, within budget_usd.")
     ] = LabelWith.NOBODY,
     llm: Annotated[str, typer.Option(help="The answer config whose llm part and budget_usd label.")] = "answer.yaml",
     writer: Annotated[
-        Path | None, typer.Option(help="A trained question writer: the cross-encoder's train rows are what it writes.")
+        Path | None, typer.Option(help="A trained question writer, which writes the cross-encoder's train rows.")
     ] = None,
     export: Annotated[
-        bool, typer.Option(help="Write no rows: only what --writer needs to write on a machine without Parquet.")
+        bool, typer.Option(help="Write no rows, only the input of --writer for a machine without Parquet.")
     ] = False,
 ) -> None:
-    """Label questions by their sets and by what our retrievers find, and write rows for every side of the split."""
+    """Label questions from their sets and from retrieval, and write rows for every side of the split."""
     from okralong.jobs.terminal import say_line
     from okralong.lab.training.labeller import Labeller
     from okralong.lab.training.rows.analyzer_rows import RowsConfig, build_rows
@@ -146,13 +148,13 @@ def train_data(
     reading = load_config(ReadingConfig, config or "training/reading.yaml") if learner is Learner.READER else None
     explained = reading is not None and reading.rationales
     if learner is not Learner.ANALYZER and not explained and label_with is not LabelWith.NOBODY:
-        raise typer.BadParameter(f"the rows of a {learner.value} follow from the sets alone: leave --label-with out")
+        raise typer.BadParameter(f"the rows of a {learner.value} follow from the sets alone: omit --label-with")
     if explained and label_with is LabelWith.NOBODY:
         raise typer.BadParameter(f"{config} has rationales, which a generator writes: give --label-with llm, and --llm")
     if label_with is LabelWith.LLM:
         label = Labeller(load_config(RunConfig, llm), out, console)
     if (writer is not None and learner is not Learner.CROSS_ENCODER) or (export and writer is None):
-        raise typer.BadParameter("--writer is for --for cross_encoder, and --export for --writer")
+        raise typer.BadParameter("--writer requires --for cross_encoder, and --export requires --writer")
     if learner is Learner.CROSS_ENCODER:
         ranking = load_config(RankingConfig, config or "training/ranking.yaml")
         written = None if writer is None else written_questions(ranking, data, work, out, writer, export, say)
@@ -185,13 +187,17 @@ def train_data(
 
 def train_sara(
     config: Annotated[str, typer.Argument(help="What to train; training/sara.yaml or sara_small.yaml of configs/.")],
-    out: Annotated[Path, typer.Option(help="Where the result goes; a second start resumes from there.")],
+    out: Annotated[Path, typer.Option(help="The folder for the result; the same command resumes there.")],
     data: Annotated[
-        Path | None, typer.Option(help="The folder of the data sets, laid out as configs/datasets.yaml says.")
+        Path | None, typer.Option(help="The folder of the data sets; configs/datasets.yaml describes its layout.")
     ] = None,
-    work: Annotated[Path, typer.Option(help="Where sentence embeddings are kept for the next run.")] = Path(".sara"),
+    work: Annotated[Path, typer.Option(help="The folder that keeps sentence embeddings for the next run.")] = Path(
+        ".sara"
+    ),
     here: Annotated[bool, typer.Option(help="Train in this process, without Ray.")] = False,
-    report: Annotated[bool, typer.Option(help="Train nothing: measure what OUT holds on held-out documents.")] = False,
+    report: Annotated[
+        bool, typer.Option(help="Do not train; measure the result in OUT on held-out documents.")
+    ] = False,
 ) -> None:
     """Train SARA's compressor and adapter, stage by stage, or measure them."""
     from okralong.jobs.terminal import say_line

@@ -1,4 +1,4 @@
-"""Turn gold answers into wordings and into the parts that answer recall looks for, by one convention for all sets."""
+"""Turn gold answers into wordings and into parts for answer recall, by one convention for all sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def spans_of(row: Row, field: str, answer: Any) -> tuple[str, ...]:
 
 
 def length_label(answers: Sequence[str]) -> str:
-    """Guess what a paper's question asks for, where the file does not tell.
+    """Guess the kind of a paper's question if the file does not give it.
 
     Returns "short answer" if some answer has at most ``MOST_WORDS`` words, else "long answer".
     """
@@ -37,7 +37,7 @@ def scaled_wordings(spans: Sequence[str], scale: str) -> tuple[str, ...]:
 
 
 def span_parts(spans: Sequence[str]) -> Parts:
-    """Return one part for each copied span, or no parts if one of them cannot be looked for."""
+    """Return one part for each copied span, or no parts if one of them is not searchable."""
     found = findable(spans)
     return tuple((span,) for span in found) if len(found) == len(spans) else ()
 
@@ -48,7 +48,7 @@ def operand_parts(operands: Iterable[str]) -> Parts:
 
 
 def one_part(answers: Iterable[str]) -> Parts:
-    """Return one part with all wordings of an answer that can be looked for."""
+    """Return one part with all searchable wordings of an answer."""
     found = findable(answers)
     return (found,) if found else ()
 

@@ -70,15 +70,15 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A question with everything that its set knows about it.
+    """A question with all annotations of its set.
 
     Attributes:
-        gold: The question (its doc_ids still empty), answers, mapped type, and the parts that answer recall looks for.
+        gold: The question (its doc_ids still empty), answers, mapped type, and the parts for answer recall.
         documents: The sources asked about, even if the set delivers no text of them.
         text_ids: The item's context, gold and distractors.
         evidence: The gold ranges.
         cells: The gold table cells.
-        gold_queries: The set's own sub-questions in order, or the nearest thing that it has (see the adapter).
+        gold_queries: The set's own sub-questions in order, or the closest equivalent (see the adapter).
         calculation: The expression that leads to the answer, in the text's own figures ("(44.1-56.7)/56.7").
         sub_questions: Those of the gold queries that the set wrote as whole sentences.
         hops: The look-ups whose answers the set gives, in its best wording.
@@ -100,7 +100,7 @@ class DataSet:
     """One source file (or folder) as read.
 
     ``name`` is the set's ("hotpotqa"), ``part`` the file's ("dev"). ``texts`` are by text_id and hold every text_id of
-    an item. ``notes`` tell the author of the file what was skipped, with its row and the reason.
+    an item. ``notes`` list the skipped rows with reasons, for the author of the file.
     """
 
     name: str
@@ -157,7 +157,7 @@ class Builder:
         return Gold(question, self.name, label, parts)
 
     def text(self, document: str, text: str) -> Text:
-        """Add a text to the set and return it, or return the one that is there already.
+        """Add a text to the set and return it, or return the existing one.
 
         If a text with the same words but other punctuation is there, ranges of the two would differ. The later one then
         gets an id that also counts the document and a number as words.

@@ -25,7 +25,7 @@ Vectors = npt.NDArray[np.float32]
 EACH: Final = EmbeddingConfig(of="each")
 """A vector for every chunk, as in the papers and their baselines.
 
-A user's archive embeds each text once by default, which finds a little more (docs/retrieval.md).
+A user's archive embeds each text once by default, which has slightly higher recall (docs/retrieval.md).
 """
 
 BATCH: Final = 1024

@@ -64,7 +64,7 @@ class Row:
         try:
             return question_type(dataset, label)
         except InputError as error:
-            self.bad(field, f"holds a kind of question without a type. {error}")
+            self.bad(field, f"holds a question label without a type. {error}")
 
     def rows(self, field: str, what: str = "") -> Iterator[Row]:
         """Return the entries of a list of objects as rows. Raises InputError for an entry that is not an object."""
@@ -74,8 +74,8 @@ class Row:
     def bad(self, field: str, why: str) -> NoReturn:
         """Raise InputError naming the field and the problem."""
         raise InputError(
-            f"{self.file}, {self.place}: the field {field!r} {why}. The file is not in the form in which its authors "
-            "publish it: fetch it again, or correct or delete that entry."
+            f"{self.file}, {self.place}: the field {field!r} {why}. The file is not in its authors' published "
+            "format: fetch it again, or correct or delete that entry."
         )
 
 

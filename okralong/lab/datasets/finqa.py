@@ -84,8 +84,8 @@ def _filing(row: Row) -> str:
 # --------
 # A page of a filing as FinQA and UDA write it: sentences, one table, sentences; and the gold evidence on it.
 #
-# Of the two tables in the files we take ``table``, whose rows ``table_N`` of the gold evidence counts; ``table_ori``
-# keeps rows that ``table`` leaves out.
+# Of the two tables in the files, ``table`` is used: ``table_N`` of the gold evidence counts its rows; ``table_ori``
+# keeps rows that ``table`` omits.
 
 
 @dataclass(frozen=True, slots=True)

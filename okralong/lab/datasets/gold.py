@@ -27,7 +27,7 @@ from okralong.pipelines.core.types import Analysis, InputError, Pattern, Questio
 Parts = tuple[tuple[str, ...], ...]
 
 MOST_WORDS: Final = 12  # project default
-"""Longer gold answers are not looked for: no text would hold them literally."""
+"""Longer gold answers are not searched for: no text would contain them literally."""
 
 _NO_FACTS: Final = frozenset({"yes", "no", "true", "false", "unanswerable", "none", "n a", ""})
 _SEPARATOR: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -41,7 +41,7 @@ how when where did does do has have had not than into under over per between
 """
 
 COMMON: Final = frozenset(_COMMON.split())  # project default
-"""Words that tell nothing about an answer."""
+"""Words that carry no information about an answer."""
 
 
 def words(text: str) -> list[str]:
@@ -51,7 +51,7 @@ def words(text: str) -> list[str]:
 
 
 def findable(answers: Iterable[str]) -> tuple[str, ...]:
-    """Return the answers that can be looked for: 1 to ``MOST_WORDS`` words, and more than yes or no."""
+    """Return the searchable answers: 1 to ``MOST_WORDS`` words, and more than yes or no."""
     return tuple(a for a in answers if len(a.split()) <= MOST_WORDS and " ".join(words(a)) not in _NO_FACTS)
 
 
@@ -64,7 +64,7 @@ def answer_recall(parts: Parts, shown: Sequence[str]) -> float | None:
     return found / len(parts)
 
 
-@lru_cache(maxsize=64)  # whole documents come again for each question on them
+@lru_cache(maxsize=64)  # whole documents recur for each question on them
 def _prepared(text: str) -> str:
     return f" {' '.join(words(text))} "
 
@@ -86,7 +86,7 @@ class Gold:
     """A question with its gold answers and mapped type.
 
     The answers are wordings of one answer, any of which counts. ``dataset`` and ``source_type`` are the source's own
-    words; ``parts`` are what ``answer_recall`` looks for.
+    words; ``parts`` are the input of ``answer_recall``.
     """
 
     question: Question
@@ -155,8 +155,8 @@ def read_operands(data: Path) -> OperandBook:
                 _note(book, row)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{file} has not the form in which its authors publish it ({type(error).__name__}: {error}). "
-                "Fetch it again, or take it away: operands are then unknown and not scored."
+                f"{file} is not in its authors' published format ({type(error).__name__}: {error}). "
+                "Fetch it again, or delete it: operands are then unknown and not scored."
             ) from error
         book.sources.append(name)
     return book
@@ -231,7 +231,7 @@ def _keys(answers: Sequence[str]) -> frozenset[str]:
 
 
 # --------
-# The analyzer's three gold labels, from the set's annotation and from what our retrievers find. They are the upper
+# The analyzer's three gold labels, from the set's annotation and from this project's retrieval. They are the upper
 # bound of any analyzer in the bench, and the target in training.
 
 PATTERN_CHUNKS: Final = 5

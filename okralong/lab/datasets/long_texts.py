@@ -128,7 +128,7 @@ def story(content: str, start: str, end: str) -> str:
 
 
 def _words_at(text: str, wanted: str, begin: int) -> tuple[int, int] | None:
-    """Find some words after a place, whatever the white space between them."""
+    """Find some words after a place, ignoring differences in white space."""
     words = wanted.split()
     found = re.compile(r"\s+".join(map(re.escape, words))).search(text, begin) if words else None
     return found.span() if found else None
@@ -171,7 +171,7 @@ def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
     listed = "\n".join([CHOICES, *(f"- {option}" for option in options)])
     asked = Row(row.file, row.place, {"id": identity, "question": f"{row.text('question').strip()}\n{listed}"})
     kind = row.type_of("difficult", QUALITY, label)
-    # The options paraphrase the article, so there are no parts to look for.
+    # The options paraphrase the article, so there are no parts to search for.
     gold = made.gold(asked, "id", [options[gold_label - 1]], kind, label)
     return Item(gold, (text.document,), (text.text_id,))
 
@@ -181,7 +181,7 @@ def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
 #
 # A file such as ``qa/wikipedia-dev.json`` is one object: ``Domain`` (Wikipedia or Web) and ``Data``, a list of
 # questions with ``QuestionId``, ``Question``, ``Answer`` (``Value``, ``Aliases``), ``EntityPages`` and, on the web,
-# ``SearchResults`` (``Filename``, ``Title``). The pages lie in ``evidence/wikipedia`` and ``evidence/web`` beside
+# ``SearchResults`` (``Filename``, ``Title``). The pages are in ``evidence/wikipedia`` and ``evidence/web`` next to
 # ``qa``. The hub's Parquet files (rc) have the pages' texts in the row, in columns.
 
 
@@ -234,8 +234,8 @@ def _page(questions: Path, page: Row, folder: str) -> tuple[str, str]:
         return page.text("Title"), file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(
-            f"{file} cannot be read: {error.strerror}. TriviaQA's pages lie in the folder evidence beside qa, as its "
-            "archive unpacks them: unpack triviaqa-rc.tar.gz whole."
+            f"{file} cannot be read: {error.strerror}. TriviaQA's pages are in the folder evidence next to qa, as its "
+            "archive unpacks them: unpack triviaqa-rc.tar.gz completely."
         ) from error
 
 
@@ -265,8 +265,8 @@ def read_multihop_rag(path: Path, part: str) -> DataSet:
 
     An article (``title``, ``source``, ``published_at``, ``url``, ``body``) is a text of its title, a line of source and
     date, which questions ask about, and the body. A query has ``query``, ``answer``, ``question_type`` and
-    ``evidence_list`` (``title``, ``url``, ``fact``). It is asked of the whole collection, so every item's context is
-    all of it. Evidence is the place of each fact in its article, whatever the white space; an item with a fact that is
+    ``evidence_list`` (``title``, ``url``, ``fact``). It is asked of the whole collection, which is every item's
+    context. Evidence is the place of each fact in its article, whatever the white space; an item with a fact that is
     not found has no evidence and is counted in the log. A null query, which the collection cannot answer, has the gold
     answer "unanswerable". Raises InputError naming file, row and field.
     """
@@ -313,7 +313,7 @@ def _query_item(
     asked = Row(row.file, row.place, {"id": str(number), "question": row.text("query").strip()})
     shown = {piece.text_id for piece in pieces}
     texts = [text.text for text in articles.values() if text.text_id in shown]
-    # "Yes" and "no" occur in any text. Other answers are looked for in the articles that the facts are from.
+    # "Yes" and "no" occur in any text. Other answers are searched for in the facts' articles.
     parts = grounded(one_part(answers), texts) if texts and label == "inference_query" else ()
     gold = made.gold(asked, "id", answers, kind, label, parts)
     evidence = tuple(dict.fromkeys(pieces)) if whole else ()

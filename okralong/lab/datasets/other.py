@@ -36,7 +36,7 @@ AFTER: Final = "\nAnswer:"
 
 
 # --------
-# LongBench items as they were put to a model: whole prompts with their gold answers (Bai et al. 2024).
+# LongBench items as sent to a model: whole prompts with their gold answers (Bai et al. 2024).
 #
 # A file is one object: {"0": {"origin_prompt": ..., "gold": [...]}, ...}. The prompt is an instruction, the passages,
 # the instruction again, "Question: ..." and "Answer:". The text between the two instructions becomes the item's one
@@ -81,7 +81,7 @@ def _answers(row: Row) -> tuple[str, ...]:
 
 
 # --------
-# LongBench's rows as its authors publish them: one JSON object a line.
+# LongBench's rows as its authors publish them: one JSON object per line.
 #
 # A row has ``context``, ``input`` (the question), ``answers``, ``all_classes``, ``length``, ``dataset``, ``language``
 # and ``_id``. Its context becomes the item's one text, as with the prompts above, so that both have the same
@@ -130,9 +130,9 @@ def read_longbench_rows(path: Path, part: str) -> DataSet:
 # questions file; without ``doc_ids`` a question is about all of them.
 #
 # ``evidence`` holds passages of the documents, or places in them, "doc_id:start:end" in characters. A passage is
-# searched for literally, whatever its white space. One that was typed or copied from another rendering (other
+# searched for literally, ignoring white space. One that was typed or copied from another rendering (other
 # hyphens, a page's footer in between) is found where ``WORDS_FOUND`` of its words and all of its numbers are. A
-# question with a passage that is not found has no evidence at all, since it could not be shown whole; it is noted.
+# question with a passage that is not found gets no evidence at all, and a note.
 
 OWN: Final = "own"
 FOLDERS: Final = ("documents", "reports", "archive")
@@ -141,9 +141,9 @@ FOLDERS: Final = ("documents", "reports", "archive")
 ENDINGS: Final = (".txt", ".md")
 
 WORDS_FOUND: Final = 0.8  # project default
-"""The least share of a passage's words that its place must hold, in any order."""
+"""Minimum share of a passage's words that its place must hold, in any order."""
 MORE_WORDS: Final = 0.25  # project default
-"""The share of further words that a passage's place may have, at least two words: a footer, a note."""
+"""Maximum share of further words in a passage's place (a footer, a note); two words are always allowed."""
 
 _PLACE: Final = re.compile(r"(?P<doc_id>.+):(?P<start>\d+):(?P<end>\d+)")
 Token = tuple[str, int, int]
@@ -170,15 +170,15 @@ def read_own(path: Path, part: str) -> DataSet:
         if question.type and question.type not in get_args(QuestionType):
             raise _error(row, "type", f"is {question.type!r}, none of {', '.join(get_args(QuestionType))}")
         if question.where:
-            raise _error(row, "where", "is a filter over an archive's metadata, which is not known here")
+            raise _error(row, "where", "is a filter over an archive's metadata, which is not available here")
         scope = [made.text(name, text) for name, text in _scope(row, question, documents).items()]
         evidence, typed = _placed(row, question, scope, made)
         by_words += typed
         made.items.append(_item(question, scope, evidence))
     if by_words:
         made.notes.append(
-            f"{path}: {by_words} passages of evidence do not stand in their documents word for word; they were placed "
-            f"where at least {WORDS_FOUND:.0%} of their words and all of their numbers stand."
+            f"{path}: {by_words} passages of evidence are not in their documents verbatim; they were placed "
+            f"where at least {WORDS_FOUND:.0%} of their words and all of their numbers are."
         )
     return made.built()
 
@@ -191,7 +191,7 @@ def _documents(folder: Path) -> dict[str, str]:
     documents: dict[str, str] = {}
     for file in files:
         if file.stem in documents:
-            raise InputError(f"{folder} holds two texts named {file.stem}. Give each document a name of its own.")
+            raise InputError(f"{folder} holds two texts named {file.stem}. Give each document its own name.")
         documents[file.stem] = _text(file)
     return documents
 
@@ -337,7 +337,7 @@ def _text(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read as text: {error}. Save it as UTF-8 text.") from error
     if not text.strip():
-        raise InputError(f"{file} is empty. Put the document's text there, or take the file away.")
+        raise InputError(f"{file} is empty. Put the document's text there, or delete the file.")
     return text
 
 

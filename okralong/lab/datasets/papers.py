@@ -194,9 +194,9 @@ def read_pubmedqa(path: Path, part: str) -> DataSet:
 
     An entry has ``QUESTION``, ``CONTEXTS`` (the sections of the abstract without its conclusion), ``LABELS`` (their
     names) and ``final_decision`` (yes, no or maybe). There is one text per abstract, with a line "LABEL: section" for
-    each section; ``document`` is the PubMed id. The set marks no evidence. The findings decide, so each section named
-    so is one piece, or every section if none is. The decision is a judgement, so there are no parts. Raises InputError
-    naming file, PubMed id and field.
+    each section; ``document`` is the PubMed id. The set marks no evidence. Each section of findings is one piece of
+    evidence, or every section if none is named so. The decision is a judgement, so there are no parts. Raises
+    InputError naming file, PubMed id and field.
     """
     made = Builder(PUBMEDQA, part)
     for identity, value in row_of(path, "the file's content", read_json(path)).values.items():

@@ -1,11 +1,11 @@
-"""Read our own questions over filings whose text we may not ship: questions, answers, and places in the texts.
+"""Read this project's questions over filings that may not be shipped: questions, answers, and places in the texts.
 
 ``configs/filings_questions`` holds ``questions.jsonl`` and ``archives.yaml``; the filings stay in the data folder. A
 place is valid only in the text that it was measured in, so each document's SHA-256 is kept with it.
 
 Half of the questions are asked of the one or few filings that are meant (scope ``documents``). The other half is asked
 of all filings of its side (scope ``archive``) and names company and period. The sides are assigned by hand. The test
-side holds large companies' filings of which no model of ours has seen an annual report (``financial_qa_10k`` has
+side holds large companies' filings whose annual reports no model of this project has seen (``financial_qa_10k`` has
 excerpts of the others), and the filings that ``reports`` and ``loong_finance`` ask about. The tune side holds the other
 large companies, and small companies' filings that ``loong_finance`` carries without asking about them: the texts of
 ``filings`` have lost their tables, so tune would otherwise have no statements.
@@ -138,7 +138,9 @@ def read_questions_file(folder: Traversable) -> tuple[PlacedQuestion, ...]:
                 "Correct that line."
             ) from error
         if found.setdefault(each.query_id, each) is not each:
-            raise InputError(f"{file}, line {number}: query_id {each.query_id!r} is an earlier line's. Rename one.")
+            raise InputError(
+                f"{file}, line {number}: query_id {each.query_id!r} occurs in an earlier line. Rename one."
+            )
     return tuple(found.values())
 
 
@@ -176,7 +178,7 @@ def _evidence(row: Row, place: Place, texts: Mapping[str, Text]) -> Evidence:
         row.bad("evidence", f"has the place {place.start_char}:{place.end_char}, which {place.document} does not have")
     for value in place.values:
         if value not in shown:
-            row.bad("evidence", f"names the value {value!r}, which does not stand at its place in {place.document}")
+            row.bad("evidence", f"names the value {value!r}, which is not at its place in {place.document}")
     return Evidence(text.text_id, place.start_char, place.end_char)
 
 

@@ -1,7 +1,7 @@
 """Pool short texts into long documents; long texts become documents as they are.
 
-A HotpotQA question comes with 600 to 900 words, which any method can show whole. Retrieval is only tested when the
-context of one question is among the contexts of others. Pooling never changes a text, so a range of a text is the same
+A HotpotQA question comes with 600 to 900 words, which any method can show in full. Retrieval is only tested if the
+context of one question is mixed with those of others. Pooling never changes a text, so a range of a text is the same
 range of the document, shifted.
 """
 
@@ -124,7 +124,7 @@ def pool(
 
 
 def whole(dataset: DataSet) -> Pooled:
-    """Make each text that an item names a document, for sets whose texts are long already.
+    """Make each text that an item names a document, for sets with long texts.
 
     A doc_id is the text's ``document`` in characters that are safe in file names and globs, followed by the text_id if
     several texts share it.
@@ -182,7 +182,7 @@ def _document(
         if added is None:
             raise InputError(
                 f"The set and its spare texts have {len(known)} texts of {sum(sizes.values()):,} tokens in all, too "
-                f"little to pool documents of {tokens:,} tokens. Choose shorter documents or give more texts."
+                f"few to pool documents of {tokens:,} tokens. Choose shorter documents or give more texts."
             )
         placed.append(added)
         total += sizes[added]

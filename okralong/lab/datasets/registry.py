@@ -58,8 +58,8 @@ def read_dataset(source: DataSource, data: Path) -> DataSet:
     """
     if source.format not in FORMATS:
         raise InputError(
-            f"The source {source.name!r} ({source.part}) has the format {source.format!r}, which no adapter reads. "
-            f"There are: {', '.join(FORMATS)}."
+            f"The source {source.name!r} ({source.part}) has the format {source.format!r}, which has no adapter. "
+            f"Formats: {', '.join(FORMATS)}."
         )
     return replace(FORMATS[source.format](_path(source, data), source.part), name=source.name)
 

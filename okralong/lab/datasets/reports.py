@@ -1,7 +1,7 @@
 """Read the ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``.
 
 Qasper comes without types here, so they are guessed from the length of the answers. An answer that occurs in none of
-its documents was put in other words by its annotator and has no parts to look for.
+its documents was rephrased by its annotator and has no parts.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _finqa(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
 
 
 def _qasper(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
-    del book  # a paper is not calculated with
+    del book  # papers have no calculations
     answers = tuple(dict.fromkeys(row["answers"]))
     return _gold(row, query_id, answers, length_label(answers), one_part(answers))
 

@@ -28,8 +28,8 @@ Side: TypeAlias = Literal["train", "validation", "tune", "test"]
 SIDES: Final[tuple[Side, ...]] = ("train", "validation", "tune", "test")
 """The sides, from the freest to the strictest.
 
-Models are trained on train. Temperatures and thresholds are chosen on validation, the policy's values on tune. Figures
-come from test.
+Models are trained on train; temperatures and thresholds are chosen on validation, the policy's values on tune; reported
+figures come from test.
 """
 
 KEY_DIGITS: Final = 10
@@ -49,7 +49,7 @@ _PREFIX: Final = b"okralong.split."
 class Split:
     """Sides by key, and the manifest's own description (``about``: seed, fingerprint of the rules, counts).
 
-    An item has a side only if everything known about it agrees; what belongs to two sides is left out, never shared.
+    An item has a side only if all its keys agree; whatever belongs to two sides is left out, never shared.
     ``texts`` holds only texts whose side does not follow from their documents.
     """
 
@@ -108,7 +108,7 @@ class Split:
         return known.pop() if question and len(known) == 1 else None
 
     def text_side(self, text_id: str) -> Side | None:
-        """Return the side of a text that several sides carry and its document does not settle, else None."""
+        """Return the side of a text that several sides carry and its document leaves open, else None."""
         return self.texts.get(text_hash(text_id))
 
     def shows(self, text: Text, side: Side) -> bool:
@@ -128,7 +128,7 @@ class Split:
                 f"The split does not know {len(unknown)} of the {len(dataset.items)} questions of {dataset.name}/"
                 f"{dataset.part} (the first: {unknown[0].gold.question.query_id}). It was made from other files. Make "
                 "one from yours with `okralong split DATA --out DIR` and give its manifest.parquet; or, for questions "
-                "that nothing is trained or tuned on, use the whole set (side: all, in a sweep of `okralong evaluate`)."
+                "unused in training and tuning, use the whole set (side: all, in a sweep of `okralong evaluate`)."
             )
         items = [item for item in dataset.items if self.side_of(item) == side]
         shown = {identity for identity, text in dataset.texts.items() if self.shows(text, side)}
@@ -170,7 +170,7 @@ def gold_texts(item: Item) -> tuple[str, ...]:
 
 
 def leaks(datasets: Iterable[DataSet], split: Split) -> list[str]:
-    """Return what is on two sides after ``split.filter``, one line each; empty for a sound split.
+    """Return everything that is on two sides after ``split.filter``, one line each; empty for a valid split.
 
     Checked are question texts, documents (asked about or shown), every shown text, and whether an item has lost a text
     that holds its evidence.
@@ -195,7 +195,7 @@ def leaks(datasets: Iterable[DataSet], split: Split) -> list[str]:
         if len(places) > 1:
             shown = key if kind != "text" else f"{key[:60]}..."
             listed = ", ".join(f"{side} ({places[side]})" for side in SIDES if side in places)
-            found.append(f"the {kind} {shown!r} stands on {listed}")
+            found.append(f"the {kind} {shown!r} is on {listed}")
     return found
 
 

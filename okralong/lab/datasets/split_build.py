@@ -1,4 +1,4 @@
-"""Make a split from data sets and rules, with an account of it.
+"""Make a split from data sets and rules, and account for it.
 
 Questions that share a document or a text that holds evidence form a component, which stays together. Each component is
 drawn to a side by the shares of its rule. Whatever would belong to two sides is left out, never shared.
@@ -110,14 +110,13 @@ def _named(
     return found
 
 
-_HEAD = """# The split: what stands on which side
+_HEAD = """# The split: which data are on which side
 
-Made by `okralong split`; do not edit. The manifest beside this card holds hashes only, no question and no text.
+Made by `okralong split`; do not edit. The manifest next to this card holds hashes only, no question and no text.
 Train is for models, validation for their temperatures and thresholds, tune for the policy's values; figures come from
-test. A question, a document and a paragraph stand on one side each, across all sets. A question text that several
+test. Each question, document and paragraph is on one side, across all sets. A question text that several
 components ask belongs to the strictest of their sides and is left out elsewhere (a generic wording such as "summarize
-the meeting" is therefore in test alone). The counts are of the files that were at hand, which are subsets of the public
-sets.
+the meeting" is therefore in test alone). The counts are of the files that were available, subsets of the public sets.
 """
 
 

@@ -17,9 +17,9 @@ from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
 
 BLOCK_WORDS: Final = 12  # project default
-"""Words of a block that is looked for as a whole: too long for a turn of phrase."""
+"""Words of a block that is searched for as a whole: too long for a common phrase."""
 BLOCKS_FOUND: Final = 0.5  # project default
-"""Share of a text's blocks that must occur in another text to be found in it; tolerates cut ends."""
+"""Share of a text's blocks that must occur in another text to be found in it; tolerates truncated ends."""
 
 
 class Rule(Settings):
@@ -27,7 +27,7 @@ class Rule(Settings):
 
     ``sources`` are sets ("tatqa") or files of sets ("hotpotqa/dev"); ``shares`` are shares of their questions.
     ``round`` is for sets that are added to a split in use: the rules of round 1 are drawn as if there were no others,
-    and later additions to a component take its side, so nothing moves that a model was trained or measured on.
+    and later additions to a component take its side, so that data already used in training or evaluation never move.
     """
 
     sources: tuple[str, ...] = Field(min_length=1, strict=False)
@@ -51,8 +51,8 @@ class SplitRules(Settings):
     """The rules of a split.
 
     The first rule that covers any question of a component decides, within the earliest round of its questions.
-    ``named_by_questions`` maps a set whose documents have private names to the sources whose questions tell the public
-    ones. ``named_by_passages`` lists sets whose texts hold whole texts of other sets.
+    ``named_by_questions`` maps a set whose documents have private names to the sources whose questions reveal the
+    public ones. ``named_by_passages`` lists sets whose texts hold whole texts of other sets.
     """
 
     seed: int

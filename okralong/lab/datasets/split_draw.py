@@ -37,9 +37,10 @@ def draw(groups: Sequence[Component], rules: SplitRules) -> list[Side]:
     """Draw a side for each component, in order.
 
     A component follows the first rule that covers any of its members. Within a rule, the components of each source are
-    shuffled by a hash of the seed. Each in turn goes to the side that lacks most, counting the questions that the rule
-    covers and, with equal weight, all questions of the component. So a set of two components gets two sides, and a
-    large set misses its shares by less than its largest component. Raises InputError for a source that no rule covers.
+    shuffled by a hash of the seed. Each in turn goes to the side with the largest deficit, counting the questions that
+    the rule covers and, with equal weight, all questions of the component. So a set of two components gets two sides,
+    and a large set misses its shares by less than its largest component. Raises InputError for a source that no rule
+    covers.
     """
     strata: dict[tuple[int, str], list[_Ticket]] = defaultdict(list)
     for number, group in enumerate(groups):
@@ -65,7 +66,7 @@ class _Ticket(NamedTuple):
 def _fill(tickets: Sequence[_Ticket], shares: Mapping[Side, float]) -> Iterator[tuple[int, Side]]:
     """Yield each ticket's component with its side.
 
-    The greedy step comes nearest to the shares in both counts (least squares of what is lacking, relative to the
+    The greedy step minimizes the distance to the shares in both counts (least squares of the deficits, relative to the
     whole).
     """
     covered, everything = sum(ticket.covered for ticket in tickets), sum(ticket.all for ticket in tickets)

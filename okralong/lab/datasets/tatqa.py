@@ -49,7 +49,7 @@ def read_tatqa(path: Path, part: str) -> DataSet:
         text = made.text(document, context.text)
         made.items += [_tatqa_item(each, context, text, made) for each in row.rows("questions", "question")]
     lost = sum(not item.evidence for item in made.items)
-    logger.info("%s: %d of %d questions have no evidence that could be found again.", path, lost, len(made.items))
+    logger.info("%s: %d of %d questions have evidence that was not found in the text.", path, lost, len(made.items))
     return made.built()
 
 
@@ -120,7 +120,7 @@ def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tup
 
     - From the text: in each related paragraph the sentences that hold the wanted figures or spans literally, or the
       whole paragraph if it holds none.
-    - From the table, or from both: the rows that hold what is wanted. The rest is looked for in the column heads (the
+    - From the table, or from both: the rows that hold what is wanted. The rest is searched for in the column heads (the
       head row is then evidence, but not a cell), and then, for *both*, in the related paragraphs.
     """
     figures = _figures(asked)

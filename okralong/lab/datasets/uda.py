@@ -129,7 +129,7 @@ def _open(path: Path) -> tuple[str, Sequence[Row]]:
     name = next((name for name, (wanted, _) in _TABLES.items() if wanted == columns), None)
     if name is None:
         raise InputError(
-            f"{path}, row 1: the columns {', '.join(columns) or '(none)'} are those of no question file of UDA, which "
+            f"{path}, row 1: the columns {', '.join(columns) or '(none)'} do not match any question file of UDA, which "
             f"have {' or '.join('|'.join(wanted) for wanted, _ in _TABLES.values())}. Fetch the file again."
         )
     return name, rows

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 #
 # Evidence is one piece per supporting fact: the range of that sentence. A fact whose sentence the paragraph lacks (the
 # number after the last: 6 facts in 500 questions of 2WikiMultihopQA's train file) or whose sentence is blank is left
-# out. An item that lacks a whole paragraph gets no evidence, since it could never be shown whole. Both are counted in
+# out. An item that lacks a whole paragraph gets no evidence, because it could never be complete. Both are counted in
 # the log. If two paragraphs have the title, the first with the sentence counts.
 
 Fact = tuple[str, int]
@@ -74,8 +74,8 @@ def read_twowiki(path: Path, part: str) -> DataSet:
 
     Its sentences come stripped. ``evidences`` are the [subject, relation, object] triples that lead to the answer; the
     gold queries are "subject relation" in their order ("Ann Alder mother"). Files with ``qa_pairs`` also have each
-    query as a sentence ("Who is the mother of Ann Alder?") with its answer, of which the triple has the words that
-    count. Raises InputError naming file, row and field.
+    query as a sentence ("Who is the mother of Ann Alder?") with its answer, whose key words are in the triple. Raises
+    InputError naming file, row and field.
     """
     return _read(path, TWOWIKI, part, " ", _relations, _sub_questions, _hops)
 
@@ -110,7 +110,7 @@ def _read(
                 hops=hops(row),
             )
         )
-    logger.info("%s: %d supporting facts name what the context does not have.", path, lost)
+    logger.info("%s: %d supporting facts are not in the context.", path, lost)
     return made.built()
 
 
@@ -196,7 +196,7 @@ def _triples(row: Row) -> list[Hop]:
 
 
 def _hops(row: Row) -> tuple[Hop, ...]:
-    """Return the triples; as sentences if the pairs are as many and each answer names its triple's object."""
+    """Return the triples, as sentences if there is a pair for each and its answer names the triple's object."""
     triples, pairs = _triples(row), _qa_pairs(row)
     if len(pairs) != len(triples):
         return tuple(triples)
@@ -267,8 +267,8 @@ def read_musique(path: Path, part: str) -> DataSet:
     ``answer_aliases``, ``answerable``, ``paragraphs`` (title, paragraph_text, is_supporting) and
     ``question_decomposition`` (question, answer). Rows come as a JSON list or, as the authors publish them, one per
     line. The label is the id's first part. Evidence is each supporting paragraph without its title line. Gold queries
-    are the single-hop questions, with "#1" replaced by the first step's answer, and so on; in those written as "subject
-    >> relation" the marks are dropped.
+    are the single-hop questions, with "#1" replaced by the first step's answer, and so on; ">>" is dropped from those
+    written as "subject >> relation".
 
     In the full version a question comes twice under one id, once with a needed paragraph removed (``answerable``
     false). The gold answer of that one is "unanswerable", which a generator is instructed to reply, its id is marked,

@@ -1,9 +1,9 @@
 """Measure how much of the gold evidence is in the passages that a method shows, and at how many tokens.
 
 The strategies are those of a run, over the same ``QuestionTools`` with other ports: retrieval is local and cached, a
-``Writer`` replaces the generator, nothing is paid, and a question's steps are kept in memory. No answer is judged; what
-is measured are character ranges. White space does not count, so a chunk that ends before a line break has shown the
-whole sentence. Evidence counts only where the set marks it.
+``Writer`` replaces the generator, nothing is paid, and a question's steps are kept in memory. The bench measures
+character ranges and judges no answer. It ignores white space, so a chunk that ends before a line break shows the whole
+sentence. Only marked evidence counts.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Bench:
 class Row:
     """One question under one method at one point of its curve (a count for plain methods, a scale for policies).
 
-    ``queries`` counts the distinct texts looked up, including the question, and ``calls`` those of the writer.
+    ``queries`` counts the distinct queries, including the question, and ``calls`` those of the writer.
     ``prompt_tokens`` counts the tokens of all prompts, including the answer's.
     """
 
@@ -122,7 +122,7 @@ async def run_plain(bench: Bench, name: str, method: PlainMethod, reader: Rememb
 
 
 def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
-    """Return both lists as one retriever would rank them."""
+    """Return both lists merged into one ranking."""
     if retriever == "exact":
         return found.exact
     if retriever == "semantic":
@@ -146,7 +146,7 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
             run.compressor,
             run.reader,
         )
-        if not isinstance(run.writer, GoldWriter):  # a model may write otherwise the next time
+        if not isinstance(run.writer, GoldWriter):  # a model may write something else the next time
             rows.append(await _followed(bench, name, tools, question, point))
             continue
         asked = question.item.gold.question
@@ -169,7 +169,7 @@ async def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> An
 
 
 async def _plan(tools: BenchTools, asked: str) -> Plan:
-    """Return the plan that the method will make. The steps on the way are kept and not repeated."""
+    """Return the method's plan. Its steps are kept and not repeated."""
     primary, scores = await primary_retrieval(tools, "primary/retrieve", asked)
     said = await tools.analyze("analyze", asked, primary, scores) if primary else None
     return organize(said, tools.policy, precise=False)

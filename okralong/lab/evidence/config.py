@@ -19,7 +19,7 @@ Scale = Annotated[float, Field(gt=0, le=20)]
 
 RULES: Final = "rules"
 GOLD: Final = "gold"
-"""Analyzers that every sweep knows: the keyword rules, and the gold labels."""
+"""Analyzers available in every sweep: the keyword rules and the gold labels."""
 
 NamedSet = Annotated[str, Field(pattern=r"^\S+ \S+$")]
 """Name and part of a set, separated by a blank."""
@@ -113,7 +113,7 @@ class PolicyMethod(Settings):
 
 
 def _kind(value: Any) -> str:
-    """Tell the two kinds of method apart by the key that only one has, so that errors are about that kind alone."""
+    """Distinguish the two kinds of method by a key that only one has, so that errors refer to that kind."""
     plain = "retriever" in value if isinstance(value, dict) else isinstance(value, PlainMethod)
     return "retrieval" if plain else "policy"
 
@@ -127,12 +127,12 @@ Method = Annotated[
 class Sweep(SweepSettings):
     """Every method on every set, on one side of the split.
 
-    ``side: all`` takes whole sets of the format ``own``, on which nothing was trained. All other methods are compared
-    with those of ``against``, on each set and over all. Those of ``pictured`` are drawn, and ``words`` are printed
-    above the figures. ``scorer`` is the language model of policies with ``selection.method: csi``: "embedded", a model
-    folder or a hub name. ``compressor`` is that of policies with ``selection.space: compressor``: "shipped" or a folder
-    that ``okralong train-sara`` wrote. ``analyzers`` and ``rerankers`` add analyzers and cross-encoders under the names
-    that methods use. ``at_tokens`` adds what each method shows within that many context tokens.
+    ``side: all`` takes whole sets of the format ``own``, which were not used in training. All other methods are
+    compared with those of ``against``, on each set and over all. Those of ``pictured`` are drawn, and ``words`` are
+    printed above the figures. ``scorer`` is the language model of policies with ``selection.method: csi``: "embedded",
+    a model folder or a hub name. ``compressor`` is that of policies with ``selection.space: compressor``: "shipped" or
+    a folder that ``okralong train-sara`` wrote. ``analyzers`` and ``rerankers`` add analyzers and cross-encoders under
+    the names that methods use. ``at_tokens`` adds what each method shows within that many context tokens.
     """
 
     side: Literal["validation", "tune", "test", "all"]

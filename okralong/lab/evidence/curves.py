@@ -1,6 +1,6 @@
 """Compare curves of recall against tokens of two methods on the same questions.
 
-A curve is read off the upper envelope: what fewer tokens have shown, more tokens can show as well. It is linear between
+A curve is read off the upper envelope: more tokens can always show what fewer tokens have shown. It is linear between
 points and from (0 tokens, recall 0) to the first point, and undefined beyond the last point. Methods are compared at
 equal recall or at equal tokens, and paired: each bootstrap draw takes whole documents, the same for both methods, and
 reads both curves again.

@@ -33,7 +33,7 @@ class MethodFigures:
     """A method on a set at its own point (its count, or scale 1), with its curve.
 
     Shares are means over questions that have them; ``all_evidence`` and ``cells`` are None if the set marks none. The
-    last two are read off the curves at the sweep's ``at_tokens``, or at their last points if those have fewer tokens.
+    last two are read off the curves at the sweep's ``at_tokens``, or at their last points if the curves are shorter.
     """
 
     tokens: float
@@ -123,7 +123,7 @@ def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
         return "evidence", marked
     if answered := [row for row in own if row.shown.answer_recall is not None]:
         return "answer", answered
-    raise ValueError(f"No row of {name} has evidence or parts of an answer to look for.")
+    raise ValueError(f"No row of {name} has evidence or parts of an answer.")
 
 
 def over_sets(sweep: Sweep, rows: Sequence[Row], names: Sequence[str]) -> dict[str, dict[str, Comparison]]:

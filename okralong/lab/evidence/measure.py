@@ -23,7 +23,7 @@ Ranges = Mapping[str, Sequence[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How much of what a question needs was shown. A share is 0 to 1, or None if the set marks nothing to show.
+    """Shares of the needed evidence that were shown, 0 to 1, or None if the set marks none.
 
     Attributes:
         evidence_recall: The share of gold characters.

@@ -81,14 +81,14 @@ def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
 def _recall_panel(axis: Axes, panel: RecallPanel, looks: Mapping[str, Mapping[str, Any]]) -> None:
     for line in panel.lines:
         points = sorted(zip(line.tokens, line.recall, strict=True))
-        front = 4 if len(points) == 1 else 3  # a lone point would drown under the lines
+        front = 4 if len(points) == 1 else 3  # a lone point would be hidden under the lines
         axis.plot(*zip(*points, strict=True), clip_on=False, zorder=front, **looks[line.label])
     documents = "1 document" if panel.documents == 1 else f"{panel.documents:,} documents"
     axis.set_title(f"{panel.name}\n{panel.questions:,} questions, {documents}", fontsize=9)
 
 
 def _token_scale(axis: Axes, least: float, most: float) -> None:
-    """Scale tokens by powers of two and recall from 0 to 1, alike in all panels."""
+    """Scale tokens by powers of two and recall from 0 to 1, identically in all panels."""
     first, last = math.floor(math.log2(least / 1000) + 0.01), math.ceil(math.log2(most / 1000) - 0.01)
     last = max(last, first + 1)
     axis.set_xscale("log", base=2)

@@ -1,4 +1,4 @@
-"""Write a report as a Markdown page and a JSON file of its values: the evidence bench's and those of all trainings."""
+"""Write a report as a Markdown page and a JSON file of its values: for the evidence bench and all trainings."""
 
 from __future__ import annotations
 

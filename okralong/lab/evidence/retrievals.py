@@ -1,4 +1,4 @@
-"""Retrieval, analyzers and cross-encoders with a cache: a sweep repeats the same queries many times."""
+"""Cached retrieval, analyzers and cross-encoders: a sweep repeats the same queries many times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from okralong.pipelines.models.cross_encoder import CrossEncoder
 
 DEPTH: Final = 100  # project default
-"""Chunks looked up for each retriever; a smaller request gets the first of them."""
+"""Chunks retrieved by each retriever; a smaller request gets the first of them."""
 
 
 @dataclass

@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 class DataSetStore:
     """Reads and indexes data sets: ``data`` holds the files, ``work`` archives and vectors.
 
-    Without a ``split``, with the side "all", sets are taken whole: for questions that nothing was trained or tuned on.
+    Without a ``split``, with the side "all", sets are taken whole, for questions unused in training and tuning.
     """
 
     catalog: Catalog
@@ -53,9 +53,9 @@ class DataSetStore:
         return dataset if self.split is None or self.side == "all" else self.split.filter(dataset, self.side)
 
     def pooled(self, choice: SetChoice, every: bool = False) -> Pooled:
-        """Return the questions and documents of a set; ``every`` question, or those that can be measured.
+        """Return the questions and documents of a set: ``every`` question, or only measurable ones.
 
-        Raises InputError if they cannot be made as the choice asks.
+        Raises InputError if the choice cannot be satisfied.
         """
         dataset = self.read(choice.name, choice.part)
         spare = [text for named in choice.fill for text in self.read(*named.split(" ", 1)).texts.values()]
@@ -153,13 +153,13 @@ def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed:
     if not pooled.questions:
         raise InputError(
             f"{choice.name} {choice.part} has no question on this side of the split that can be measured: one with a "
-            "text, and with evidence or an answer to look for. Choose another set or side."
+            "text, and with evidence or a searchable answer. Choose another set or side."
         )
     return pooled
 
 
 def measurable(dataset: DataSet) -> list[Item]:
-    """Return the items that mark evidence, or an answer to look for."""
+    """Return the items with marked evidence or a searchable answer."""
     return [item for item in dataset.items if item.evidence or item.gold.parts]
 
 

@@ -40,15 +40,15 @@ def run_sweep(
 ) -> list[Row]:
     """Return the rows of every method on every set, over archives kept below ``work``.
 
-    Methods whose writer is embedded or reader ask ``models``. A set that cannot be read is named and left out. Raises
-    ValueError for a missing writer, and ConfigError or InputError before anything is embedded if a policy or model is
-    unusable, a set is not in the catalog, or no set can be read.
+    Methods whose writer is embedded or reader use ``models``. A set that cannot be read is reported and left out.
+    Raises ValueError for a missing writer, and ConfigError or InputError before anything is embedded if a policy or
+    model is unusable, a set is not in the catalog, or no set can be read.
     """
     policies = {name: scaled_policies(m) for name, m in sweep.methods.items() if isinstance(m, PolicyMethod)}
     writers: dict[str, Writer] = {"gold": GoldWriter(), **(models or {})}
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     if not wanted <= writers.keys():
-        raise ValueError("A method of the sweep has a model write its queries that is not among those given.")
+        raise ValueError("A method of the sweep needs a writer model that was not given.")
     analyzers, likelihood, compressor = _analyzers(sweep), _likelihood(sweep, policies), compressor_of(sweep, policies)
     readers = {name: RememberedReader(name, partial(load_reranker, each)) for name, each in rerankers(sweep).items()}
     runs = {
@@ -71,7 +71,7 @@ def run_sweep(
     gold = any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values())
     material = Material.read(
         sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip_unreadable=True
-    )  # all of them first: a bad set must not cost an hour
+    )  # all of them first, so that a bad set does not waste an hour
     indexes = index_configs(sweep, policies)
     rows: list[Row] = []
     for choice in (each for each in sweep.sets if each.named in material.pooled):
@@ -95,8 +95,9 @@ def _check_side(sweep: Sweep) -> None:
     public = [source for source in (catalog.source(*each) for each in named) if source.format != OWN]
     if sweep.side == "all" and public:
         raise ConfigError(
-            f"side: all takes sets whole, and {public[0].name} {public[0].part} is a public set, on parts of which the "
-            "shipped models and policies were chosen. Choose a side of the split, or sets of the format own alone."
+            f"side: all takes sets whole, and {public[0].name} {public[0].part} is a public set, parts of which were "
+            "used to choose the shipped models and policies. Choose a side of the split, or sets of the format own "
+            "alone."
         )
 
 
@@ -138,7 +139,7 @@ def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
 
 
 def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> dict[Boundaries, IndexConfig]:
-    """Return how each set is indexed for all methods: an archive for each kind of chunk boundaries, at their sizes."""
+    """Return the index configs of each set for all methods: one archive per kind of chunk boundaries."""
     sizes: dict[Boundaries, set[int]] = {}
     for name, method in sweep.methods.items():
         wanted = sizes.setdefault(method.boundaries, set())
@@ -174,7 +175,7 @@ async def _run_set(
 
 
 def _known_queries(sweep: Sweep, bench: Bench) -> list[str]:
-    """Return the queries known in advance, which are embedded much faster at once."""
+    """Return the queries known in advance, which embed much faster in one batch."""
     items = [question.item for question in bench.pooled.questions]
     queries = [item.gold.question.question for item in items]
     if any(isinstance(method, PolicyMethod) and method.writer == "gold" for method in sweep.methods.values()):

@@ -39,7 +39,7 @@ COMPLETION_LIMIT: Final = 512  # project default
 """Tokens kept free for a reply."""
 
 LOOK_UP: Final = "retrieval"
-"""The kind of a step of ``QuestionTools`` that looked something up."""
+"""The kind of a retrieval step of ``QuestionTools``."""
 
 Analyze = Callable[[AnalysisInput], Awaitable[Analysis]]
 """Analyzes a question with its primary chunks and their retrievers' scores."""
@@ -109,7 +109,7 @@ class BenchTools(QuestionTools):
 
     @property
     def queries(self) -> list[str]:
-        """The texts looked up, in order."""
+        """The queries, in order."""
         return [json.loads(body)["wanted"]["query"] for (_, kind), body in self._steps.kept.items() if kind == LOOK_UP]
 
     def again(self, path: str = "") -> QuestionTools:
@@ -124,7 +124,7 @@ class BenchTools(QuestionTools):
     async def _reply(self, call: GeneratorCall) -> Reply:
         """Return the writer's reply; only first replies are measured. Raises NobodyAsked for a second one."""
         if call.path.endswith(f"/{REPAIR}"):
-            raise NobodyAsked("The bench asks for nothing twice.")
+            raise NobodyAsked("The bench requests only first replies.")
         self.calls += call.role in WRITTEN
         example = DEMONSTRATIONS.get(call.role, ()) if self._writer.demonstrate else ()
         self.prompt_tokens += prompt_size(call.messages) - prompt_size(example)
@@ -133,7 +133,7 @@ class BenchTools(QuestionTools):
 
 
 def given(analysis: Analysis) -> Analyze:
-    """Return an analyzer of a known analysis."""
+    """Return an analyzer that returns a known analysis."""
 
     async def analyze(asked: AnalysisInput) -> Analysis:
         return analysis

@@ -1,6 +1,6 @@
 """Write sub-questions and next queries in the bench: by the set itself, or by a model.
 
-The bench runs the real strategies, so a writer speaks through the generator's roles and prompt contracts. It does not
+The bench runs the real strategies, so a writer uses the generator's roles and prompt contracts. It does not
 write answers: a request for one gets "unanswerable".
 """
 
@@ -33,10 +33,10 @@ WRITTEN: Final = ("split", "step")
 """The roles that write queries."""
 
 WINDOW: Final = 128_000
-"""GPT-4o's window (paper section 4.2), wide enough that nothing is cut and the policy alone decides."""
+"""GPT-4o's window (paper section 4.2), wide enough that nothing is truncated and only the policy matters."""
 
 LONGEST: Final = 380
-"""Characters of a query that are sent; the parsers drop or cut longer ones above 400."""
+"""Characters of a query that are sent; the parsers drop or truncate those above 400."""
 
 _STEP: Final = re.compile(r"(?:^|/)step/(\d+)/")
 
@@ -45,7 +45,7 @@ Ask = Callable[[Sequence[Message], str], Awaitable[str]]
 
 
 class Writer(Protocol):
-    """Stands in for the generator."""
+    """Replaces the generator."""
 
     @property
     def name(self) -> str:
@@ -72,9 +72,9 @@ class Writer(Protocol):
 
 
 class GoldWriter:
-    """Asks the set's own queries, one per step.
+    """Returns the set's own queries, one per step.
 
-    It never ends the steps early; the method does when a look-up brings nothing new, and at the policy's bound.
+    It never ends the steps early; the method does when a retrieval finds nothing new, and at the policy's bound.
     """
 
     name = "gold"
@@ -113,7 +113,7 @@ class ModelWriter:
 
 
 def as_question(query: str) -> str:
-    """Return a query in a form that both parsers keep: one line of several words that ends in its only question mark.
+    """Return a query in a form that both parsers keep: one line of several words with a final question mark.
 
     A title that they would drop as a bullet ("B. Traven"), as nothing ("No More") or as a remark (one word) becomes a
     sentence.
@@ -151,7 +151,7 @@ class KeptReplies:
     def __post_init__(self) -> None:
         if self.file.is_file():
             for line in self.file.read_text(encoding="utf-8").split("\n"):
-                # A line that a killed run left incomplete is asked again.
+                # A killed run's incomplete line is requested again.
                 with suppress(ValueError):
                     row = json.loads(line)
                     self._known[row["key"]] = row["reply"]

@@ -1,4 +1,4 @@
-"""Share one budget among many cells: a cell's grant is reserved before it begins, and its rest released afterwards."""
+"""Share one budget among many cells: a cell's grant is reserved before it starts, the rest released at its end."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class SharedBudget:
 
 
 def spent_usd(run: Folder) -> float:
-    """Return what a run folder counts against its cap: billed dollars, and reserves of attempts with unknown outcome.
+    """Return the dollars that a run folder counts against its cap: billed, or reserved with unknown outcome.
 
     A killed process leaves attempts without a ledger row, which the run's next process writes. They count here already,
-    since other cells may be granted the rest before that.
+    because other cells may be granted the rest before then.
     """
     rows = read_run_table(run, "ledger", ["call_id", "attempt", "status", "cost_usd"]).to_pylist()
     settled = {(row["call_id"], row["attempt"]) for row in rows}

@@ -43,10 +43,10 @@ class PreparedCell:
 
     @property
     def may_go_on(self) -> bool:
-        """True if some question has not ended: the budget did not reach it, or the set has grown.
+        """True if questions are left: the budget ran out before them, or the set has grown.
 
-        Raises ConfigError if its run was begun with another set-up or other questions under the same query_ids: the
-        answers would be mistaken for those of this sweep.
+        Raises ConfigError if its run was begun with another set-up or other questions under the same query_ids: those
+        answers are not this sweep's.
         """
         folder = Folder.of(self.run)
         if not begun_alike(folder, self.prepared):
@@ -58,14 +58,14 @@ class PreparedCell:
 
 @dataclass(frozen=True)
 class CellEnd:
-    """How a cell's run ended this time."""
+    """The end of a cell's run in this start."""
 
     cell: str
     result: RunResult
 
     @property
     def fatal(self) -> bool:
-        """True if it stopped for a reason that would stop every other cell as well."""
+        """True if its reason to stop applies to every other cell as well."""
         return bool(self.result.stopped) and self.result.exit_code != EXIT_OVER_BUDGET
 
 
@@ -97,7 +97,7 @@ class Running:
         return replace(served, llm=served.llm.model_copy(update={"seed": llm.seed}))
 
     def others(self, cell: PreparedCell) -> tuple[str, ...]:
-        """Return the runs of the same set with a journal, whose replies the cell need not pay for."""
+        """Return the runs of the same set with a journal, whose replies the cell can reuse for free."""
         if not self.sweep.share_replies:
             return ()
         own = [each.run for each in self.every if each.plan.named.set == cell.plan.named.set and each.run != cell.run]
@@ -178,10 +178,10 @@ Work = tuple[PreparedCell, StartedGenerator, HostOf]
 def _run_archive(running: Running, cells: Sequence[PreparedCell], hosts: Sequence[HostOf]) -> list[CellEnd]:
     """Run the cells over one archive.
 
-    Cells whose share of the budget did not suffice resume one by one while others have left something. Raises what a
+    Cells whose share of the budget was too small resume one by one while some of it is left. Raises what a
     cell raised, after all have stopped.
     """
-    # Sequentially, before anything runs: each may start a server.
+    # One after the other, before anything runs: each may start a server.
     served = [running.generator(cell.prepared) for cell in cells]
     work = list(zip(cells, served, hosts, strict=True))
     ends = _side_by_side(running, work)
@@ -223,7 +223,7 @@ def _run_cell(running: Running, cell: PreparedCell, served: StartedGenerator, ho
     try:
         config = cell.prepared.config.model_copy(update={"budget_usd": cap})
         prepared = replace(cell.prepared, config=config, replies_from=running.others(cell))
-        silent = Console(file=io.StringIO())  # bars of several runs would draw over each other
+        silent = Console(file=io.StringIO())  # progress bars of several runs would overwrite each other
         starting = Starting(console=silent, interrupt=running.interrupt)
         result = answer_prepared(prepared, str(cell.run), starting, host_of(prepared, served))
     finally:

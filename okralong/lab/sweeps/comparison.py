@@ -1,4 +1,4 @@
-"""Compare two runs over the same questions, and tell whether the second is worse beyond a bound."""
+"""Compare two runs over the same questions, and detect whether the second is worse beyond a bound."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Compared:
     n: int
 
     def worse_by(self) -> float:
-        """Return by how much the second run is worse: negative if it is better, 0 if unknown."""
+        """Return the amount by which the second run is worse: negative if it is better, 0 if unknown."""
         if self.difference is None:
             return 0.0
         return -self.difference if METRICS[self.metric] == "more" else self.difference
 
 
 def compare_runs(first: str, second: str, questions: str | None = None) -> list[Compared]:
-    """Compare every metric that both runs have. ``questions`` is the file with the gold answers; cells know theirs.
+    """Compare every metric that both runs have. ``questions`` is the gold file; cells of a sweep need none.
 
     Raises InputError if there is no gold, a run is not a run folder, or the two were not asked the same questions.
     """
@@ -129,6 +129,6 @@ def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dic
     text = cache(lambda doc_id: archive.document(doc_id).text)
     named = CellName(system[0], system[0], "questions", system[1], 0)
     known = set(archive.doc_ids())
-    # Evidence in a document that the archive lacks has no place in it.
+    # Evidence in a document that the archive lacks cannot be located.
     fitting = [g if {s.doc_id for s in g.evidence} <= known else replace(g, evidence=()) for g in golds]
     return score_rows(run, named, fitting, text)

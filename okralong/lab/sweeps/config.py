@@ -62,9 +62,9 @@ class Variant(Settings):
     """How a method is run: another policy, or changes to it or to the answer config.
 
     ``policy`` is a policy file (null: the answer config's), ``policy_overrides`` are dotted keys of it, ``overrides``
-    dotted keys of the answer config. ``analyzer: gold`` gives the set's own types and the labels that our retrievers
-    make of the marked evidence; ``corrupted`` falsifies that share of the analyzer's labels, by the cell's seed.
-    ``methods`` limits the variant to these methods (null: all).
+    dotted keys of the answer config. ``analyzer: gold`` gives the set's own types, and labels derived from the marked
+    evidence by retrieval; ``corrupted`` falsifies that share of the analyzer's labels, by the cell's seed. ``methods``
+    limits the variant to these methods (null: all).
     """
 
     policy: str | None = None
@@ -93,8 +93,8 @@ class CellSettings(SweepSettings):
     """The keys that a sweep and a tune file share.
 
     ``seeds`` are those of the generator and of corrupted labels. ``answer`` is the answer config that all cells start
-    from, with ``overrides`` (dotted keys). ``every`` also asks questions that mark neither evidence nor an answer to
-    look for. ``embedding`` is the archives' encoder: "embedded" or a model folder. ``budget_usd`` caps everything
+    from, with ``overrides`` (dotted keys). ``every`` also asks questions without marked evidence or a searchable
+    answer. ``embedding`` is the archives' encoder: "embedded" or a model folder. ``budget_usd`` caps everything
     together; ``parallel`` cells run at a time.
     """
 
@@ -111,10 +111,9 @@ class CellSettings(SweepSettings):
 class Sweep(CellSettings):
     """Every method under each of its variants, on every set, with every seed: each is a *cell*.
 
-    ``side`` is that of the split; "all" takes sets whole, without a split, for questions that nothing was chosen on.
-    ``against`` names the systems, "method" or "method/variant", that all others are compared with. With
-    ``share_replies``, a request that another cell of the set has sent is not paid again. ``words`` are printed above
-    the tables.
+    ``side`` is that of the split; "all" takes sets whole, without a split, for questions unused in choosing models
+    and policies. ``against`` names the systems, "method" or "method/variant", that all others are compared with. With
+    ``share_replies``, a request that another cell of the set has sent is free. ``words`` are printed above the tables.
     """
 
     words: str = ""
@@ -174,7 +173,7 @@ CHOSEN = "chosen"
 """The variants of the report: the unchanged policy, and the one with the chosen values."""
 
 MOST_VARIANTS = 200  # project default
-"""Variants of one grid; more is a typo, or more than a tune side can tell apart."""
+"""Variants of one grid; more would be a typo, or too many for a tune side to distinguish."""
 
 
 class Tune(CellSettings):
@@ -388,8 +387,8 @@ def _check(plans: Sequence[CellPlan]) -> None:
         for key in ("budget_usd", "replies_from"):
             if getattr(plan.config, key):
                 raise ConfigError(
-                    f"The answer config of the sweep sets {key}, which the sweep deals out itself. Leave it out there, "
-                    "and set budget_usd or share_replies in the sweep."
+                    f"The answer config of the sweep sets {key}, which the sweep sets for each cell. Leave it out "
+                    "there, and set budget_usd or share_replies in the sweep."
                 )
         if plan.strategy.needs.scorer and plan.config.scorer is None:
             raise ConfigError(

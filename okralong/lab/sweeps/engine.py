@@ -61,7 +61,7 @@ class SweepResult:
 
 @dataclass
 class Expanded:
-    """A checked sweep: its cells, its sets, and what it may cost."""
+    """A checked sweep: its cells, sets and expected cost."""
 
     sweep: Sweep
     folder: SweepFolder
@@ -149,7 +149,7 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
     cells = []
     for plan in plans:
         location = benches[plan.named.set, tables[plan.named.cell]].retrievals.archive.location
-        asked, _ = read_questions(folder.questions(plan.chosen), strict=False)  # it holds gold in further columns
+        asked, _ = read_questions(folder.questions(plan.chosen), strict=False)  # it has gold in further columns
         prepared = prepare(location, asked, plan.config)
         cells.append(PreparedCell(plan, prepared, folder.cell(plan.named.cell)))
     return cells
@@ -158,7 +158,7 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
 def _scored(
     expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget, *, judging: bool
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return the score rows of all finished questions, and why the judge could not be paid, or ""."""
+    """Return the score rows of all finished questions, and the reason why the judge's budget ran out, or ""."""
     sweep = expanded.sweep
     golds = {chosen.named: read_gold_questions(expanded.folder.questions(chosen)) for chosen in sweep.sets}
     by_set: dict[str, Text] = {}

@@ -1,9 +1,9 @@
 """Questions files with gold, which ``okralong answer`` asks and scoring reads.
 
-Beside the columns of a questions file a row has ``dataset``, ``parts`` (what answer recall looks for) and ``documents``
-(the sources that the question is about, which the bootstrap draws together). In a plain questions file the parts are
-the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other evidence gives
-no recall.
+In addition to the columns of a questions file, a row has ``dataset``, ``parts`` (for answer recall) and
+``documents`` (the sources that the question is about, which the bootstrap draws together). In a plain questions file
+the parts are the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other
+evidence gives no recall.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from okralong.pipelines.run.questions import question_row, read_questions
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question with its gold. All questions of a file that a chain of shared documents joins have one ``cluster``."""
+    """A question with its gold. Questions linked by a chain of shared documents have the same ``cluster``."""
 
     gold: Gold
     evidence: tuple[Span, ...]
@@ -78,7 +78,7 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    """Return the value if it is a list. Raises TypeError otherwise: a text would be split into letters."""
+    """Return the value if it is a list. Raises TypeError otherwise: a string would be split into letters."""
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{value!r} is not a list")
     return value
@@ -95,6 +95,6 @@ def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _places(evidence: Sequence[str]) -> tuple[Span, ...]:
-    """Return the ranges, or none if one is malformed, so that no recall is of half of the evidence."""
+    """Return the ranges, or none if one is malformed, so that recall never covers only part of the evidence."""
     found = [span for each in evidence if (span := evidence_span(each)) is not None]
     return tuple(Span(*span) for span in found) if len(found) == len(evidence) else ()

@@ -1,4 +1,4 @@
-"""Judge answers with a language model: are they right, and how good are they by four marks?
+"""Judge answers with a language model: a verdict (right or wrong) and four marks.
 
 Calls go through the ledger client: they are reserved, journaled, counted, and replayed by a rerun. They have the role
 ``analyze`` (a short JSON object) and the step ``judge``. An answer that equals a gold answer is right without a call,
@@ -6,7 +6,7 @@ and a question without an answer is wrong.
 
 The four marks are those of SARA's tables (appendix A.3, after RAGAS): answer relevance, correctness, similarity and
 faithfulness, each 0 to 1. The paper computes each by a separate pipeline (claims, entailment, embeddings, a
-cross-encoder); here one call at the step ``marks`` gives all four on a scale of 1 to 5, by a rubric in our words.
+cross-encoder); here one call at the step ``marks`` gives all four on a scale of 1 to 5, by a rubric of this project.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _rubric(wanted: Sequence[str]) -> str:
 
 def _head(text: str, tokens: int) -> str:
     """Return the longest beginning of ``text`` with at most that many tokens."""
-    text = text[: 12 * tokens]  # no prose has more characters a token, and a whole document need not be counted
+    text = text[: 12 * tokens]  # prose has fewer characters per token, so a whole document need not be counted
     return text[: most_that_fits(len(text), lambda length: count_tokens(text[:length]) <= tokens)]
 
 
@@ -205,7 +205,7 @@ async def _each(
     prompt: Callable[[A], list[Message]],
     reader: Callable[[A], Callable[[str], T]],
 ) -> dict[str, T]:
-    """Ask the judge about each, and return its replies by query_id."""
+    """Call the judge for each, and return its replies by query_id."""
     places = asyncio.Semaphore(at_once)
 
     async def one(each: A) -> tuple[str, T]:
@@ -215,14 +215,14 @@ async def _each(
                 said, _ = await ask_and_read(ask, step, prompt(each), reader(each))
             except ReplyError as error:
                 raise MetricError(
-                    f"The judge has no verdict on the answer to {each.query_id!r}: its reply and the one that it was "
-                    f"asked for once more hold none ({error.raw[:200]!r}). Both are kept, so the same command meets "
-                    "them again: set another llm.model or llm.seed in judge.overrides, or take judge out of the sweep."
+                    f"The judge has no verdict on the answer to {each.query_id!r}: its reply and a second "
+                    f"attempt hold none ({error.raw[:200]!r}). Both are kept, so the same command finds them again: "
+                    "set another llm.model or llm.seed in judge.overrides, or take judge out of the sweep."
                 ) from error
             except (CallFailed, QuestionError) as error:
                 raise MetricError(
-                    f"The judge has no verdict on the answer to {each.query_id!r}: {error} Nothing was left out for "
-                    "it; run the same command again, or take judge out of the sweep."
+                    f"The judge has no verdict on the answer to {each.query_id!r}: {error} No question was left out; "
+                    "run the same command again, or take judge out of the sweep."
                 ) from error
         return each.query_id, said
 

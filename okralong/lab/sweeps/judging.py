@@ -59,7 +59,7 @@ class Judged:
 
 
 def judge_sweep(said: JudgeConfig, runs: Runs, texts: Mapping[str, Text], budget: SharedBudget) -> tuple[Judged, str]:
-    """Judge all cells with as many seeds as the ``budget`` pays for; also return why the others are missing, or ""."""
+    """Judge all cells with as many seeds as the ``budget`` allows; return also why seeds are missing, or ""."""
     config = judge_config(said)
     verdicts, paid = each_seed(partial(judge_cells, runs, config, budget), said.seeds)
     marks: list[Marks] = []
@@ -69,14 +69,14 @@ def judge_sweep(said: JudgeConfig, runs: Runs, texts: Mapping[str, Text], budget
         return Judged(verdicts, marks), ""
     four = f", and the four marks of {len(marks)}" if said.marks else ""
     return Judged(verdicts, marks), (
-        f"The budget of ${budget.total_usd} over the whole sweep does not reach for the judge, so the tables have its "
-        f"verdicts with {len(verdicts)} of {said.seeds} seeds{four}. Raise budget_usd and run the same command: what "
-        "arrived is kept."
+        f"The budget of ${budget.total_usd} over the whole sweep is too small for the judge, so the tables have its "
+        f"verdicts with {len(verdicts)} of {said.seeds} seeds{four}. Raise budget_usd and run the same command: "
+        "finished verdicts are kept."
     )
 
 
 def each_seed(ask: Callable[[int], S], seeds: int) -> tuple[list[S], bool]:
-    """Return the results of ``ask`` at each turn that could be paid for, and whether all could."""
+    """Return the results of ``ask`` for each turn within the budget, and whether these are all turns."""
     found: list[S] = []
     for turn in range(seeds):
         try:
@@ -91,8 +91,8 @@ def judge_config(said: JudgeConfig) -> RunConfig:
     config = load_config(RunConfig, said.answer, dict(said.overrides))
     if config.llm.base_url == EMBEDDED or config.llm.mode == "batch":
         raise ConfigError(
-            "judge asks the embedded model, or in batches: the first is too small to judge, and the judge asks in real "
-            "time. Set llm.base_url, llm.model and llm.mode: realtime in judge.overrides."
+            "judge uses the embedded model, which is too small, or batch mode, which it does not support. "
+            "Set llm.base_url, llm.model and llm.mode: realtime in judge.overrides."
         )
     PriceTable.load(config.prices).price(config.llm.model, config.llm.price)
     return config
@@ -200,7 +200,7 @@ def _asked_in(
     budget: SharedBudget,
     ask: Callable[[LlmClient, int], Awaitable[Mapping[str, T]]],
 ) -> Mapping[str, T]:
-    """Return what ``ask`` finds with a client whose journal and ledger lie in the cell's folder."""
+    """Return the result of ``ask`` with a client whose journal and ledger are in the cell's folder."""
     folder, name = Folder.of(run / JUDGE), f"{cell}/{JUDGE}"
     budget.settle(name, spent_usd(folder))
     cap = budget.grant(name, 1)

@@ -73,7 +73,7 @@ def agreement_page(rows: Sequence[ResultRow]) -> str:
         marked = [row for row in judged if row["judge_correctness"] is not None]
         correct = np.array([row["judge_correctness"] for row in marked])
         beside = np.array([float(row["f1"]) for row in marked])
-        right = (verdict > 0.5).astype(float)  # of several seeds what most say
+        right = (verdict > 0.5).astype(float)  # the majority over several seeds
         agree = float((right == (em == 1)).mean())
         figures = (verdict.mean(), em.mean(), agree, kappa(right, em == 1), r_of(verdict, f1), r_of(correct, beside))
         lines.append([name, f"{len(judged):,}", *(shown_number(None if f is None else float(f)) for f in figures)])
@@ -144,7 +144,7 @@ _INDEXING_WORDS: Final = (
 
 
 def indexing_page(rows: Sequence[ResultRow]) -> str:
-    """Return the section on what was written once for the documents; "" if nothing was."""
+    """Return the section on data written once for the documents; "" if there are none."""
     if not rows:
         return ""
     head = ["", "set", "written", "calls", "prompt tokens", "completion tokens", "dollars alone"]

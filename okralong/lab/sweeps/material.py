@@ -1,4 +1,4 @@
-"""Prepare what the cells of a sweep are run over: sets as questions, archives and files."""
+"""Prepare the inputs of a sweep's cells: questions, archives and files."""
 
 from __future__ import annotations
 
@@ -83,8 +83,7 @@ def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: M
 async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
     """Write the gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
 
-    They are those of the bench: the set's own type, and pattern and evidence from our retrievers and the marked
-    evidence.
+    They are those of the bench: the set's own type, and pattern and evidence from retrieval and the marked evidence.
     """
     rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
     write_labels(file, rows)

@@ -44,7 +44,7 @@ def citation_precision(
     """Return the share of citations that share at least one character, except white space, with a piece of evidence.
 
     Returns None without citations, or if the set marks no evidence. It is a lower bound: a citation of another place
-    that says the same counts as wrong.
+    with the same content counts as wrong.
     """
     if not citations or not evidence:
         return None

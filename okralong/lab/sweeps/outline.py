@@ -35,7 +35,7 @@ from okralong.pipelines.run.simulation import GeneratorParameters, Simulation
 FREE: Final = Price(input=0.0, cached_input=0.0, output=0.0)
 VERDICT: Final = 8
 MARKS_REPLY: Final = 32
-"""Tokens (o200k) of the judge's replies, a verdict and four marks, counted on the requested forms."""
+"""Tokens (o200k) of the judge's replies, a verdict and four marks, counted on examples of the requested form."""
 SAMPLES: Final = 20_000  # project default
 """Simulated questions of a cell, several for each kind of question: sums are then exact to about half a percent."""
 
@@ -105,7 +105,7 @@ class Sizes(Settings):
 class CostEstimate:
     """Expected calls, tokens and dollars of a cell, with a range of dollars.
 
-    ``described`` is False for a method of which only a wide guess is known.
+    ``described`` is False for a method with a rough guess only.
     """
 
     questions: int = 0
@@ -137,7 +137,7 @@ def total(cells: Sequence[CostEstimate]) -> CostEstimate:
 
 @dataclass
 class Outline:
-    """Estimates cells over sets that were read."""
+    """Estimates the cost of cells over sets that were read."""
 
     priors: Priors = field(default_factory=lambda: load_config(Priors, "estimate.yaml"))
     sizes: Sizes = field(default_factory=lambda: load_config(Sizes, "outline.yaml"))
@@ -215,7 +215,7 @@ class Outline:
         return self._counted[id(pooled)]
 
     def _uses(self, plan: CellPlan, asked: Collection[Asked], priors: Priors) -> dict[Asked, Use]:
-        """Return what each kind of question is expected to use."""
+        """Return the expected use of each kind of question."""
         strategy, policy = plan.config.strategy, plan.policy
         if strategy == "sara":
             return {each: _vectors_use(policy, each[1], self.sizes.sara) for each in asked}
@@ -225,7 +225,7 @@ class Outline:
         return simulated_uses(forecasts, priors, plan.config.llm.completion_limit)
 
     def _uses_again(self, plan: CellPlan, asked: Collection[Asked], priors: Priors) -> dict[Asked, Use]:
-        """Return what each kind of question uses in addition where its answer is not trusted."""
+        """Return the additional use of each kind of question if its answer is escalated."""
         escalate = plan.policy.escalate
         if escalate is None or plan.config.strategy not in METHODS:
             return {}
@@ -248,7 +248,7 @@ def forecasts_by_sizes(
     ``whole`` is the most tokens that its documents can show.
     """
     if strategy in METHODS:
-        # As if the analyzer typed the question correctly; a question without a type is extractive.
+        # Assume that the analyzer is right; a question without a type counts as extractive.
         known: QuestionType = next((each for each in get_args(QuestionType) if each == kind), "extractive")
         full_text = whole + sizes.overhead if strategy == "okralong_precise" else 0
         found = []
@@ -257,7 +257,7 @@ def forecasts_by_sizes(
             forecast = forecast_of_plan(organize(analysis, policy, precise=False), whole, sizes.overhead)
             found.append((share, replace(forecast, full_text=full_text)))
         return found
-    section = dict(policy)  # the sections of methods are fields that the registry adds
+    section = dict(policy)  # the registry adds the sections of methods as fields
     std, budget, route = section["std_rag"], section["budget_rag"], section["self_route"]
     shown = {
         "std_rag": std.count * std.granularity,

@@ -80,7 +80,7 @@ def make_report(sweep: Folder, details: int) -> Report:
     notes = [missing] if missing else []
     lacking = {row["cell"] for row in scores} - set(folders)
     if lacking:
-        notes.append(f"Of {len(lacking)} cells the run folders are not there, so their questions cannot be opened.")
+        notes.append(f"Of {len(lacking)} cells the run folders are missing, so their questions cannot be opened.")
     return Report(
         kind="sweep",
         title=f"Sweep {PurePosixPath(sweep.path).name}",
@@ -198,7 +198,7 @@ def _sweep_rows(scores: Records, labels: Labels, folders: Mapping[str, Folder]) 
 
 
 def _row(score: Mapping[str, Any], labels: Labels, answer: Mapping[str, Any]) -> Row:
-    # A question that the budget did not reach tells only its cost.
+    # A question that the budget did not reach has only its cost.
     asked = score["status"] != OPEN
     held = MEASURES if asked else [name for name in COST if name.endswith("_usd")]
     return Row(

@@ -19,7 +19,7 @@ from okralong.pipelines.run.config import RunConfig
 async def paid_client(
     config: RunConfig, served: StartedGenerator, folder: Folder, cap_usd: float | None
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
-    """Open a client of the served generator and its ledger; what the folder already paid for is never paid again."""
+    """Open a client of the served generator and its ledger; calls recorded in the folder are never paid again."""
     ledger = RunLedger(folder, cap_usd)
     llm = served.llm
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])

@@ -73,7 +73,7 @@ def score_rows(
         except Exception as error:
             raise MetricError(
                 f"The question {asked.query_id!r} of {run.path} cannot be scored: {type(error).__name__}: {error}. No "
-                "table was written, since a score that is left out would make the others wrong."
+                "table was written, because omitting a score would bias the others."
             ) from error
     return rows
 
@@ -117,10 +117,10 @@ def _row(
 
 
 def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
-    """Return what a cell's method wrote once for all its questions (RAPTOR's trees, GraphRAG's graphs), or None.
+    """Return the row on data that a cell's method wrote once for all its questions (trees, graphs), or None.
 
-    ``artifacts`` counts these, including those found in the archive; ``alone_usd`` is what they cost if nothing is
-    shared with other runs or the archive. No question's row includes them.
+    ``artifacts`` counts these, including those found in the archive; ``alone_usd`` is their cost without sharing with
+    other runs or the archive. No question's row includes them.
     """
     ledger = read_run_table(run, "ledger", COLUMNS).to_pylist()
     made = [row for row in ledger if row["query_id"].startswith(ARTIFACT) and row["status"] in USED]
@@ -140,7 +140,7 @@ def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
 
 
 def _seconds(spent: Mapping[str, float], shared: bool) -> dict[str, float | None]:
-    """Return seconds by stage and in total; unknown for a question that another run's reply saved a call."""
+    """Return seconds by stage and in total; unknown for a question that reused another run's reply."""
     rest = spent.keys() - ANALYSIS - RETRIEVAL - {TOTAL}
     stages = {"analysis": ANALYSIS, "retrieval": RETRIEVAL, "generation": rest, "total": {TOTAL}}
     return {

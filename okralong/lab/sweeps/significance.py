@@ -27,7 +27,7 @@ def sign_flip_p(contributions: Floats, seed: int = 7) -> Floats:
 
     If two methods were equally good, each cluster's difference could equally have the opposite sign. The p-value is
     the share of flips, the observed one included, whose sum is at least as far from 0 as the observed sum; it is nan
-    for fewer than two clusters. ``contributions`` (clusters, columns) is what each cluster adds to each difference.
+    for fewer than two clusters. ``contributions`` (clusters, columns) holds each cluster's part of each difference.
     """
     clusters, columns = contributions.shape
     if clusters < 2:

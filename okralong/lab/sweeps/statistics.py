@@ -38,7 +38,7 @@ ResultRow = Mapping[str, Any]
 class Questions:
     """Questions of one set under one system: ``values`` (questions, metrics) is nan where a metric is undefined.
 
-    All metrics are undefined for a question that the budget did not reach: its 0 tokens are no saving.
+    All metrics are undefined for a question that the budget did not reach, because its 0 tokens are not a saving.
     """
 
     query_ids: tuple[str, ...]
@@ -54,7 +54,7 @@ class Questions:
         return Questions(query_ids, clusters, types, self.values[list(numbers)])
 
     def of_type(self, wanted: str) -> Questions:
-        """Return those of a type; "" is all."""
+        """Return the questions of a type; "" means all."""
         return self.at([number for number, each in enumerate(self.types) if wanted in ("", each)])
 
 
@@ -121,7 +121,7 @@ def _of_type(sets: Iterable[Questions], kind: str) -> list[Questions]:
 def _metrics(sets: Sequence[Questions], seed: int) -> Iterator[tuple[int, Estimate, int]]:
     """Yield, for each defined metric, its number, its mean over the sets, and how many clusters it is over.
 
-    The sets weigh alike, and each is drawn separately.
+    Sets have equal weight, and each is drawn separately.
     """
     found = [mean(questions.values.T, resample(questions.clusters, seed + at)) for at, questions in enumerate(sets)]
     values, draws = mean_over_sets(found, skip_undefined=True)
@@ -215,7 +215,7 @@ def _tested(scope: Mapping[str, Any], sets: Sequence[Questions], seed: int) -> I
 
 
 def _contributions(questions: Questions, sets: Floats) -> Floats:
-    """Return what each cluster of a set adds to the mean over ``sets`` sets (by metric): (clusters, metrics)."""
+    """Return the contribution of each cluster of a set to the mean over ``sets`` sets (by metric)."""
     known = ~np.isnan(questions.values)
     sums = cluster_sums(np.where(known, questions.values, 0.0).T, cluster_index(questions.clusters))
     return np.asarray(sums / np.maximum(known.sum(axis=0), 1) / np.maximum(sets, 1))

@@ -13,7 +13,7 @@ from okralong.pipelines.core.types import InputError
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A combination of the grid with its means over the sets. ``fits`` is whether it keeps to the bounds."""
+    """A combination of the grid with its means over the sets. ``fits`` is True within the bounds."""
 
     name: str
     values: Mapping[str, Any]
@@ -38,7 +38,7 @@ def points_of(tune: Tune, summary: Sequence[Mapping[str, Any]]) -> list[Point]:
 
 
 def choose(tune: Tune, points: Sequence[Point]) -> Point:
-    """Return the best point that keeps to the bounds; ties go to fewer tokens, then to the earlier one.
+    """Return the best point within the bounds; ties go to fewer tokens, then to the earlier one.
 
     Raises InputError if none does, or none has the metric.
     """

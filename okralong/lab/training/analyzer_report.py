@@ -43,7 +43,7 @@ from okralong.pipelines.reporting.tables import NONE, markdown_table
 class LeftOut(Settings):
     """An analyzer trained with ``okralong train --leave-out`` on each of the ``sets``.
 
-    ``beside`` names the report's analyzer that learned from all sets.
+    ``beside`` names the report's analyzer that was trained on all sets.
     """
 
     sets: list[str] = Field(min_length=1)
@@ -188,7 +188,7 @@ class _Held:
 def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report:
     """Measure every analyzer on ``test`` rows.
 
-    The majority class is that of these rows, so that no constant does better. Raises ConfigError if an analyzer cannot
+    The majority class is that of these rows, so that it is the best constant. Raises ConfigError if an analyzer cannot
     be loaded, InputError if no row comes from a set that was left out.
     """
     whole = _Held(test, [row.example for row in test])
@@ -268,9 +268,9 @@ def write_analyzer_report(folder: Path, command: str, report: Report) -> list[Pa
         f"`{command}`",
         f"{report.rows:,} rows of documents that no analyzer was trained on; where fewer are named, the first of a "
         "shuffled order. Intervals: 95 %, by document. The sets are subsets of the public ones. A macro-F1 is the mean "
-        "over the labels that occur. The majority class is that of these very rows.",
+        "over the labels that occur. The majority class is that of these rows.",
         figure_table(report.figures),
-        "## Milliseconds a question on this machine, in one run",
+        "## Milliseconds per question on this machine, in one run",
         markdown_table(
             ["analyzer", *(f"ms a question, batch {size}" for size in sizes)],
             ([name, *(f"{by_size[size]:,.1f}" for size in sizes)] for name, by_size in report.times.items()),

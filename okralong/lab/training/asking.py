@@ -1,4 +1,4 @@
-"""Ask a served reader over HTTP, and measure its speed."""
+"""Call a served reader over HTTP, and measure its speed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from okralong.pipelines.llm.request import LlmRequest
 class Said:
     """A reply with its duration in seconds, from sending to the last byte.
 
-    ``read`` and ``written`` are the tokens that the server really read and wrote, each with milliseconds, as llama.cpp
-    reports them, or (0, 0.0). Tokens found in its cache are not read.
+    ``read`` and ``written`` are the tokens that the server read and wrote, each with milliseconds, as llama.cpp reports
+    them, or (0, 0.0). Cached tokens do not count as read.
     """
 
     text: str
@@ -57,7 +57,7 @@ def speed_of(replies: Sequence[Said]) -> Speed:
 class Asker:
     """A served reader, asked one question at a time.
 
-    ``llm`` is settled as for a run, ``identity`` identifies weights and engine.
+    ``llm`` has its open settings filled in, ``identity`` identifies weights and engine.
     """
 
     llm: LlmConfig

@@ -25,7 +25,7 @@ from okralong.pipelines.run.config import RunConfig
 
 LABELS = "labels"
 RATIONALES = "rationales"
-"""The folders beside the rows with journal and ledger of labels and of rationales."""
+"""The folders next to the rows with journal and ledger of labels and of rationales."""
 
 R = TypeVar("R")
 
@@ -44,8 +44,7 @@ class Labeller:
             )
         if config.llm.mode == "batch":
             raise ConfigError(
-                "Labels are asked for in real time, and the answer config of --llm says llm.mode: batch. Give one that "
-                "says realtime."
+                "Labels need real time, but the answer config of --llm has llm.mode: batch. Give one with realtime."
             )
         self.model = config.llm.model
         self.over_budget = 0

@@ -39,8 +39,8 @@ def _curves(axis: Axes, log: Log, labels: Mapping[str, str]) -> None:
     for number, (key, label) in enumerate(labels.items()):
         points = [(entry["epoch"], entry[key]) for entry in log if key in entry]
         if points:
-            marker = "" if key == "loss" else "."  # a loss is logged too often for markers
+            marker = "" if key == "loss" else "."  # losses have too many points for markers
             axis.plot(*zip(*points, strict=True), color=COLOURS[number % len(COLOURS)], label=label, marker=marker)
     axis.grid(visible=True)
-    if axis.lines:  # not every model has an accuracy
+    if axis.lines:  # some models have no accuracy
         axis.legend()

@@ -44,7 +44,7 @@ class Marks:
 
     Attributes:
         answer: Its text.
-        f1: 0 to 1; 1 if the answer is just the right number, since gold numbers are rounded in many ways.
+        f1: 0 to 1; 1 if the answer is just the right number, because gold numbers are rounded in many ways.
         exact: Likewise.
         numeric: Whether the number is right, or None if no gold answer is a number.
         said_unanswerable: Whether the reply is "unanswerable".

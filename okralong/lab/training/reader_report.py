@@ -44,10 +44,10 @@ class ReaderReportConfig(Settings):
     """The readers that a report compares, as in ``configs/training/reader_report.yaml``.
 
     ``readers`` are by their names in the report, each an ``llm`` section with base_url embedded, whose
-    ``max_completion_tokens`` are the report's ``limits``. They are asked ``rows`` answer rows, the first ones of the
-    test side's drawn order, ``split`` and ``step`` rows of those roles, and ``expressions`` rows of arithmetic type
-    both for the expression and for the result. ``timed`` further answer rows measure speed alone. The others are
-    compared with the reader ``base``.
+    ``max_completion_tokens`` are the report's ``limits``. They answer ``rows`` answer rows, the first ones of the test
+    side's drawn order, ``split`` and ``step`` rows of those roles, and ``expressions`` rows of arithmetic type both for
+    the expression and for the result. ``timed`` further answer rows measure speed alone. The others are compared with
+    the reader ``base``.
     """
 
     readers: dict[str, LlmConfig] = Field(min_length=1)
@@ -67,7 +67,7 @@ class ReaderReportConfig(Settings):
             raise ValueError(f"readers: {TRIVIAL!r} is the trivial reader's name, which every report has")
         remote = [name for name, llm in self.readers.items() if llm.base_url != EMBEDDED]
         if remote:
-            raise ValueError(f"readers.{remote[0]}.base_url: a report serves its readers itself; say embedded")
+            raise ValueError(f"readers.{remote[0]}.base_url: a report serves its readers itself; set it to embedded")
         return self
 
 
@@ -106,7 +106,7 @@ def reader_report(
     embed: Embed,
     say: Say,
 ) -> ReaderReport:
-    """Ask every reader the same rows; earlier replies are taken from ``kept``.
+    """Call every reader with the same rows; earlier replies are reused from ``kept``.
 
     Raises InputError if there are no answer rows, and whatever serving raises.
     """
@@ -134,7 +134,7 @@ def reader_report(
                 said = [ask("generate", _prompt(row, way == "expression")) for row in sums]
                 found.arithmetic.setdefault(name, {})[way] = _numeric(sums, said, way == "expression")
             if timed:
-                # Never from memory, and with new prompts, which the server has not cached.
+                # Never from kept replies, and with new prompts, which the server has not cached.
                 found.speed[name] = speed_of([asker.ask("generate", _prompt(row, calculator)) for row in timed])
         marks[name] = [mark(row, reply, calculator) for row, reply in zip(asked, replies, strict=True)]
         every = [*zip(asked, replies, strict=True), *other]

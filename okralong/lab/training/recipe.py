@@ -100,9 +100,11 @@ class Recipe(Settings):
         if self.kind == "question_writer" and self.lora is not None:
             raise ValueError("a question_writer learns all of its weights: leave lora out")
         if self.kind in ("heads", "token_classifier", "question_writer") and self.start is not None:
-            raise ValueError("start is of a label_scorer, a reader or a cross_encoder; the others start from scratch")
+            raise ValueError(
+                "start applies to a label_scorer, a reader or a cross_encoder; the others start from scratch"
+            )
         if self.start_weight and (self.kind != "cross_encoder" or self.start is None):
-            raise ValueError("start_weight belongs to a cross_encoder with a start")
+            raise ValueError("start_weight requires a cross_encoder with a start")
         if self.kind in ("label_scorer", "reader", "question_writer") and self.heads_learning_rate is not None:
             raise ValueError(f"a {self.kind} has no heads: leave heads_learning_rate out")
         return self
@@ -142,11 +144,11 @@ UNKNOWN: Final = -100
 
 
 class Learned(Protocol):
-    """An example, as far as batching needs it. Its repr identifies it."""
+    """The part of an example that batching needs. Its repr identifies it."""
 
     @property
     def length(self) -> int:
-        """Characters that a model reads and writes for it, to which its tokens are proportional."""
+        """Characters that a model reads and writes for it, roughly proportional to its tokens."""
 
     @property
     def instructions(self) -> str:
@@ -198,7 +200,7 @@ def _index(labels: Sequence[str], label: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReadingExample:
-    """A prompt of the executor and the reply to learn; ``instructions`` are its system message."""
+    """A prompt of the executor and its target reply; ``instructions`` are its system message."""
 
     instructions: str
     user: str
@@ -262,7 +264,7 @@ def write_examples(path: Path, examples: Sequence[AnyExample]) -> None:
 
 
 def read_examples(path: Path) -> list[AnyExample]:
-    """Read what ``write_examples`` wrote."""
+    """Read a file of ``write_examples``."""
     found: list[AnyExample] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 REPLIES: Final = "reader-replies.jsonl"
-"""The file beside the rows with the readers' replies, from which an interrupted report resumes."""
+"""The file next to the rows with the readers' replies, from which an interrupted report resumes."""
 
 
 def report_on(config: str, rows: Path, out: Path) -> None:

@@ -124,7 +124,7 @@ def test_loongs_questions_have_the_filings_that_they_name(tmp_path: Path) -> Non
         (loong_row("spotlight", "1", "2024_yew"), "'documents' names '2024_yew', and .*2024_yew.txt cannot be read"),
         (loong_row("spotlight", "1"), "'documents' names no document"),
         (loong_row("spotlight", " ", "2024_oak"), "'answer' holds no answer"),
-        (loong_row("riddle", "1", "2024_oak"), "'kind' holds a kind of question without a type"),
+        (loong_row("riddle", "1", "2024_oak"), "'kind' holds a question label without a type"),
     ],
 )
 def test_mistakes_in_loong_are_named_by_row(tmp_path: Path, row: dict[str, Any], why: str) -> None:

@@ -119,7 +119,7 @@ def test_a_document_that_is_missing_or_altered_is_refused(tmp_path: Path) -> Non
     ("changes", "message"),
     [
         ({"documents": ["filings/ash.txt"]}, r"the field 'documents' names 'filings/ash.txt', no document of its side"),
-        ({"evidence": [place("filings/oak.txt", OAK, "300", "301")]}, "names the value '301', which does not stand at"),
+        ({"evidence": [place("filings/oak.txt", OAK, "300", "301")]}, "names the value '301', which is not at"),
         (
             {"evidence": [{"document": "filings/oak.txt", "start_char": 70, "end_char": 900}]},
             "has the place 70:900, which filings/oak.txt does not have",
@@ -135,7 +135,7 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, changes: dict[str, A
 
 def test_an_id_that_was_taken_and_a_part_that_is_none_are_refused(tmp_path: Path) -> None:
     asked = folder(tmp_path, row(), row(question="Another?"))
-    with pytest.raises(InputError, match="line 2: query_id 'one' is an earlier line's"):
+    with pytest.raises(InputError, match="line 2: query_id 'one' occurs in an earlier line"):
         read_placed(asked, tmp_path, "tune_archive")
     with pytest.raises(InputError, match="has no part 'train'; its parts are tune_archive, tune_documents, test_arch"):
         read_placed(asked, tmp_path, "train")

@@ -41,7 +41,7 @@ def test_a_file_at_hand_is_read_under_the_sources_name(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_had_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has the format 'quiz', which no adapter reads. There are: hotpotqa"):
+    with pytest.raises(InputError, match=r"has the format 'quiz', which has no adapter. Formats: hotpotqa"):
         read_dataset(source(format="quiz"), tmp_path)
     with pytest.raises(InputError, match=r"finqa/dev.json does not exist, and the source 'pages' \(dev\) names no hub"):
         read_dataset(source(), tmp_path)

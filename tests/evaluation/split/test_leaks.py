@@ -18,7 +18,7 @@ def test_a_document_or_a_gold_text_on_two_sides_is_found() -> None:
     lessons = data_set("lessons", "train", [("a?", ["Oak"], []), ("b?", ["Oak"], [])])
     found = leaks([lessons], by_hand({"a?": "train", "b?": "test"}, {}))
     assert len(found) == 2
-    assert any("the document 'oak' stands on train (lessons/train lessons-train-0), test (" in line for line in found)
+    assert any("the document 'oak' is on train (lessons/train lessons-train-0), test (" in line for line in found)
     assert any(line.startswith("the text ") for line in found)
 
 

@@ -120,7 +120,7 @@ class HeadsLearner(Learner):
         if tokens is not None:
             vectors = self._encoder.vectors(tokens, counts)
         logits = self.heads(vectors, features)
-        # The rows' shares of types are our choice; those of patterns and evidence occur in use.
+        # The shares of types are chosen for the rows; those of patterns and evidence occur in use.
         weights = (self.get_buffer("type_weights"), None, None)
         losses = [
             nn.functional.cross_entropy(each, labels[:, n], weights[n], ignore_index=UNKNOWN)
@@ -164,7 +164,7 @@ class LabelLearner(CausalLearner):
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
         """Make one family of all rows: the shared instructions, a third of a prompt, are read once."""
-        # Labels first: by the first tensor of a batch the trainer counts its rows.
+        # Labels first: the trainer counts rows by the first tensor of a batch.
         return {"labels": _labels(examples), **self.family([self.row(each) for each in examples])}
 
     def forward(
@@ -189,7 +189,7 @@ class LabelLearner(CausalLearner):
         marks = [0.0] * len(ids)
         for number, field in enumerate(self._fields):
             names, label = list(field.labels), each.labels[number]
-            # Where a label is unknown, a drawn one stands before those that follow, so that they learn nothing from it.
+            # Replace an unknown label with a random one, so that the labels after it learn nothing from it.
             said = field.labels[names[label] if label != UNKNOWN else self._random.choice(names)]
             ids = ids + field.scaffold + said
             mark = 0.0 if label == UNKNOWN else number + 1.0

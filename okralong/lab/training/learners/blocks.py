@@ -42,7 +42,7 @@ class BlocksLearner(Learner, Generic[N]):
         learned = {id(value) for value in net.learned(recipe.first_block).values()}
         for value in net.parameters():
             value.requires_grad_(id(value) in learned)
-        self.heads = net.heads  # what may learn faster (``heads_learning_rate``)
+        self.heads = net.heads  # may have a higher learning rate (``heads_learning_rate``)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
         self._device, self._dtype = device, dtype
 

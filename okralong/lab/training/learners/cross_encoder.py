@@ -96,7 +96,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         if recipe.start is not None:
             start = shipped_adapter("cross_encoder") if recipe.start == SHIPPED else Path(recipe.start)
-            # Blocks that an earlier training changed and this one does not are kept and written again.
+            # Blocks changed by an earlier training only are kept and written again.
             kept = min(read_shape(start).first_block, recipe.first_block)
             self._shape = replace(self._shape, first_block=kept)
             load_learned(start, self.net, sha256)
@@ -126,7 +126,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         ends = [end for each in examples for end in each.ends]
         places = [_tokens_at(offsets[n], inside[n], starts[n], ends[n]) for n in range(len(passages))]
         held = [value for each in examples for value in each.answerable]
-        # An answer that was cut off is not in view, so answerable has no label.
+        # A truncated answer is not visible, so answerable has no label.
         lost = [start >= 0 and place[0] < 0 for start, place in zip(starts, places, strict=True)]
         return {
             "labels": torch.tensor(counts),
@@ -225,7 +225,7 @@ def _padded(values: Tensor, counts: Sequence[int], fill: float) -> Tensor:
 
 
 def _tokens_at(offsets: Tensor, inside: Tensor, start: int, end: int) -> tuple[int, int]:
-    """Return the first and last token of the passage's characters [start, end), or (-1, -1) if they were cut off."""
+    """Return the first and last token of the passage's characters [start, end), or (-1, -1) if they were truncated."""
     if start < 0:
         return -1, -1
     touched = inside & (offsets[:, 1] > start) & (offsets[:, 0] < end)

@@ -1,7 +1,7 @@
 r"""Train a model by a recipe: prepare, fit, calibrate, card, curves; as a Ray task or alone.
 
-What differs between models is a ``Learner`` and a ``Definition``. This module has the rest: batches, checkpoints,
-resumption, early stopping (transformers' own trainer), the history and its picture.
+A ``Learner`` and a ``Definition`` hold the model-specific parts. This module does the rest with transformers' trainer:
+batches, checkpoints, resumption, early stopping, the history and its picture.
 
 On a machine that has PyTorch, transformers and PEFT but neither Ray nor Parquet, from a bare checkout:
 
@@ -70,7 +70,7 @@ def quiet(_: str) -> None:
 
 def definition_of(recipe: Recipe) -> Definition[Any, Any]:
     """Return the definition of what a recipe trains. Raises ConfigError for SARA, which has its own command."""
-    # Imported here: heads need more packages than a reader, which a bare machine may lack.
+    # Imported here: heads need more packages, which a bare machine may lack.
     if recipe.kind == "sara":
         raise ConfigError(
             "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader, cross_encoder, "
@@ -98,7 +98,7 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
 
 
 def prepared(recipe: Recipe, train: Sequence[R], validation: Sequence[R]) -> tuple[list[R], list[R]]:
-    """Return the first rows of both sides, as many as the recipe takes; the rows' order is balanced."""
+    """Return the first rows of both sides, as many as the recipe takes; the order of rows is balanced."""
     usable = definition_of(recipe).usable
     return usable(recipe, train)[: recipe.rows], usable(recipe, validation)[: recipe.validation_rows]
 
@@ -143,7 +143,7 @@ def fit_recipe(
 
 def write_card(out: Path, sections: Sequence[str], logs: Mapping[str, Log]) -> None:
     """Write the model card and the picture of the losses, by the name of their stage."""
-    from okralong.lab.training.pictures import draw_curves  # brings matplotlib, which a bare machine need not have
+    from okralong.lab.training.pictures import draw_curves  # imports matplotlib, which a bare machine may lack
 
     (out / CARD).write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     draw_curves(logs, out / CURVES)
@@ -213,7 +213,7 @@ def fit(
     trainer.train(resume_from_checkpoint=last(str(checkpoints)))
     if learner.finish():
         say("the mean with the weights that it started from:")
-        trainer.evaluate()  # the log's last figures are those of what is written
+        trainer.evaluate()  # so that the log's last figures describe the written weights
     learner.save(out)
     history: list[dict[str, float]] = trainer.state.log_history
     # The name alone: the path of a folder belongs to the machine.
@@ -312,7 +312,7 @@ class _Progress(TrainerCallback):
 class LengthBatches(Sampler[int]):
     """Yields indices of which each ``batch_size`` in a row make a batch; batches come in a seeded random order.
 
-    Examples that share a context are in one batch as far as there is room, so that it is read once. The others are
+    Examples that share a context are in one batch if they fit, so that it is read once. The others are
     sorted by instructions, then by length, so that a short question is not padded to three passages; incomplete batches
     come last. The order differs between epochs and does not depend on interruptions.
     """
@@ -358,7 +358,7 @@ class LengthBatches(Sampler[int]):
         yield from left
 
     def _packed(self, random: torch.Generator) -> list[list[int]]:
-        """Return batches of whole families, the largest first; some have room left."""
+        """Return batches of whole families, the largest first; some are incomplete."""
         size = self._batch_size
         drawn = [self._shared[at] for at in torch.randperm(len(self._shared), generator=random).tolist()]
         parts = [family[at : at + size] for family in drawn for at in range(0, len(family), size)]

@@ -27,10 +27,11 @@ class Learner(nn.Module, ABC):
     """True to learn the examples in the order given, for a curriculum, instead of a drawn one."""
 
     made_from: str = ""
-    """Further inputs that determine the outcome, besides recipe and examples; a change invalidates checkpoints."""
+    """Further inputs that determine the outcome, in addition to recipe and examples; a change invalidates
+    checkpoints."""
 
     _keys_to_ignore_on_save: None = None
-    """Required by the trainer, which takes every module for one of transformers' own."""
+    """Required by the trainer, which assumes that every module is transformers' own."""
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> dict[str, Any]:
@@ -57,7 +58,7 @@ class Definition(ABC, Generic[R, E]):
     """The model-specific parts of a training. ``R`` are its rows, ``E`` the examples made of them."""
 
     use: str
-    """How the result is used, with ``{out}`` for its folder."""
+    """The option or key that uses the result, with ``{out}`` for its folder."""
 
     @abstractmethod
     def base(self, recipe: Recipe) -> ResolvedModel:
@@ -78,7 +79,7 @@ class Definition(ABC, Generic[R, E]):
         """Make the learner."""
 
     def beside(self, rows: Sequence[R], out: Path) -> list[Path]:
-        """Write files to ``out`` that follow from the train rows alone and belong beside the weights; return them."""
+        """Write files that accompany the weights and follow from the train rows alone to ``out``; return them."""
         return []
 
     @abstractmethod

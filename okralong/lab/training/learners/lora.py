@@ -51,8 +51,8 @@ class CausalLearner(Learner):
     def family(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Return rows that are read together.
 
-        ``shared`` (tokens,) is their common beginning, which the others lack; ``input_ids``, ``attention_mask`` and
-        ``marks`` are (rows, length), padded on the right.
+        ``shared`` (tokens,) is their common beginning, which the other fields lack; ``input_ids``, ``attention_mask``
+        and ``marks`` are (rows, length), padded on the right.
         """
         # A target is predicted at the token before it, which must be in its row.
         first = [next((at for at, mark in enumerate(marks) if mark), len(marks)) for _, marks in rows]
@@ -117,7 +117,7 @@ def with_adapter(model: Any, lora: Lora, task: str | None = None) -> Any:
     if lora.first_block >= blocks:
         raise ConfigError(
             f"lora.first_block is {lora.first_block}, but the model has {blocks} blocks, counted from 0: nothing would "
-            "learn. Give a lower one."
+            "be trained. Give a lower one."
         )
     config = LoraConfig(
         r=lora.rank,
@@ -153,8 +153,8 @@ def begin_with(model: Any, folder: Path) -> None:
         raise ConfigError(f"{folder / FILES[1]} cannot be read: {error}. Train that adapter again.") from error
     if own != {name: tuple(value.shape) for name, value in weights.items()}:
         raise ConfigError(
-            f"start is {folder}, an adapter of another shape than lora says. Give lora the targets, the rank and the "
-            "first_block that it was trained with; adapter_config.json beside it holds them."
+            f"start is {folder}, an adapter of another shape than lora's. Give lora the targets, the rank and the "
+            "first_block that it was trained with; adapter_config.json next to it has them."
         )
     set_peft_model_state_dict(model, weights)
 
@@ -162,7 +162,7 @@ def begin_with(model: Any, folder: Path) -> None:
 def save_adapter(model: Any, base: str, folder: Path) -> None:
     """Write the adapter of a PEFT ``model`` as safetensors. ``base`` is the config's name of the model below it."""
     for config in model.peft_config.values():
-        config.base_model_name_or_path = base  # else a path of this machine
+        config.base_model_name_or_path = base  # otherwise it would be a path of this machine
     # No adapter here changes the vocabulary; "auto" would ask the hub to find out.
     model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)  # PEFT's template of a card, with nothing filled in

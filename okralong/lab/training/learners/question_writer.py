@@ -111,7 +111,7 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
         return causal_base(recipe.model)
 
     def usable(self, recipe: Recipe, rows: Sequence[RankingRow]) -> list[RankingRow]:
-        """Return the rows whose question is of a kind to be written, with a passage that holds its evidence."""
+        """Return the rows whose question has a kind to be written and a passage with its evidence."""
         return [row for row in rows if writer_examples([row], self._config)]
 
     def examples(self, rows: Sequence[RankingRow]) -> list[ReadingExample]:
@@ -143,16 +143,16 @@ LONGEST_REPLY: Final = 96  # project default
 """Tokens of a reply; the longest one learned has 83. Longer replies are skipped."""
 
 BATCH: Final = 1024  # project default
-"""Prompts whose questions are written to the file together, in one pass on a GPU."""
+"""Prompts per batch, whose questions are written to the file together; one pass on a GPU."""
 
 ON_A_PROCESSOR: Final = 16  # project default
-"""Prompts of a pass on a CPU."""
+"""Prompts per pass on a CPU."""
 
 
 def write_questions(
     writer: Path, passages: Mapping[str, Mapping[str, int]], questions: int | None, written: Path, say: Say
 ) -> None:
-    """Write about ``questions`` of the questions that ``passages`` want, by kind, to the file ``written`` (None: all).
+    """Write about ``questions`` of the requested questions about ``passages`` to the file ``written`` (None: all).
 
     An incomplete file is resumed. Replies that are not questions are skipped. Raises InputError if the file was begun
     for other passages, ConfigError if ``writer`` cannot be loaded.
@@ -215,7 +215,7 @@ def _begin(written: Path, mark: str) -> int:
         if file.readline() != first:
             raise InputError(
                 f"{written} was begun for other passages, or is not a file of written questions. Give the config that "
-                "it was made by, or delete it to have the questions written again."
+                "it was made with, or delete it to write the questions again."
             )
         end = file.tell()
         for line in iter(file.readline, b""):
@@ -246,7 +246,7 @@ def _replies(model: Any, tokenizer: Any, part: Sequence[Asked]) -> list[str]:
         )
     new = said[:, width:]
     found: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    # A reply without an end was cut off.
+    # A reply without an end was truncated.
     return [reply if end in ids else "" for reply, ids in zip(found, new.tolist(), strict=True)]
 
 

@@ -66,7 +66,7 @@ class ReaderLearner(CausalLearner):
 
 
 def _families(contexts: Sequence[list[Row]]) -> list[list[Row]]:
-    """Group rows to be read together: those of one context, and the remaining ones if that saves more than it pads."""
+    """Group rows to be read together: those of one context, and the others if that saves more than padding costs."""
     families = [rows for rows in contexts if len(rows) > 1]
     single = [rows[0] for rows in contexts if len(rows) == 1]
     if not single:
@@ -78,7 +78,7 @@ def _families(contexts: Sequence[list[Row]]) -> list[list[Row]]:
 
 
 class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
-    """The definition of a reader. ``reader.json`` beside the weights tells how the reader is to be asked."""
+    """The definition of a reader. ``reader.json`` next to the weights describes the form of its prompts."""
 
     use = "llm.reader: {out} in an answer config"
 

@@ -1,4 +1,4 @@
-"""Train the token classifier of LLMLingua-2, which decides for each token whether its word is kept.
+"""Train the token classifier of LLMLingua-2, which estimates for each token whether its word is kept.
 
 Its figures compare it with keeping words by chance and by rarity at the same rate, on validation passages.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import KeepRow
 
 RATES: Final = (0.33, 0.5)
-"""Shares of words kept at which it is measured; the first is the authors' on MeetingBank."""
+"""Shares of kept words at which it is measured; the first is the authors' on MeetingBank."""
 
 
 class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
@@ -92,7 +92,7 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
         self._shape = TokenClassifierShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
 
     def collate(self, examples: Sequence[KeepExample]) -> dict[str, Any]:
-        """Make a batch, cut at ``max_tokens``.
+        """Make a batch, truncated to ``max_tokens``.
 
         ``labels`` (n, tokens) are those of the words, UNKNOWN for special tokens and padding.
         """

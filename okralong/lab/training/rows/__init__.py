@@ -1,1 +1,1 @@
-"""The rows that models learn from, and how data sets and a generator give them."""
+"""The rows that models learn from, made from data sets and by a generator."""

@@ -1,7 +1,7 @@
 """Make the analyzer's training rows from primary retrieval over the sets' documents.
 
-Types come from the sets' annotation, patterns and evidence from what our retrievers find. A generator may label what a
-set leaves open (``labels.label_rows``); nothing else is paid for. Embeddings are cached.
+Types come from the sets' annotation, patterns and evidence from retrieval. A generator may add missing labels
+(``labels.label_rows``); nothing else is paid for. Embeddings are cached.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class RowsConfig(RowsSettings):
     """The sets and options of ``configs/training/rows.yaml``, from which the analyzer's rows are made.
 
     The primary retrieval of ``policy`` finds the passages. ``questions_only`` are sets without documents, or whose
-    documents are not used: they teach only the type. ``per_type`` caps the rows of a type on the train side, taken from
-    its sources in turn, so that no type and no set dominates. A set's ``limit`` applies to each side. With ``every``,
-    questions without known evidence and answer have rows too, which teach the type. ``split`` is a manifest as
+    documents are not used: they have labels for the type only. ``per_type`` caps the rows of a type on the train side,
+    taken from its sources in turn, so that no type and no set dominates. A set's ``limit`` applies to each side. With
+    ``every``, questions without known evidence and answer get rows too, for the type only. ``split`` is a manifest as
     `okralong split` writes it, or the rules by which the ``sets`` are split here.
     """
 
@@ -102,7 +102,7 @@ def _rows_of_side(
         found += questions_only(f"{each.name} {each.part}", items)
     if config.sample and side in LEARNED:
         found += asyncio.run(rows_of(indexed(store, *sample_of(config.sample, side), sizes), policy))
-    # A wording counts once per document: if two sets ask a question, the first set's row is kept.
+    # If two sets ask a question with the same words about a document, the first set's row is kept.
     kept: dict[tuple[str, tuple[str, ...]], TrainingRow] = {}
     for row in found:
         kept.setdefault((question_hash(row.question), row.documents), row)
@@ -139,7 +139,7 @@ async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> Traini
 
 
 def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
-    """Make rows of questions without documents, which teach only the type."""
+    """Make rows of questions without documents, for the type only."""
     return [_question_alone(source, item) for item in items]
 
 
@@ -152,8 +152,8 @@ def _question_alone(source: str, item: Item) -> TrainingRow:
 def balanced(rows: Iterable[TrainingRow], per_type: int, seed: int) -> list[TrainingRow]:
     """Return at most ``per_type`` rows of each type, in a seeded order that does not depend on the order given.
 
-    Rows without a type are left out. Rows are taken from the sources in turn; a source with too few rows of a type
-    leaves its place to the others. Within a source, rows with passages come first, as they teach all three labels.
+    Rows without a type are left out. Rows are taken from the sources in turn; if a source has too few rows of a type,
+    the others fill up. Within a source, rows with passages come first, as they teach all three labels.
     """
     ordered = sorted(rows, key=lambda row: (row.source, row.query_id))
     random.Random(seed).shuffle(ordered)

@@ -1,6 +1,6 @@
 """Make the cross-encoder's training rows: highly ranked chunks of a question, labelled by the evidence that they hold.
 
-Passages are chunks as the chunker cuts them, so a positive may end in the middle of a table, as in use. Labels follow
+Passages are the chunker's chunks, so a positive may end in the middle of a table, as in use. Labels follow
 from the sets' evidence; nothing is paid for. If a model wrote a question about a passage, that passage is the evidence.
 """
 
@@ -32,7 +32,7 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Chunk, ConfigError, InputError
 
 UNANSWERABLE: Final = "unanswerable"
-"""The gold answer of a question that its text does not answer."""
+"""The gold answer of an unanswerable question."""
 
 
 class RankingConfig(RowsSettings):
@@ -41,7 +41,7 @@ class RankingConfig(RowsSettings):
     For each question and each chunk size (o200k tokens) there are at most ``positives`` chunks that hold evidence and
     ``negatives`` that hold none. Half of the negatives are the first that BM25 and vectors find among ``candidates``
     each, the others are drawn from the rest of these. ``wide_sets`` (names), whose evidence is running prose, are also
-    cut at ``wide`` tokens. ``written`` names the config of a question writer.
+    chunked at ``wide`` tokens. ``written`` names the config of a question writer.
     """
 
     sets: list[SetChoice] = Field(min_length=1)
@@ -74,7 +74,7 @@ def build_ranking(
             rows[side] = _written(config, store, pooled, written)
             continue
         pooled += [sample_of(config.sample, side)] if config.sample and side in LEARNED else []
-        # A wording counts once per document and chunk size: if two sets ask a question, the first set's row is kept.
+        # Of equal questions of two sets about a document, the first set's row is kept, for each chunk size.
         kept: dict[tuple[str, tuple[str, ...], int], RankingRow] = {}
         for choice, questions in pooled:
             sizes = config.sizes(choice.name)
@@ -105,14 +105,14 @@ def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Sa
     if not found:
         raise ConfigError(
             f"The kinds of {config.written} name none of the sets whose rows are made "
-            f"({', '.join(choice.name for choice in config.sets)}), or these have no document on the train side: there "
-            "is no passage to ask about. Name one of the sets under a kind."
+            f"({', '.join(choice.name for choice in config.sets)}), or these have no document on the train side, so "
+            "there is no passage to ask about. Name one of the sets under a kind."
         )
     return Passages(found, kinds.questions)
 
 
 _FEWEST_WORDS: Final = 25  # project default
-"""The least words of a passage that is worth a question."""
+"""Minimum number of words of a passage for a question."""
 
 
 def _asked(config: RankingConfig, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
@@ -165,7 +165,7 @@ async def _row(
     positives = [(chunk, share) for chunk, share in positives if share >= _LEAST]
     if not positives and not impossible:
         return None
-    # Another chunk that holds the answer's words may answer as well as the marked one, so it is not a negative.
+    # Another chunk that holds the answer's words may answer the question too, so it is not a negative.
     others = [c for c in ranked if c.chunk_id not in shares and not _tells(answers, c.text)]
     chosen = _drawn(others, config.negatives, draw)
     return _labelled(bench, question, answers, [*positives, *((chunk, 0.0) for chunk in chosen)])
@@ -184,7 +184,7 @@ def _written(
         if each.kind not in kinds.kinds:
             raise InputError(
                 f"A written question is of the kind {each.kind!r}, which {config.written} has not. Give the config "
-                "that it was written for, or delete written.jsonl to have the questions written again."
+                "that it was written for, or delete written.jsonl to write the questions again."
             )
         about[each.passage].append(each)
     rows: list[RankingRow] = []
@@ -202,8 +202,8 @@ def _written(
             store.say(f"  {choice.name}: {len(asked):,} questions were written, {len(rows):,} rows so far")
     if not rows:
         raise InputError(
-            f"Of {len(written):,} written questions none is about a passage of the sets' documents that our retrievers "
-            "find by it. Were they written for another config? Delete written.jsonl to have them written again."
+            f"Of {len(written):,} written questions none is about a passage of the sets' documents that the retrievers "
+            "find for it. Were they written for another config? Delete written.jsonl to write them again."
         )
     config.shuffle(rows)
     counts: Counter[str] = Counter()
@@ -230,7 +230,7 @@ async def _written_rows(
     for chunk, each in asked:
         found = await bench.retrievals.find(each.question, (chunk.doc_id,), config.granularity, config.candidates)
         ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
-        # A passage that its question does not find: the question is too often answered elsewhere, or not at all.
+        # Skip a passage that its question does not retrieve: often the question is answered elsewhere, or not at all.
         if all(hit.text != chunk.text for hit in ranked[: kinds.found]):
             continue
         answers = (each.answer,) if each.answer else ()
@@ -267,7 +267,7 @@ _LEAST: Final = 0.3  # project default
 """A chunk that holds a smaller share of every piece of evidence is neither positive nor negative."""
 
 _SURE: Final = 0.9  # project default
-"""Share of the evidence that a chunk must hold to count as holding an answer that cannot be looked for.
+"""Share of the evidence that a chunk must hold to count as holding an answer that is not searchable.
 
 A sentence may end in the next chunk.
 """
@@ -288,7 +288,7 @@ def _labelled(
     bench: Bench, question: PooledQuestion, answers: Sequence[str], chosen: Sequence[tuple[Chunk, float]]
 ) -> RankingRow:
     asked = question.item.gold.question
-    # Whether one of several pieces answers alone nobody knows, even where the answer's words stand in it.
+    # It is unknown whether one of several pieces answers alone, even if it contains the answer's words.
     alone = len(question.evidence) == 1
     held, places = [], []
     for chunk, share in chosen:
@@ -297,7 +297,7 @@ def _labelled(
         held.append(1 if told else UNKNOWN if share else 0)
         places.append(place or (-1, -1))
     if 1 not in held and question.evidence:
-        # With noes alone such questions would teach that their kind is never answered.
+        # With negatives only, the model would learn that such questions are never answered.
         held = [UNKNOWN] * len(held)
     return RankingRow(
         query_id=asked.query_id,
@@ -319,7 +319,7 @@ def _covers(chunk: Chunk, span: Span) -> bool:
 
 
 def _tells(answers: Sequence[str], text: str) -> bool:
-    """Return whether the text holds an answer of some length; a short number occurs anywhere."""
+    """Return whether the text holds the answer, ignoring short numbers, which occur anywhere."""
     return any(len(answer) > 3 and answer_recall(((answer,),), [text]) for answer in answers)
 
 
@@ -328,7 +328,7 @@ def place_of(
 ) -> tuple[int, int] | None:
     """Return the characters of the chunk that hold the answer, within its evidence.
 
-    An answer of a sentence is found by those of its words that the question does not have.
+    A whole-sentence answer is located by its words that are not in the question.
     """
     for span in evidence:
         if span.doc_id != chunk.doc_id:
@@ -349,7 +349,7 @@ def place_of(
 
 _WORD: Final = re.compile(r"\d[\d.,]*\d|\w+")
 _MOST_EXTRA: Final = 4  # project default
-"""Words that a window may have besides those looked for."""
+"""Words that a window may have in addition to the wanted ones."""
 _FEWEST: Final = 1
 
 

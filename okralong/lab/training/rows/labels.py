@@ -40,7 +40,7 @@ RATIONALE_STEP: Final = "train-data/rationale"
 """The steps of labels and rationales in journal and ledger; a rationale's ends with a hash of its prompt."""
 
 NOT_HELD: Final = f"{UNANSWERABLE}, since none of the passages holds it"
-"""The answer that the generator is given if the evidence was held back; all of the authors' questions have one.  #
+"""The answer given to the generator if the evidence was held back; all of the authors' questions have one.  #
 project default
 """
 
@@ -96,7 +96,7 @@ async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: i
         reply = f"{said}\n{row.reply}"
         return replace(row, role=RATIONALE, system=system.content, user=user.content, reply=reply)
 
-    # A formula is no part of the method's contract.
+    # The method's contract has no formulas.
     asked = [row for row in rows if row.role == "generate" and not row.calculator]
     found, counts = await _ask_each(asked, explained, at_once, "explained")
     return Labelled([row for row in found if row is not None], counts)

@@ -30,13 +30,13 @@ SYSTEM: Final = (
 """A writer's instructions; ``written_in`` reads its replies."""
 
 NOTHING: Final = "none"
-"""The answer of a question that no short span answers."""
+"""The answer of a question without a short answer span."""
 
 LONGEST_ANSWER: Final = 120  # project default
 """Characters of an answer that is a span."""
 
 LEAST_WORDS, MOST_CHARS = 4, 300  # project default
-"""The least words of a question, and its most characters."""
+"""Minimum number of words of a question, and its maximum length in characters."""
 
 RELEVANT: Final = 0.5  # project default
 """Share of a piece of evidence that a passage must hold for its question to be learned."""
@@ -47,8 +47,8 @@ _REPLY: Final = re.compile(r"Answer: (.*)\nQuestion: (\S.*)$")
 class Kind(Settings):
     """One kind of question, learned from what the ``sets`` (names) ask.
 
-    ``ask`` is how many questions of each kind are written about each passage of these sets' documents. At most ``most``
-    rows of questions of this kind are learned.
+    ``ask`` gives the number of questions of each kind to write about each passage of these sets' documents. At most
+    ``most`` rows of questions of this kind are learned.
     """
 
     sets: list[str] = Field(min_length=1)
@@ -60,8 +60,8 @@ class WrittenConfig(Settings):
     """The options of ``configs/training/written.yaml``; ``kinds`` are by name.
 
     About ``questions`` of all that the kinds ask for are drawn and written (None: all). A question is learned if its
-    passage is among the first ``found`` of its document for BM25 and vectors together; ``negatives`` others of these go
-    with it.
+    passage is among the first ``found`` of its document for BM25 and vectors together; it comes with ``negatives``
+    others of these.
     """
 
     kinds: dict[str, Kind] = Field(min_length=1)
@@ -120,7 +120,7 @@ def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
 
 
 def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[ReadingExample]:
-    """Return what a writer learns: of each row the passage that holds most, preferring one with the answer's place."""
+    """Return a writer's examples: of each row, the passage with most evidence, preferably with the answer's place."""
     examples = []
     for row in rows:
         kind = config.kind_of(row.source.split(" ")[0])
@@ -151,7 +151,7 @@ def write_passages(path: Path, asked: Passages) -> None:
 
 
 def read_passages(path: Path) -> Passages:
-    """Read what ``write_passages`` wrote. Raises InputError for a file that is unreadable or incomplete."""
+    """Read a file of ``write_passages``. Raises InputError for a file that is unreadable or incomplete."""
     try:
         return Passages(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -167,7 +167,7 @@ def written_line(question: WrittenQuestion) -> str:
 
 
 def read_written(path: Path) -> list[WrittenQuestion]:
-    """Read what a writer wrote, without repeated questions about a passage.
+    """Read a writer's questions, without repetitions for a passage.
 
     Raises InputError naming a malformed line.
     """
@@ -175,18 +175,18 @@ def read_written(path: Path) -> list[WrittenQuestion]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             said: dict[str, Any] = json.loads(line)
-            if "batch" in said:  # where the writer goes on
+            if "batch" in said:  # the writer resumes there
                 continue
             one = WrittenQuestion(**said)
             if not all(isinstance(value, str) for value in said.values()):
                 raise TypeError("a value is not a text")
             if one.answer and not one.places:
-                raise ValueError("its answer does not stand in its passage")
+                raise ValueError("its answer is not in its passage")
         except (ValueError, TypeError) as error:
             raise InputError(
                 f"{path}, line {number}: is not a written question ({error}). A line is a JSON object with kind, "
-                "passage, answer and question, all of them texts. Remove the line, or delete the file to have it "
-                "written again."
+                "passage, answer and question, all of them texts. Remove the line, or delete the file to write it "
+                "again."
             ) from error
         found.setdefault((one.passage, one.question.lower()), one)
     return list(found.values())

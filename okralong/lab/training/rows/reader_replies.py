@@ -21,10 +21,10 @@ Quote = tuple[int, str]
 """The number of a passage, from 1, and words of it."""
 
 MOST_WORDS: Final = 20  # project default
-"""Words of a quotation. A citation must lead to its place, and each word costs tokens."""
+"""Words of a quotation. A citation must identify its place, and each word costs tokens."""
 
 LEAST_WORDS: Final = 6  # project default
-"""The least words of a quotation, if its sentence or row has more: a bare figure occurs too often.
+"""Minimum number of words of a quotation if its sentence or row has more: a bare figure occurs too often.
 """
 
 MOST_QUOTES: Final = 3  # project default
@@ -65,7 +65,7 @@ def _evidence_line(quote: Quote) -> str:
 
 
 def spoken_answer(answers: Sequence[str], most_words: int) -> str | None:
-    """Return the answer on one line, cut after a whole sentence if it is too long; None if nothing is left."""
+    """Return the answer on one line, truncated after a whole sentence if it is too long; None if nothing is left."""
     for answer in answers:
         plain = " ".join(answer.split())
         if plain and len(plain.split()) <= most_words:
@@ -84,7 +84,7 @@ def spoken_answer(answers: Sequence[str], most_words: int) -> str | None:
 def formula(calculation: str, answers: Sequence[str]) -> str | None:
     """Return the answer as an expression with its unit ("=(12 - 10) / 10 * 100 %"), or None if it misses the gold.
 
-    Sets leave the last step to the reader: a share is to be written in percent, an amount has the table's scale.
+    Sets leave the last step to the reader: shares must be written in percent, amounts with the table's scale.
     """
     plain = " ".join(calculation.strip().lstrip("=").split())
     if not plain:

@@ -1,6 +1,6 @@
-"""Make the reader's training rows: the executor's prompts over our own retrieval, each with the perfect reply.
+"""Make the reader's training rows: the executor's prompts over this project's retrieval, each with the perfect reply.
 
-Contexts are made by gold plans. On the train side a context is asked everything that it answers, so that it is read
+Contexts are made by gold plans. On the train side, all questions that a context answers share it, so that it is read
 once.
 """
 
@@ -58,11 +58,11 @@ class ReadingConfig(RowsSettings):
 
     ``policy`` makes the contexts. Each question draws one of ``context_tokens`` as the limit of its context, which
     determines what training costs. A prompt of more than ``most_prompt_tokens`` is left out (both o200k). On the train
-    side a context is asked at most ``company`` further questions that it answers. ``held_back`` is the share of
+    side, at most ``company`` further questions that a context answers share it. ``held_back`` is the share of
     answerable questions that are shown again without their evidence. These and questions whose evidence was not found
     are at most the share ``unanswerable`` of a side's answer rows. ``expressions`` is the share of contexts whose
     prompts ask for a calculation's expression instead of the result. An answer of more than ``most_answer_words`` is
-    cut after a sentence, or its question left out. On the train side ``per_type`` caps the answer rows of a type,
+    truncated after a sentence, or its question left out. On the train side ``per_type`` caps the answer rows of a type,
     ``per_role`` the rows of splits and of steps, and ``per_source`` (None: no cap) those of one of the ``sets``, in
     whole contexts. A set's ``limit`` applies to each side. With ``rationales`` the answer rows are InstructRAG's: a
     generator explains each answer, and the explanation is learned.
@@ -158,7 +158,7 @@ default
 class Collector:
     """Collects the rows of one set's questions.
 
-    With ``learned`` a context is asked everything that it answers, including the look-ups of multi-hop questions.
+    With ``learned``, all questions that a context answers share it, including the look-ups of multi-hop questions.
     Otherwise only the sets' own questions are asked, each over its own retrieval.
     """
 
@@ -231,7 +231,7 @@ class Collector:
             rest = self._without_evidence(question, passages)
             row = self._answer(question, rest, False, expressed) if rest else None
             found += [row] if row else []
-        # If the context does not answer its own question, a larger one may be drawn, and its company would be lost.
+        # If the context does not answer its own question, a larger one may be drawn, losing the further questions.
         return found + (self._company(question, passages, expressed) if can and found else [])
 
     def _company(self, question: PooledQuestion, passages: Sequence[Passage], expressed: bool) -> list[ReadingRow]:
@@ -242,7 +242,7 @@ class Collector:
                 break
             if self._can_be_answered(other, passages):
                 row = self._answer(other, passages, True, expressed)
-                # A result would need another prompt than the expressions of the context's other questions.
+                # A result needs a different prompt than the expressions of the context's other questions.
                 if row and row.calculator is expressed:
                     found.append(row)
                     self._contexts.take(other)
@@ -251,7 +251,7 @@ class Collector:
     async def _steps(
         self, question: PooledQuestion, tools: BenchTools, plan: Plan
     ) -> tuple[list[list[Hit]], list[ReadingRow]]:
-        """Return the finds of every look-up, and a row for each step until all evidence is in view."""
+        """Return the passages of every look-up, and a row for each step until all evidence is in view."""
         asked = question.item.gold.question
         finds = [await assembled_retrieval(tools, "retrieve", asked.question, plan)]
         found: list[ReadingRow] = []
@@ -310,7 +310,7 @@ class Collector:
         return self._row(question, "generate", messages, reply, passages, True, calculator)
 
     def _can_be_answered(self, question: PooledQuestion, passages: Sequence[Passage]) -> bool | None:
-        """Return whether the passages hold what the answer needs, or None if that is unknown."""
+        """Return whether the passages hold everything that the answer needs, or None if unknown."""
         shown = self._shown(question, passages)
         if question.item.gold.question.type == "abstractive" and shown.evidence_recall is not None:
             return True if shown.evidence_recall >= ENOUGH else False if shown.evidence_recall == 0 else None
@@ -368,7 +368,7 @@ class Collector:
         pattern = labels[0] if labels else "same"
         analysis = gold_analysis(question.item.gold.question.type, pattern, evidence=False)
         plan = organize(analysis, self.policy, precise=False)
-        # The look-up of a step or sub-question is one of several.
+        # Retrieval for a step or sub-question is one of several.
         share = tokens if plan.workflow in ("linear", "extend") else tokens // 2
         return replace(plan, max_tokens=share, sub_question_tokens=share)
 

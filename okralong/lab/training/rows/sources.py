@@ -42,8 +42,8 @@ class SetPart(Settings):
 class SampleRows(Settings):
     """Rows from the sample archive, for types that the sets lack; for train and validation alone.
 
-    ``look_ups`` are single questions of which multi-bridge ones consist, in addition to ``questions``. Validation has
-    the share ``validation`` of each number, so that real questions prevail there.
+    ``look_ups`` is the number of single questions, the parts of multi-bridge ones, in addition to ``questions``.
+    Validation has the share ``validation`` of each number, so that real questions dominate there.
     """
 
     reports: Annotated[int, Field(ge=2)]
@@ -114,7 +114,7 @@ def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
 
 
 def sample_set(config: SampleRows, seed: int) -> DataSet:
-    """Make fictional reports and their answerable questions. Raises InputError if there cannot be that many."""
+    """Make fictional reports and their answerable questions. Raises InputError if too many are requested."""
     sample = generate(config.reports, config.questions, seed, config.words, config.look_ups)
     texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
     items = tuple(

@@ -24,7 +24,7 @@ from okralong.pipelines.reporting.tables import markdown_table
 LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
 """Sides that may hold rows of the sample archive and a model's labels.
 
-Figures and tuned values rest on real sets and their own annotation alone.
+Figures and tuned values are based on real sets and their own annotation only.
 """
 
 MODEL_SIDES: Final[tuple[Side, ...]] = tuple(side for side in SIDES if side != "tune")
@@ -60,7 +60,7 @@ class RowTable(Generic[R]):
 
     def write(self, folder: Folder, side: Side, rows: Sequence[R]) -> None:
         """Write the rows of one side of the split, replacing earlier ones."""
-        values: list[Any] = list(rows)  # dataclasses, which no protocol can say
+        values: list[Any] = list(rows)  # dataclasses, which a protocol cannot express
         folder.at(f"side={side}").write_table(
             self.file, pa.Table.from_pylist([asdict(row) for row in values], schema=self.schema)
         )
@@ -102,8 +102,9 @@ class TrainingRow:
 
     ``source`` is "set part"; figures cluster by ``documents``, those asked about. ``passages`` are the texts of the
     primary chunks, best first, empty if the set has no documents; for the scores see ``RetrieverScores``. A None label
-    is unknown and has no part in the loss: ``pattern`` and ``evidence`` (whether the passages hold everything needed)
-    if the set marks neither evidence nor an answer to look for, ``type`` until a question without one is labelled.
+    is unknown and does not count in the loss: ``pattern`` and ``evidence`` (whether the passages hold everything
+    needed) if the set marks neither evidence nor a searchable answer, ``type`` until a question without one is
+    labelled.
     """
 
     query_id: str
@@ -153,7 +154,7 @@ ANALYZER_ROWS: Final = RowTable[TrainingRow](
     TRAINING_ROWS,
     lambda values: TrainingRow(**values),
     "training rows. Make them with `okralong train-data DATA --out DIR`; questions that share a document stand on one "
-    "side, so few documents may leave a side empty.",
+    "side, so a side may be empty if there are few documents.",
     """# Training rows of the analyzer
 
 Made by `okralong train-data`; do not edit. The rows hold the sets' own texts, under the sets' own licences; those of

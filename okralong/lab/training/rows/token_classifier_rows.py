@@ -2,7 +2,7 @@
 
 The authors of LLMLingua-2 have GPT-4 compress each passage and label the words that it keeps (Pan et al. 2024, section
 3). Here nothing is paid for: a word is kept if it is in the gold evidence of a question, and in the question or its
-answer. The classifier does not see the question, so it learns what is usually asked about in such passages.
+answer. The classifier does not see the question, so it learns what people usually ask about such passages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from okralong.pipelines.models.token_classifier import words_in
 class KeepConfig(RowsSettings):
     """The sets and options of ``configs/training/keep.yaml``, from which the token classifier's rows are made.
 
-    Texts are cut into chunks of ``granularity`` o200k tokens. Chunks that hold evidence become rows, at most a set's
+    Texts are split into chunks of ``granularity`` o200k tokens. Chunks that hold evidence become rows, at most a set's
     ``limit`` on a side; those of fewer than ``least_words`` words are skipped.
     """
 
@@ -82,7 +82,7 @@ def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRo
 class Wanted:
     """The words that one question names within its evidence ``[start, end)`` of a text.
 
-    These are its own words, the words that only its answers have, and the answers that can be looked for literally.
+    These are its own words, the words that only its answers have, and the literally searchable answers.
     """
 
     start: int

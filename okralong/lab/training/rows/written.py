@@ -1,4 +1,4 @@
-"""Have a question writer write about the passages of the train side, or export these passages."""
+"""Run a question writer over the passages of the train side, or export these passages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 PASSAGES: Final = "passages.json"
 WRITTEN: Final = "written.jsonl"
-"""Files beside the rows: the passages to ask about, and what the writer wrote, from which a killed one resumes."""
+"""Files next to the rows: the passages to ask about, and the written questions, from which a killed writer resumes."""
 
 
 def written_questions(
     config: RankingConfig, data: Path, work: Path, out: Path, writer: Path, export: bool, say: Say
 ) -> list[WrittenQuestion]:
-    """Return what ``writer`` writes about the train side's passages; with ``export``, only write these passages.
+    """Return the questions of ``writer`` about the train side's passages; with ``export``, only write these passages.
 
     Raises ConfigError if there is no such writer, before any set is read.
     """
@@ -37,7 +37,10 @@ def written_questions(
     if export:
         write_passages(out / PASSAGES, asked)
         command = "python -m okralong.lab.training.learners.question_writer"
-        say(f"written: {out / PASSAGES}. `{command} {writer} {PASSAGES} {WRITTEN}` writes what belongs beside it.")
+        say(
+            f"written: {out / PASSAGES}. `{command} {writer} {PASSAGES} {WRITTEN}` writes the questions; put "
+            "them next to it."
+        )
         return []
     from okralong.lab.training.learners.question_writer import write_questions
 

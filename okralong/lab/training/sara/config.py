@@ -51,7 +51,7 @@ class StageConfig(Settings):
 
 
 class AlignmentConfig(StageConfig):
-    """Stage 1: a chunk from its vector, or, for the share ``continued`` of the chunks, the following chunk.
+    """Stage 1: reproduce a chunk from its vector, or, for the share ``continued``, the following chunk.
 
     ICAE (section 2.2) learns both in one pretraining, each with a weight of about a half.
     """
@@ -70,10 +70,10 @@ class InstructionConfig(StageConfig):
 
     The paper's values are 10 and 5 (section 3.1). ``as_text`` gives how often each count is used in a cycle: with ``{0:
     3, 5: 1}`` three questions have no chunk as text and the fourth has five. If there are fewer questions than
-    ``examples``, each is asked again further on in the cycle, at most as often as there are counts. Questions are asked
-    over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With ``lora``
-    null the compressor is trained instead, below a frozen generator, as xRAG's projector is. If not ``learned``, the
-    questions are only for the figures.
+    ``examples``, each is repeated with the cycle's next counts, at most as often as there are counts. Questions are
+    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With
+    ``lora`` null the compressor is trained instead, below a frozen generator, as xRAG's projector is. If not
+    ``learned``, the questions are only for the figures.
     """
 
     learned: bool = True
@@ -87,7 +87,7 @@ class InstructionConfig(StageConfig):
         if max(self.as_text) > self.retrieved:
             raise ValueError(f"as_text shows {max(self.as_text)} chunks, but {self.retrieved} are retrieved")
         if self.lora is None and min(self.as_text) >= self.retrieved:
-            raise ValueError("without lora the compressor learns, and as_text leaves it nothing to compress")
+            raise ValueError("without lora the compressor is trained, but as_text leaves nothing to compress")
         return self
 
 
@@ -102,7 +102,7 @@ class TextConfig(Settings):
     @model_validator(mode="after")
     def _some(self) -> Self:
         if not self.sets and self.sample is None:
-            raise ValueError("there is nothing to learn from: give sets, or sample")
+            raise ValueError("there is no training data: give sets, or sample")
         return self
 
 
@@ -110,8 +110,8 @@ class FiguresConfig(Settings):
     """The figures on the test side: reconstruction of ``examples``, and answers to ``questions``.
 
     ``as_text`` are the counts of retrieved chunks that are shown as text. Prompts without any are short, so a separate
-    row measures ``questions_without_text``, if those are more. The first ``replies`` questions also get a written
-    reply, for its F1.
+    row measures ``questions_without_text`` if that is a larger number. The first ``replies`` questions also get a
+    written reply, for its F1.
     """
 
     examples: Count = 200
@@ -171,9 +171,9 @@ class SaraConfig(Settings):
         if self.memory is None:
             return self
         if self.reranking or not self.compression:
-            raise ValueError("memory slots are of one chunk's text and no space to choose in: set reranking: false")
+            raise ValueError("memory slots give no vector space for selection: set reranking: false")
         if self.instruction and self.instruction.lora is not None:
-            raise ValueError("with memory the compressor learns and not the generator: set instruction.lora: null")
+            raise ValueError("with memory the compressor is trained, not the generator: set instruction.lora: null")
         return self
 
     def stages(self) -> list[tuple[Stage, StageConfig]]:

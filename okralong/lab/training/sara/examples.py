@@ -51,7 +51,7 @@ Task = Literal["alignment", "continuation", "reconstruction", "instruction"]
 Embeddings = NDArray[np.float32]
 
 SHOWN_AS: Final = "document"
-"""The document name of all passages; the real one would give away which passages hold the answer."""
+"""The document name of all passages; the real one would reveal which passages hold the answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ class MixedExample:
 
     @property
     def context(self) -> str:
-        """A further part that prompts share: none."""
+        """A further shared part of prompts: none."""
         return ""
 
 
@@ -162,7 +162,7 @@ class Material:
     def asked(self) -> list[Asked]:
         """Return questions over pooled documents whose answer is in the BM25 chunks, or is yes or no.
 
-        Other questions could only be guessed. The sets alternate, so that the first n are a fair sample of all.
+        Other answers could only be guessed. The sets alternate, so that the first n are a fair sample of all.
         """
         config, stage = self.config, self.config.instruction
         assert stage is not None
@@ -180,7 +180,7 @@ class Material:
 
 
 def _asked_of(dataset: DataSet, items: Sequence[Item], stage: InstructionConfig, config: SaraConfig) -> list[Asked]:
-    total = sum(len(text.text) for text in dataset.texts.values()) // 6  # a cautious guess of tokens
+    total = sum(len(text.text) for text in dataset.texts.values()) // 6  # a conservative estimate of tokens
     spare = sorted(dataset.texts.values(), key=lambda text: text.text_id)
     pooled = pool(items, dataset.texts, min(stage.pool_tokens, max(1, total)), config.seed, spare, dataset.name)
     indexes = {each.doc_id: _Index(each.doc_id, each.text, config.chunk_tokens) for each in pooled.documents}
@@ -283,9 +283,8 @@ class _Index:
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
     """Return the questions of at most ``examples`` examples, each with its number of chunks as text.
 
-    See ``InstructionConfig.as_text``. A question is repeated at most as often as ``shares`` has counts. Each time it is
-    further on in the cycle, by a step coprime to the cycle's length, so that it would eventually meet every place of
-    it.
+    See ``InstructionConfig.as_text``. A question is repeated at most as often as ``shares`` has counts. Each repetition
+    moves on in the cycle by a step coprime to its length, which would eventually reach every place.
     """
     if not asked:
         return [], []

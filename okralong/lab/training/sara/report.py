@@ -1,4 +1,4 @@
-"""Measure a trained SARA on the test side: the likelihood of replies with true vectors, with others' and without.
+"""Measure a trained SARA on the test side: the likelihood of replies with true vectors, shuffled vectors and none.
 
 Reconstruction by stage, then gold answers by chunks shown as text; means with intervals by document.
 """
@@ -128,7 +128,7 @@ def _answers(
     rows: dict[str, Compared] = {}
     for tuned in (False, True) if stage.learned and config.compression else (stage.learned,):
         before = stage.learned and not tuned
-        if stage.lora is None:  # the compressor is what was tuned
+        if stage.lora is None:  # the compressor itself was tuned
             earlier = [name for name, each in config.stages() if not isinstance(each, InstructionConfig)]
             folder = out / earlier[-1] if before else out
             compressor = load_compressor(folder, config.model).to(generator.device)

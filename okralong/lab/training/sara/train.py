@@ -60,9 +60,9 @@ TRAINED: Final = "training.json"
 """The config of the result, without its figures."""
 
 BEGINS_AS: Final = "\nIn short, the text above is about the"  # project default
-"""Initial words of memory tokens, repeated: after them a model retells what it has read.
+"""Initial words of memory tokens, repeated: after them a model repeats what it has read.
 
-Slots of an untrained encoder thus carry some of their text.
+So slots of an untrained encoder carry some of their text.
 """
 PLAIN: Final = (
     "The company reported revenue of 4.2 million dollars for the year, an increase of 12 percent over 2017.",
@@ -79,7 +79,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
     """Train all stages of ``config`` and write the result to ``out``; embeddings are cached below ``work``.
 
     ``out`` then holds the compressor, the adapter below ``lora``, card, history and curves, and a folder per stage.
-    Raises ConfigError if a model cannot be found, InputError if there is nothing to learn from.
+    Raises ConfigError if a model cannot be found, InputError if there is no training data.
     """
     encode = encode_for(config, work)
     train, held = Material.read(config, data, "train"), Material.read(config, data, "validation")
@@ -220,7 +220,7 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
     as_it_is = asked is not None and asked.learned and asked.lora is None  # learned from questions, below the generator
     one_vector = as_it_is and shape.vectors_per_chunk == 1
     method = "ICAE" if isinstance(shape, MemoryShape) else "xRAG" if one_vector else "SARA"
-    without = [name for name, on in off.items() if not on and method == "SARA"]  # they say nothing of the others
+    without = [name for name, on in off.items() if not on and method == "SARA"]  # they do not apply to the others
     sections = [
         f"# A trained {method} of okralong",
         f"Made by `okralong train-sara`. {_of_what(shape, encoder, base)}, "
@@ -304,7 +304,7 @@ class Generator:
             vectors_per_chunk=config.vectors_per_chunk,
             encoder=EMBEDDED if config.encoder == EMBEDDED else encoder.name,
             encoder_sha256=encoder.sha256,
-            generator=Path(config.model).name,  # a folder's path says more of a machine than of a model
+            generator=Path(config.model).name,  # a folder's path describes the machine, not the model
             chunk_tokens=config.chunk_tokens,
         )
         torch.manual_seed(config.seed)
@@ -452,8 +452,8 @@ def _without(row: Row, size: int) -> Row:
 
 
 # The order of the alignment stage (SARA appendix A.1). The paper ranks sentences by their token count and by spaCy's
-# entities. We have no model of spaCy and count runs of capitalised words that do not merely begin a sentence, dates,
-# and other numbers, at every occurrence.
+# entities. This project has no model of spaCy and counts runs of capitalised words that do not merely begin a sentence,
+# dates, and other numbers, at every occurrence.
 
 _MONTH: Final = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December|"
