@@ -69,7 +69,7 @@ def test_sigterm_keeps_the_replies_in_flight_and_a_run_goes_on_over_ray(small: N
     ended = small.end(driver)
     assert ended.code == EXIT_STOPPED, ended
     assert ended.complained == f"Stopped. {GO_ON}\n"
-    assert "came and are kept" in ended.said
+    assert "arrived and are kept" in ended.said
     small.wait_for_silence()
     before = snapshot(small)
     assert {row["status"] for row in small.table("ledger")} <= {"ok", "failed"}  # none is unknown

@@ -37,7 +37,7 @@ def test_a_second_command_is_refused_and_ctrl_c_keeps_what_is_finished(ray_clust
     night.endpoint.change({"latency": SCENARIO["latency"]})
     before = snapshot(night)
     assert 0 < len(before.answers) < QUESTIONS
-    assert "came and are kept" in ended.said
+    assert "arrived and are kept" in ended.said
     assert {row["status"] for row in night.table("ledger")} <= {"ok", "failed"}  # none is unknown
     again = answer(night.archive, night.questions, night.run, config=night.folder / "answer.yaml")
     assert (again.exit_code, again.stopped) == (0, ""), again

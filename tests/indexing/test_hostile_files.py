@@ -188,7 +188,7 @@ def test_a_small_file_of_more_text_than_a_disk_holds(tmp_path: Path) -> None:
     assert [isinstance(each, ParsedDocument) for each in found] == [True] * 3 + [False]
     bad = found[-1]
     assert isinstance(bad, BadRow)
-    assert "more than limits.file_text_megabytes = 3 of text; what follows its first 3 rows" in bad.message
+    assert "more than limits.file_text_megabytes = 3 of text; the rows after the first 3" in bad.message
 
 
 def test_millions_of_rows_that_are_no_documents(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_every_kind_of_file_says_the_same(tmp_path: Path) -> None:
     [
         ("id,company\na,b\n", "has no column doc_id and no column file (it has id, company)"),
         ("doc_id,x,X\na,b,c\n", "has the column 'X' twice"),
-        ("doc_id,source_uri\na,b\n", "has a column 'source_uri', a name that okralong keeps"),
+        ("doc_id,source_uri\na,b\n", "has a column 'source_uri', which is reserved by okralong"),
         ("doc_id,x\n,b\n", "row 2, has neither doc_id nor file"),
         ("doc_id,x\norchard,b\norchard,c\n", "row 3, gives x = 'c' for the document 'orchard', and row 2 gives 'b'"),
         ("", "is empty"),

@@ -67,10 +67,10 @@ def test_folders_that_lead_into_themselves_are_read_once(folder: Path) -> None:
 
 def test_a_link_that_leads_nowhere_is_told(folder: Path) -> None:
     (folder / "report.txt").symlink_to("report.txt")
-    assert "leads nowhere (Too many levels of symbolic links)" in only_bad(folder)[1]
+    assert "is a broken link (Too many levels of symbolic links)" in only_bad(folder)[1]
     (folder / "report.txt").unlink()
     (folder / "report.txt").symlink_to("gone.txt")
-    assert "leads nowhere (No such file or directory)" in only_bad(folder)[1]
+    assert "is a broken link (No such file or directory)" in only_bad(folder)[1]
 
 
 def test_a_link_to_a_hidden_folder_is_told(folder: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_judge_without_a_verdict_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(MetricError, match=r"no verdict on the answer to 'chair'.*Hard to say.*llm\.seed"):
             judged(tmp_path, server, SharedBudget(1.0, {}))
         assert len(server.received) == 2, "it was asked once more"
-        with pytest.raises(MetricError, match="same command meets them again"):
+        with pytest.raises(MetricError, match="same command finds them again"):
             judged(tmp_path, server, SharedBudget(1.0, {}))
         assert len(server.received) == 2, "as it says"
 

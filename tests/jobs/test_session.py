@@ -200,7 +200,7 @@ def test_an_embedded_generator_whose_weights_have_changed_is_another_one(asks: A
 
 
 def test_a_session_that_lacks_a_model_of_the_run_says_which(asks: Asks) -> None:
-    with pytest.raises(DoesNotFit, match="its analyzer is another one"):
+    with pytest.raises(DoesNotFit, match="its analyzer differs"):
         WarmHost(LoadedModels(), asks.prepared("A").llm, None).generator(asks.prepared("A"))
 
 

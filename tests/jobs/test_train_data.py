@@ -99,7 +99,7 @@ def test_rows_of_questions_that_a_model_wrote(
     asked += ["--work", tmp_path / "work"]
     code, said = call(monkeypatch, capsys, *asked, "--export")
     assert code == 2
-    assert "--export for" in said
+    assert "--export requires" in said
 
     code, said = call(monkeypatch, capsys, *asked, "--writer", tmp_path / "writer", "--export")
     assert code == 0, said

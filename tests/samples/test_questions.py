@@ -27,7 +27,7 @@ def test_questions_are_asked_once(short: Sample) -> None:
 def test_too_many_questions_are_refused_with_the_bound() -> None:
     with pytest.raises(InputError, match=r"at most (\d+) questions") as refused:
         generate(reports=1, questions=10_000, words=1_500)
-    bound = int(str(refused.value).split("no more than ")[1].split()[0])
+    bound = int(str(refused.value).split("at most ")[1].split()[0])
     assert len(generate(reports=1, questions=bound, words=1_500).questions) == bound
 
 

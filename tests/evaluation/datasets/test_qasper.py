@@ -143,5 +143,5 @@ def test_annotations_have_their_paragraphs_as_texts(tmp_path: Path) -> None:
     assert [item.documents for item in data_set.items][2] == ("1701.00002",)
     assert [item.gold.question.answers for item in data_set.items] == [("Loam",), ("unanswerable",), ("It is loam",)]
     assert [item.gold.parts for item in data_set.items] == [(("Loam",),), (), ()]
-    with pytest.raises(InputError, match=r"row 1: the field 'answer_type' holds a kind .*'essay'"):
+    with pytest.raises(InputError, match=r"row 1: the field 'answer_type' holds a question label .*'essay'"):
         read_qasper_annotations(write(tmp_path / "annotations.json", [annotated(answer_type="essay")]), "all")

@@ -77,7 +77,7 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
         read_reports(tmp_path)
     write_data(tmp_path)
     (tmp_path / "finqa" / "dev_200.json").write_text(json.dumps([{"qa": {**FINQA[0]["qa"], "program": None}}]))
-    with pytest.raises(InputError, match="not the form"):
+    with pytest.raises(InputError, match="published format"):
         read_reports(tmp_path)
 
 

@@ -109,7 +109,7 @@ def test_heads_end_before_the_first_figures_and_section_titles() -> None:
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
-        ({"answer_type": "essay"}, "row 1, question 2: the field 'answer_type' holds a kind .*'essay'"),
+        ({"answer_type": "essay"}, "row 1, question 2: the field 'answer_type' holds a question label .*'essay'"),
         ({"answer_from": "air"}, "row 1, question 2: the field 'answer_from' is 'air'"),
         ({"rel_paragraphs": ["9"]}, "row 1, question 2: the field 'rel_paragraphs' names the paragraph '9'"),
         ({"answer": [""]}, "row 1, question 2: the field 'answer' holds no answer"),

@@ -50,7 +50,7 @@ def test_the_columns_of_a_csv_say_its_kind(tmp_path: Path) -> None:
     ("text", "where"),
     [
         (TAT + "a|u1|Rent?|['1']||span\na|u2|Rent?|['1'||span\n", "row 3: the field 'answer' is not a list"),
-        (TAT + "a|u1|Rent?|['1']||essay\n", "row 2: the field 'answer_type' holds a kind .*'essay'"),
+        (TAT + "a|u1|Rent?|['1']||essay\n", "row 2: the field 'answer_type' holds a question label .*'essay'"),
         (TAT + "a|u1|Rent?|['1']\n", "row 2: the field 'answer_scale' is missing"),
         (TAT + "a|u1|Rent?|['1']||span|more\n", "row 2: the field 'answer_type' is followed by more cells"),
         (PAPER + "a|u1|Who?|Ann||\na|u1|Who?|Bob||\n", "row 3: the field 'q_uid' is 'u1', the id of an earlier"),
@@ -123,9 +123,9 @@ def test_bench_questions_on_papers_have_the_first_annotators_paragraphs(tmp_path
 @pytest.mark.parametrize(
     ("row", "where"),
     [
-        (tat_bench(answer_type="essay"), "answers: the field 'answer_type' holds a kind .*'essay'"),
+        (tat_bench(answer_type="essay"), "answers: the field 'answer_type' holds a question label .*'essay'"),
         (tat_bench(answer=[]), "answers: the field 'answer' holds no answer"),
-        (paper_bench(["One."], kind="essay"), "answer 1: the field 'type' holds a kind .*'essay'"),
+        (paper_bench(["One."], kind="essay"), "answer 1: the field 'type' holds a question label .*'essay'"),
         ({**paper_bench(["One."]), "answers": []}, "the field 'answers' has 0 entries"),
     ],
 )
