@@ -79,7 +79,7 @@ def test_the_summary_says_both_and_a_retry_asks_anew(
 def test_a_run_that_is_none_is_refused_before_anything_is_spent(
     sample_archive: Path, sample_folder: Path, tmp_path: Path, reader: FakeOpenAI
 ) -> None:
-    with pytest.raises(ConfigError, match="holds no journal"):
+    with pytest.raises(ConfigError, match="has no journal"):
         okralong.answer(
             sample_archive,
             sample_folder / "questions.jsonl",

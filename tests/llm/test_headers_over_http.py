@@ -33,7 +33,7 @@ async def test_a_limit_that_a_reply_names_is_kept_from_then_on(tmp_path: Path) -
     with FakeOpenAI(troubles=[Trouble(headers=says("tokens", 400, 100))]) as server:
         async with client_over(tmp_path, config_for(server)) as (client, _):
             await client.complete("q1", "a", "generate", ask("hello"))
-            with pytest.raises(QuestionError, match="that the endpoint names = 400"):
+            with pytest.raises(QuestionError, match="endpoint's limit of tokens per minute = 400"):
                 await client.complete("q2", "a", "generate", ask("hello " * 300))
         assert len(server.received) == 1
 

@@ -175,7 +175,7 @@ async def test_a_proxy_that_is_not_there_is_named(authority: Path, monkeypatch: 
         monkeypatch.setenv("HTTPS_PROXY", "http://anna:secret@127.0.0.1:9")
         status = await check_endpoint(endpoint)
         assert status.state == "down"
-        assert "the way leads through the proxy http://127.0.0.1:9" in status.message
+        assert "through the proxy http://127.0.0.1:9" in status.message
         assert "secret" not in status.message
 
 

@@ -195,7 +195,7 @@ def tokens(limit: int | None, remaining: int | None = None, reset_s: float | Non
 def test_a_limit_is_adopted_lowered_and_raised_again() -> None:
     limiter = Limiter(Limits())
     heard(limiter, 0.0, 10, tokens(1000))
-    assert "that the endpoint names = 1000" in (limiter.refusal(1001) or "")
+    assert "endpoint's limit of tokens per minute = 1000" in (limiter.refusal(1001) or "")
     heard(limiter, 10.0, 10, tokens(500))
     assert limiter.refusal(501)
     heard(limiter, 20.0, 10, NO_HEADERS)

@@ -1,1 +1,1 @@
-"""Calls of the generator: requests, rate limits, budget, journal, ledger, batches, prices."""
+"""Call the generator: requests, rate limits, budget, journal, ledger, batches, prices."""

@@ -1,7 +1,7 @@
-"""The parts of the protocol that an endpoint supports, found out by a few short calls (``okralong doctor --ask``).
+"""Find out by a few short calls which parts of the protocol an endpoint supports (``okralong doctor --ask``).
 
-Servers with OpenAI's protocol differ in what they support, and some accept a field and ignore it. A run learns that on
-the way: it leaves out refused fields, and names what a reply lacks. This module finds out before a run.
+Servers with OpenAI's protocol differ in what they support, and some accept a field and ignore it. A run only learns
+this on the way: it leaves out refused fields and reports what a reply lacks. This module finds out before a run.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 
 SHORT: Final = 32  # project default
-"""Limit of a reply in tokens, without thought."""
+"""Limit of a reply in tokens, excluding thought."""
 ROUNDS: Final = 8  # project default
-"""Attempts of a request, each with one field less; fewer fields than that can be left out."""
+"""Attempts per request, each with one field less; there are fewer optional fields."""
 QUESTION: Final = (Message("system", "Answer in one word."), Message("user", "What is the capital of France?"))
 SCHEMA: Final[Mapping[str, Any]] = {
     "name": "answer",
@@ -45,14 +45,14 @@ class Abilities:
 
     Attributes:
         left_out: The fields that it refuses.
-        limit_field: Its name for the limit of a reply.
+        limit_field: The field that limits a reply.
         logprobs: It returns log-probabilities.
         json_schema: "kept", "ignored" or "refused".
-        usage_told: Its replies state their usage.
-        cache_told: Its usage states cached tokens.
+        usage_told: Replies report their usage.
+        cache_told: Usage includes cached tokens.
         thought: Tokens of thought before one word.
-        tier: The service tier that its replies name.
-        batches: It lists batches; None if unknown.
+        tier: The service tier that replies name.
+        batches: Whether it lists batches; None if unknown.
         streams: It streams replies with their usage.
         calls: Calls that were answered.
         usage: Their tokens.
@@ -92,7 +92,7 @@ class Abilities:
 
 
 async def has_batches(endpoint: EndpointConfig) -> bool | None:
-    """Return whether the endpoint has a Batch API, by its list of batches, which costs nothing; None if unknown."""
+    """Return whether the endpoint has a Batch API, by listing its batches for free; None if unknown."""
     async with open_client(endpoint, endpoint.base_url, read_key(endpoint)) as client:
         try:
             await client.batches.list(limit=1)
@@ -147,7 +147,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
                 calls += 1
                 return received, raw
             raise EndpointError(
-                f"{endpoint.base_url} refused the request {ROUNDS} times, each time for something else."
+                f"{endpoint.base_url} refused the request {ROUNDS} times, each time for a different field."
             )
 
         plain = await ask()

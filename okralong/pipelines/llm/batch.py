@@ -1,9 +1,10 @@
-"""Batch mode: requests wait at the scheduler of their run until a batch answers them, or go out in real time.
+"""Batch mode: requests wait at their run's scheduler until a batch answers them, or are sent in real time.
 
-``BatchScheduler.ask`` is the path of one request: cost reserved, added to a batch (``BatchBuilder``), intent durable,
-file and batch created, watched and collected (``BatchTracker``), outcome durable, caller answered. An attempt is in the
-journal before its batch is created. So whatever dies, the run's folder says which attempts went out with which batch
-(``ResumeState``), and the endpoint's list of batches, by their metadata, says what became of it.
+``BatchScheduler.ask`` is the path of one request: reserve its cost, add it to a batch (``BatchBuilder``), make the
+intent durable, create file and batch, watch and collect the batch (``BatchTracker``), make the outcome durable, answer
+the caller. An attempt is in the journal before its batch is created. So after any crash the run's folder shows which
+attempts went out with which batch (``ResumeState``), and the metadata in the endpoint's list of batches shows what
+became of it.
 
 Batches are numbered within their run; the tables call the number ``wave``. Everything runs on one event loop.
 """
@@ -36,14 +37,14 @@ CLOCK_CHECK_S: Final = 60.0  # project default
 """Longest interval in seconds between two checks of the deadline."""
 NOTES_KEPT: Final = 1000
 WAVES_WHEN_SHORT: Final = 3  # project default
-"""The most consecutive batches, each smaller than the one before, that a run makes when its budget is short."""
+"""The most consecutive, ever smaller batches that a run makes when its budget is short."""
 MEGABYTE: Final = 1_000_000
 LINE_OVERHEAD: Final = 150  # project default
 """Bytes of a line around a request's body, rounded up."""
 
 
 def _now_s() -> float:
-    """Return seconds of a clock that is never set, and that goes on while the machine is suspended."""
+    """Return seconds of a monotonic clock that keeps running while the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -56,7 +57,7 @@ class _Waiting:
 
 
 class BatchScheduler:
-    """The one place of a run where requests wait for a batch. On a cluster it runs in an actor."""
+    """Holds a run's requests while they wait for a batch. On a cluster it runs in an actor."""
 
     def __init__(
         self,
@@ -75,12 +76,12 @@ class BatchScheduler:
             ledger: The run's ledger.
             run_id: Marks the run's batches.
             load_state: Reads the run's folder, after the ledger has replayed it.
-            until: No batches are created from then on.
+            until: The time from which no more batches are created.
             backoff: As for ``BatchEndpoint``.
-            price: The first endpoint's, if it has rates by length of prompt.
+            price: The first endpoint's price, if its rates depend on the prompt length.
 
         Raises:
-            ConfigError: A key is needed and missing.
+            ConfigError: A required key is missing.
         """
         self._config, self._ledger, self._until, self._load_state = config, ledger, until, load_state
         self._late_at = math.inf if until is None else _now_s() + (until - datetime.now(UTC)).total_seconds()
@@ -100,20 +101,20 @@ class BatchScheduler:
         self._working: asyncio.Task[None] | None = None
         self._again: set[asyncio.Task[None]] = set()
         self._notes: list[str] = []
-        self._asked: set[str] = set()  # questions that had a place in a batch
+        self._asked: set[str] = set()  # questions that were in a batch
         self._short_waves = 0
         self._batch_ended = False
 
     async def ready(self) -> None:
-        """Resume what an earlier process left. Every other method does this first."""
+        """Resume what an earlier process left. Every other method calls this first."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start())
         await asyncio.shield(self._starting)
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
-        """Return a batch's reply once it is paid for and durable, or why it is missing. This may take a day.
+        """Return a batch's reply once it is paid for and durable, or the reason why there is none. May take a day.
 
-        A call that is already under way, since this process or an earlier one, is joined, not sent again. Raises
+        A call that this or an earlier process already started is joined, not sent again. Raises
         OverBudget, EndpointError or BrokenError.
         """
         await self.ready()
@@ -138,11 +139,11 @@ class BatchScheduler:
         return await asyncio.shield(waiting.answer)
 
     async def stop(self, why: str) -> None:
-        """Fail all waiting calls: the run stops. Its batches go on, and the next start of the run collects them."""
+        """Fail all waiting calls, because the run stops. Its batches go on; the next start of the run collects them."""
         self.halt(EndpointError(why))
 
     async def drain(self) -> None:
-        """Cancel the batches that are no longer needed at the end of a run, and settle what they did."""
+        """Cancel the batches that are no longer needed at the end of a run, and settle their costs."""
         await self.ready()
         self._end_batches("The run is over.", tell=len(self._tracker) > 0)
         await self._tracker.finish()
@@ -150,7 +151,7 @@ class BatchScheduler:
             raise self._halted
 
     async def notes(self, start: int) -> list[str]:
-        """Return the notes for the user from the ``start``-th on."""
+        """Return the notes for the user, starting at the ``start``-th."""
         return self._notes[start:]
 
     async def aclose(self) -> None:
@@ -171,7 +172,7 @@ class BatchScheduler:
         self._working = asyncio.get_running_loop().create_task(self._work())
 
     async def _known(self, call: Call) -> Answered | None:
-        """Return the reply to an earlier attempt, whose caller died before it got it."""
+        """Return the reply to an earlier attempt whose caller died before receiving it."""
         row = await self._ledger.reply(call.query_id, call.path, call.sample)
         same = row is not None and row.request_hash == call.request_hash
         return Answered(from_journal(row.body)) if row is not None and same else None
@@ -191,7 +192,7 @@ class BatchScheduler:
         except Exception as error:
             self.answer(call, error)
             return
-        if self._used_up(call.query_id):  # it waited for room in the budget meanwhile
+        if self._used_up(call.query_id):  # the request waited for room in the budget meanwhile
             await self._give_up(call)
             return
         if self._is_late() or self._halted is not None:
@@ -230,7 +231,7 @@ class BatchScheduler:
     async def _launch(self, items: list[BatchItem]) -> None:
         outdated = await self._ledger.outdated([item.call.key for item in items])
         for item in items:
-            if item.call.key in outdated:  # a reply ignored its limit since then, so each may cost more than reserved
+            if item.call.key in outdated:  # a reply has ignored its limit since, so each may cost more than reserved
                 task = asyncio.get_running_loop().create_task(self._enqueue(item))
                 self._again.add(task)
                 task.add_done_callback(self._again.discard)
@@ -264,11 +265,11 @@ class BatchScheduler:
             self.answer(call, error)
 
     def _used_up(self, query_id: str) -> bool:
-        """Return whether a question that was in no batch yet will never be: the short budget's last wave is over."""
+        """Return whether the last wave of a short budget is over, so that new questions get into no batch."""
         return self._short_waves >= WAVES_WHEN_SHORT and query_id not in self._asked and self._batch_ended
 
     def _without_batch(self, call: Call) -> UseRealtime:
-        """Send a call on in real time. Raises OverBudget without a deadline: the user did not ask for that price."""
+        """Send a call in real time. Raises OverBudget without a deadline, since the user did not accept that price."""
         why = (
             f"The budget had no room for question {call.query_id} in {WAVES_WHEN_SHORT} batches one after another, and "
             "a further one would be small and may take a day."
@@ -302,7 +303,7 @@ class BatchScheduler:
         self._wake.set()
 
     async def _turn_away(self, items: list[BatchItem]) -> None:
-        """Release the reserves of requests that no batch will take, and send them on in real time."""
+        """Release the reserves of requests that no batch will take, and send them in real time."""
         api_error = ApiError("failed", 0, f"never sent: {self._ended or self._halted}", retry=True)
         for item in items:
             await best_effort(self._ledger.settle(api_error.outcome(item.call)))
@@ -324,7 +325,7 @@ class BatchScheduler:
             waiting.answer.set_result(got)
 
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
-        """Send less at a time, or later: a batch of that size was too much."""
+        """Send smaller batches, or send later: a batch of that size was refused."""
         if refusal.reason == "large":
             self._builder.max_requests = max(1, requests // 2)
             return
@@ -333,7 +334,7 @@ class BatchScheduler:
         self._hold_s = min(self._config.batch.longest_poll_s, 2 * self._hold_s)
 
     def halt(self, error: OkraError) -> None:
-        """Raise ``error`` in every waiting and later call: batches can no longer be made or watched."""
+        """Raise ``error`` in every waiting and later call, because batches can no longer be made or watched."""
         if self._halted is not None:
             return
         self._halted = error
@@ -344,7 +345,7 @@ class BatchScheduler:
         self._builder.clear()
 
     def ended(self) -> None:
-        """Note that a batch is over: there may be room for another."""
+        """Note that a batch is over and another may fit."""
         self._batch_ended = True
         self._wake.set()
 
@@ -355,11 +356,11 @@ class BatchScheduler:
 
 
 class BatchBuilder:
-    """Collects requests for the next batch, in order of arrival, and decides when it is closed.
+    """Collects requests for the next batch, in order of arrival, and decides when to close it.
 
     A batch is closed when no request has arrived for a while; a late one joins the next batch, which runs concurrently.
-    Waiting for the questions that are still in retrieval would not help, since which of them will make a call is
-    unknown. Pure: every ``now`` is in seconds of one clock.
+    It does not wait for questions that are still in retrieval, since they may never make a call. Pure: every ``now`` is
+    in seconds of one clock.
     """
 
     def __init__(self, config: BatchConfig) -> None:
@@ -382,7 +383,7 @@ class BatchBuilder:
 
     @property
     def due_at(self) -> float:
-        """When the batch is closed if no more requests arrive; infinite while it is empty."""
+        """The time at which the batch is closed if no more requests arrive; infinite while it is empty."""
         if not self._waiting:
             return math.inf
         if len(self._waiting) >= self.max_requests or self._bytes >= self._max_bytes:
@@ -390,7 +391,7 @@ class BatchBuilder:
         return min(self._last + self._quiet_s, self._waiting[0][1] + self._gather_s)
 
     def next_batch(self, room: float = math.inf, *, alone: bool = True) -> list[BatchItem]:
-        """Return the requests of a batch, in order of arrival, up to the limits and ``room`` prompt tokens.
+        """Return the requests of a batch, in order of arrival, within the limits and ``room`` prompt tokens.
 
         A request that is larger than the room or than a whole batch goes out alone if it comes first and no other batch
         is under way (``alone``): the endpoint then decides.

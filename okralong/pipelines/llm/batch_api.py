@@ -1,4 +1,4 @@
-"""An endpoint's Batch API: requests of a batch, remote files and batches, and refusals.
+"""Client of an endpoint's Batch API: requests of a batch, remote files and batches, refusals.
 
 https://platform.openai.com/docs/guides/batch describes the protocol.
 """
@@ -32,8 +32,8 @@ CHAT_URL: Final = "/v1/chat/completions"
 class BatchItem:
     """A request that waits for a batch.
 
-    ``body`` is the JSON of the chat request, ``tokens`` a safe estimate of its prompt, and ``bounds`` are those of its
-    reply. The scheduler sets the attempt of ``call``, and ``since``, its arrival by the monotonic clock.
+    ``body`` is the JSON of the chat request, ``tokens`` a safe estimate of its prompt's size, and ``bounds`` limit its
+    reply. The scheduler sets the attempt of ``call`` and ``since``, the monotonic time of arrival.
     """
 
     call: Call
@@ -50,17 +50,17 @@ class BatchItem:
 
     @property
     def sent(self) -> frozenset[str]:
-        """The names of its fields."""
+        """The names of the request's fields."""
         return frozenset(json.loads(self.body))
 
     def line(self, call: Call) -> bytes:
-        """Return its line in the batch's file, as the attempt ``call``."""
+        """Return the line of the attempt ``call`` in the batch's file."""
         name = json.dumps(custom_id(call))
         return f'{{"custom_id":{name},"method":"POST","url":"{CHAT_URL}","body":{self.body}}}\n'.encode()
 
 
 def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
-    """Return an id that is the same in every process, so that a resumed run finds what it has asked."""
+    """Return an id that is the same in every process, so that a resumed run finds its calls."""
     parts = json.dumps([query_id, path, sample, request_hash], separators=(",", ":"))
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
@@ -71,7 +71,7 @@ def custom_id(call: Call) -> str:
 
 
 MOST_NAMED: Final = 100  # project default
-"""Errors of a batch that are read. An endpoint need not list more, so with this number all lines may be wrong."""
+"""Errors read per batch. Endpoints may list no more, so if there are this many, all lines may be wrong."""
 FULL: Final = frozenset({"token_limit_exceeded"})
 """Codes by which OpenAI and Azure say that the account has too many tokens in unfinished batches."""
 TOO_LARGE: Final = frozenset({"too_many_tasks"})
@@ -79,7 +79,7 @@ TOO_LARGE: Final = frozenset({"too_many_tasks"})
 
 @dataclass(frozen=True, slots=True)
 class BatchError:
-    """One of a batch's errors; ``line`` counts from 1, None if it is about no single line."""
+    """An error of a batch; ``line`` counts from 1, or is None if the error is not about a single line."""
 
     code: str
     message: str
@@ -88,13 +88,13 @@ class BatchError:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an endpoint refused a whole batch, none of which was billed.
+    """Why an endpoint refused a whole batch. None of it was billed.
 
     Reasons:
 
     - "full": wait, and send less at a time.
     - "large": send less at a time.
-    - "lines": the requests of ``lines`` (from 1) are wrong, and the others may go again.
+    - "lines": the requests of ``lines`` (from 1) are wrong; the others may be sent again.
     - "all": no batch of this kind will be accepted.
     """
 
@@ -126,13 +126,13 @@ BATCH_KEY: Final = "okralong_wave"
 """Keys of a batch's metadata: the run's id, and the batch's number within it."""
 PAGE: Final = 100
 MOST_PAGES: Final = 10_000  # project default
-"""Pages after which a list of batches counts as endless: a million batches."""
+"""Pages after which a list of batches counts as endless (a million batches)."""
 LONG_LIST: Final = 5  # project default
 """Pages after which the user gets a note that the list is long."""
 CLOCK_TOLERANCE_S: Final = 60.0  # project default
 """Difference between the clocks in seconds above which the user gets a note."""
 RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)  # project default
-"""The most bytes of a result file that are read: a base, and more for each request."""
+"""The most bytes read from a result file: a base, plus an amount per request."""
 TRANSFER_S: Final = 1800.0  # project default
 """Longest pause in seconds within the transfer of a file; 200 MB take minutes."""
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
@@ -157,9 +157,9 @@ class RemoteBatch:
 
 
 class BatchApiError(Exception):
-    """A call to the Batch API that failed for good; ``api_error.retry`` is False if no attempt could succeed.
+    """A call to the Batch API that failed for good; ``api_error.retry`` is False if no attempt could have succeeded.
 
-    ``may_exist`` means that the batch may have been created nevertheless.
+    ``may_exist`` means that the batch may have been created anyway.
     """
 
     def __init__(self, api_error: ApiError, *, may_exist: bool = False) -> None:
@@ -183,7 +183,7 @@ class BatchEndpoint:
         """Open the connection.
 
         ``run_id`` marks this run's batches, ``backoff`` has the first and longest pause between attempts in seconds,
-        and ``tell`` passes a note to the user. Raises ConfigError if a key is needed and missing.
+        and ``tell`` passes a note to the user. Raises ConfigError if a required key is missing.
         """
         self.key = read_key(config)
         self._config, self._run_id = config, run_id
@@ -205,7 +205,7 @@ class BatchEndpoint:
         return str(made.id)
 
     async def create(self, file_id: str, number: int) -> RemoteBatch:
-        """Create the run's ``number``-th batch; after an error, return the one that was created if it is listed."""
+        """Create the run's ``number``-th batch; after an error, return the batch if it is listed after all."""
         marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
         failed = False
 
@@ -239,7 +239,7 @@ class BatchEndpoint:
         return await self._try(lambda: self._listed(numbers))
 
     async def look(self, batch_id: str) -> RemoteBatch:
-        """Return the batch as it is now, in one attempt: watchers poll it anyway."""
+        """Fetch the batch's current state, in a single attempt, since watchers poll it anyway."""
 
         async def looked() -> RemoteBatch:
             return _read(await self._http.batches.retrieve(batch_id))
@@ -247,7 +247,7 @@ class BatchEndpoint:
         return await self._try(looked, attempts=1)
 
     async def cancel(self, batch_id: str) -> None:
-        """Cancel a batch; it ends some minutes later, and keeps what was done. No-op for an ended batch."""
+        """Cancel a batch; it ends some minutes later and keeps finished requests. No-op for an ended batch."""
 
         async def cancelled() -> None:
             try:
@@ -258,7 +258,7 @@ class BatchEndpoint:
         await self._try(cancelled)
 
     async def read(self, file_id: str, requests: int) -> bytes:
-        """Return the content of a result file, cut at a bound that depends on the number of requests."""
+        """Return the content of a result file, truncated at a bound that depends on the number of requests."""
         files = self._http.with_options(timeout=TRANSFER_S).files
         least, more = RESULT_BYTES
         room = least + more * requests
@@ -305,7 +305,7 @@ class BatchEndpoint:
         raise ValueError(f"its list of batches has more than {MOST_PAGES} pages")
 
     def _number_of(self, batch: Any) -> int:
-        """Return the number of one of this run's batches, 0 for those of others."""
+        """Return the batch's number within this run, or 0 if another run created it."""
         marks = batch.metadata if isinstance(getattr(batch, "metadata", None), Mapping) else {}
         number = str(marks.get(BATCH_KEY))[:10]
         own = marks.get(RUN_KEY) == self._run_id and number.isascii() and number.isdecimal()
@@ -335,7 +335,7 @@ class BatchEndpoint:
         async def tried() -> T:
             try:
                 return await work()
-            except BatchApiError:  # of a nested call, which had its own attempts
+            except BatchApiError:  # from a nested call, which had its own attempts
                 raise
             except Exception as error:
                 raise BatchApiError(self._api_error(error)) from None
@@ -349,13 +349,13 @@ class BatchEndpoint:
         return await retrying(tried)
 
     def _pause(self, state: RetryCallState) -> float:
-        """Return the seconds until the next attempt: what the endpoint asked for, else growing ones."""
+        """Return the seconds until the next attempt: as the endpoint asked, else growing."""
         error = state.outcome.exception() if state.outcome else None
         named = error.api_error.retry_after if isinstance(error, BatchApiError) else None
         return min(self._longest, self._first * 2.0 ** (state.attempt_number - 1)) if named is None else named
 
     def _api_error(self, error: Exception) -> ApiError:
-        """Return what went wrong; errors that no retry can correct are the endpoint's, and end the run."""
+        """Return what went wrong; errors that no retry can fix count as the endpoint's and end the run."""
         where = self._config
         said = scrub(str(error), self.key)[:500]
         if not isinstance(error, openai.APIError):
@@ -372,7 +372,7 @@ class BatchEndpoint:
 
 
 def _read(batch: Any) -> RemoteBatch:
-    """Read a batch of the SDK, which checks no types. Raises ValueError for one without an id or a status."""
+    """Convert a batch of the SDK, which does not check types. Raises ValueError without an id or a status."""
     status = getattr(batch, "status", None)
     if not isinstance(status, str):
         raise ValueError("a batch without a status")
@@ -395,7 +395,7 @@ def _error(told: Any) -> BatchError:
 
 
 def _id(told: object) -> str:
-    """Return an id of the endpoint, safe in the path of a URL."""
+    """Return an id of the endpoint, checked to be safe in a URL path."""
     if not isinstance(told, str) or not 0 < len(told) <= NAME_CHARS or not told.isprintable() or "/" in told:
         raise ValueError(f"an invalid id: {str(told)[:40]!r}")
     return told

@@ -1,4 +1,4 @@
-"""Results of a finished batch: the lines of its files, read as outcomes and as answers to callers."""
+"""Parse the result files of a finished batch into outcomes and answers to callers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from okralong.pipelines.llm.reply import RawReply
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The reply arrived, and is paid for and durable."""
+    """The reply arrived, is paid for and is durable."""
 
     raw: RawReply
 
@@ -28,7 +28,7 @@ class Answered:
 class NoReply:
     """A batch brought no reply; another batch may, if ``api_error.retry``.
 
-    ``counts`` tells whether this is one of the failures after which a request goes out in real time.
+    ``counts`` says whether this failure counts towards sending the request in real time.
     """
 
     api_error: ApiError
@@ -50,7 +50,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class ResultLines:
-    """The lines of a batch's output and error files by custom_id, and the number of unreadable ones."""
+    """The lines of a batch's output and error files by custom_id, and the number of unreadable lines."""
 
     lines: dict[str, Line] = field(default_factory=dict)
     unreadable: int = 0
@@ -69,7 +69,7 @@ class ResultLines:
                         raise ValueError("a line that is too long")
                     line = json.loads(text, parse_int=read_integer)
                     lines[str(line["custom_id"])] = line
-                except (ValueError, KeyError, TypeError, RecursionError):  # the last for deeply nested JSON
+                except (ValueError, KeyError, TypeError, RecursionError):  # RecursionError: deeply nested JSON
                     unreadable += 1
         return cls(lines, unreadable)
 
@@ -80,10 +80,10 @@ UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)  # project default
 
 @dataclass(frozen=True)
 class ResultReader:
-    """Interprets result lines of one endpoint.
+    """Interprets the result lines of one endpoint.
 
-    ``key`` is removed wherever it occurs. Replies are charged at ``price``, the price in a batch; without it, at the
-    price that each call was sent with.
+    ``key`` is removed wherever it occurs. Replies are charged at ``price``, the batch price, or without it at the price
+    that each call was sent with.
     """
 
     endpoint: EndpointConfig
@@ -101,9 +101,9 @@ class ResultReader:
         *,
         undone: bool = False,
     ) -> tuple[Outcome, BatchAnswer]:
-        """Return the outcome of the attempt whose line is called ``name``, and the answer to its caller.
+        """Return the outcome of the attempt with custom_id ``name``, and the answer to its caller.
 
-        ``bounds`` are those of its request, None if unknown. ``undone`` tells that requests without a line were
+        ``bounds`` are those of its request, None if unknown. ``undone`` means that requests without a line were
         certainly not processed; otherwise they may have been billed.
         """
         line = found.lines.get(name)
@@ -114,7 +114,7 @@ class ResultReader:
                 said = "its line cannot be read among the batch's results"
                 return _missed(call, ApiError("unknown", 0, said, retry=True), latency_s)
             said = "the batch's results leave it out, and it may have been billed"
-            # With a status: nothing more will be known about it.
+            # It has a status: nothing more will be known about it.
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
         try:
             response, error = line.get("response"), line.get("error")
@@ -141,7 +141,7 @@ class ResultReader:
             call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
         cost = call.price.cost(raw.reply.usage)
         if bounds is None and (raw.counted_here or cost > WORST * call.reserved_usd):
-            # The prompt is no longer known here, so the most that it can have cost is charged.
+            # The prompt is no longer known here, so charge the most that it can have cost.
             cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note or 'no such usage'}; the reserve is the cost")
         raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
         return raw.outcome(call), Answered(raw)

@@ -1,4 +1,4 @@
-"""Batches under way: submitted, watched and collected; and what a run's folder says about an earlier process's batches.
+"""Submit, watch and collect batches, and resume those of an earlier process from a run's folder.
 
 ``BatchTracker`` reports the end of each attempt to its owner, the scheduler (``batch.py``).
 """
@@ -42,11 +42,11 @@ from okralong.pipelines.llm.records import Call, CallKey, Outcome, row_from_json
 logger = logging.getLogger(__name__)
 
 GIVE_UP_AFTER: Final = 8  # project default
-"""Consecutive failed polls of a batch, after which the endpoint counts as down."""
+"""Consecutive failed polls of a batch after which the endpoint counts as down."""
 LISTED_AFTER_S: Final = 30.0  # project default
-"""Seconds after which a list that lacks a batch is read again; then it is believed."""
+"""Seconds after which a list that lacks a batch is read once more; the second list is trusted."""
 AT_A_TIME: Final = 1000  # project default
-"""The most concurrent ledger calls for one batch."""
+"""The most concurrent ledger calls per batch."""
 POLL_GROWTH: Final = 1.5  # project default
 """Factor by which the polling interval of a batch grows."""
 BATCH: Final = "batch"
@@ -59,9 +59,9 @@ INTENT_MARK: Final = '"mode":"batch"'
 class TrackedBatch:
     """One batch under way.
 
-    ``calls`` are by the names of their lines, in the order of the file unless an earlier process submitted it
-    (``resumed``). ``bounds`` has those of their requests that are known; ``began`` is when this process took over the
-    batch, by the monotonic clock.
+    ``calls`` are keyed by custom_id, in the order of the file unless an earlier process submitted it (``resumed``).
+    ``bounds`` has the known bounds of their requests; ``began`` is the monotonic time at which this process took over
+    the batch.
     """
 
     number: int
@@ -77,13 +77,13 @@ class BatchOwner(Protocol):
     """Receives the reports of a tracker: ``BatchScheduler``."""
 
     def answer(self, call: Call, got: BatchAnswer | Exception) -> None:
-        """Take the answer to a settled attempt."""
+        """Receive the answer to a settled attempt."""
 
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
-        """Learn that a batch of ``requests`` was too much, with ``tokens`` prompt tokens under way."""
+        """Learn that a batch of ``requests`` was too large, with ``tokens`` prompt tokens under way."""
 
     def halt(self, error: OkraError) -> None:
-        """Stop: a batch can no longer be watched."""
+        """Stop, because a batch can no longer be watched."""
 
     def ended(self) -> None:
         """Learn that a batch is over."""
@@ -153,7 +153,7 @@ class BatchTracker:
         self._owner.ended()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` and halt the owner on an error: the batch's calls would wait forever."""
+        """Run ``work``; on an error halt the owner, since the batch's calls would wait forever."""
         try:
             await work
         except OkraError as error:
@@ -198,13 +198,13 @@ class BatchTracker:
         self._owner.note(f"batch {batch.number}: {len(batch.calls)} requests went out as {batch.batch_id}")
 
     async def _not_created(self, batch: TrackedBatch, error: BatchApiError) -> None:
-        """Answer the calls of a batch that was not created, or may not have been."""
+        """Answer the calls of a batch that was not, or possibly not, created."""
         api_error = replace(error.api_error, status="failed")
         if error.may_exist:
-            # Neither settled nor sent again: the next start of the run looks for the batch.
+            # Neither settle nor resend them: the next start of the run looks for the batch.
             raise EndpointError(
-                f"{api_error.message} A batch was requested, and it is unknown whether it was created. Run the same "
-                "command again: it looks for the batch first."
+                f"{api_error.message} A batch was requested, but it is unknown whether it was created. Run the "
+                "same command again; it looks for the batch first."
             )
         await self._settle([(call, api_error.outcome(call)) for call in batch.calls.values()])
         if not api_error.retry and not self._config.endpoints:
@@ -261,7 +261,7 @@ class BatchTracker:
             except BatchApiError as error:
                 if error.api_error.http_status != 404:
                     raise
-                gone += 1  # deleted: what it said about its requests is lost
+                gone += 1  # deleted: the results are lost
         found = await asyncio.to_thread(ResultLines.read, files)
         found = replace(found, unreadable=found.unreadable + gone)
         undone = _left_undone(remote, [found.lines[name] for name in batch.calls if name in found.lines])
@@ -302,7 +302,7 @@ class BatchTracker:
             if refusal.reason == "lines" and number in refusal.lines and not batch.resumed:
                 self._owner.answer(call, UseRealtime(said))
             else:
-                # Too large a batch is not a failure of its requests. The lines of a resumed batch are unknown.
+                # That a batch is too large is not a failure of its requests. The lines of a resumed batch are unknown.
                 self._owner.answer(call, NoReply(api_error, counts=batch.resumed or len(calls) == 1))
 
     async def _find_again(self, state: ResumeState) -> None:
@@ -328,7 +328,7 @@ class BatchTracker:
                 ) from None
             for number in listed.keys() & missing.keys():
                 self._take_over(number, missing.pop(number), listed[number][0].id, state.bounds)
-        api_error = ApiError("failed", 0, "no batch was made for it before its process ended", retry=True)
+        api_error = ApiError("failed", 0, "its process ended before making a batch for it", retry=True)
         calls = [call for calls in missing.values() for call in calls]
         await self._settle([(call, api_error.outcome(call)) for call in calls])
         for call in calls:
@@ -353,8 +353,8 @@ class BatchTracker:
 def _left_undone(remote: RemoteBatch, lines: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether requests without a line were certainly not processed.
 
-    A completed batch has processed all of them. A cancelled or expired one has processed as many as it counts; one that
-    counts none was never started.
+    A completed batch has processed all of them. A cancelled or expired one has processed as many as it counts; if it
+    counts none, it never started.
     """
     if remote.status == "completed" or remote.completed is None:
         return False
@@ -369,10 +369,10 @@ def _status_of(line: Mapping[str, Any]) -> object:
 
 @dataclass(frozen=True)
 class ResumeState:
-    """The batches of a run according to its folder.
+    """The batches of a run, as read from its folder.
 
     Attributes:
-        open: Attempts without a known end, by batch number.
+        open: Attempts without a known outcome, by batch number.
         batch_ids: The endpoint's ids of batches, as far as recorded.
         attempts: The highest attempt of each call.
         batches: The highest batch number.
@@ -422,7 +422,7 @@ class ResumeState:
 
 
 def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]]]:
-    """Return kind, sample and body of the rows about batches: ids, and intents without their prompts."""
+    """Return kind, sample and body of the batch-related rows: ids, and intents without their prompts."""
     found: list[tuple[str, int, dict[str, Any]]] = []
     for table in journal.read_fragments(["kind", "sample", "body"]):
         intents = pc.and_(pc.equal(table["kind"], "request"), pc.match_substring(table["body"], INTENT_MARK))
@@ -435,7 +435,7 @@ def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]
 
 
 def _bounds(request: Any, call: Mapping[str, Any]) -> Bounds | None:
-    """Return the bounds of a request in the journal, None for a later attempt, which repeats no request."""
+    """Return the bounds of a request in the journal; None for later attempts, which do not repeat the request."""
     if not isinstance(request, Mapping) or not request.get("messages"):
         return None
     messages = [Message(each["role"], str(each["content"])) for each in request["messages"]]

@@ -13,7 +13,7 @@ from okralong.pipelines.llm.prices import Price
 
 
 def usage_of(row: Mapping[str, Any]) -> Usage:
-    """Return the tokens of a ledger row, of any schema version."""
+    """Return the tokens of a ledger row of any schema version."""
     return Usage(
         row["prompt_tokens"],
         row["cached_tokens"],
@@ -24,7 +24,7 @@ def usage_of(row: Mapping[str, Any]) -> Usage:
 
 
 ARTIFACT: Final = "artifact/"
-"""Prefix of the query_id of calls that serve many questions, such as those for a document's summaries."""
+"""Prefix of the query_id of calls that serve many questions, such as a document's summaries."""
 UNIT_PRICES: Final = [
     "input_usd_per_million",
     "cached_usd_per_million",
@@ -48,7 +48,7 @@ COLUMNS: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """US dollars of a run, without attempts that may have been billed.
+    """The costs of a run in US dollars, excluding attempts of unknown outcome.
 
     Attributes:
         billed_usd: What the endpoint charged.
@@ -57,7 +57,7 @@ class Bill:
         by_tag: The billed part of each tag; a call may have several.
         calls: Billed calls, in real time and in batches.
         batch_usd: The part of ``billed_usd`` that batches cost, for ``batch_calls``.
-        artifacts_usd: The part for ``artifact_calls``, which belong to no question; it is in no answer's cost.
+        artifacts_usd: The part for ``artifact_calls``, which no answer's cost includes.
     """
 
     billed_usd: float
@@ -104,7 +104,7 @@ def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
 
 
 def alone_usd(row: Mapping[str, Any]) -> float:
-    """Return what a call with a reply would have cost if its reply had not been shared by another run.
+    """Return what a call with a reply would have cost without a reply shared by another run.
 
     A shared reply counts at the unit prices of its row.
     """

@@ -18,17 +18,17 @@ def picodollars(usd: float) -> int:
 
 
 WORST: Final = 4  # project default
-"""Multiple of its reserve that a call is assumed to cost until the endpoint's way of counting is known. Its tokenizer
+"""Assumed ratio of a call's cost to its reserve until the endpoint's way of counting is known. Its tokenizer
 may need more tokens for the same text than the configured one (between public tokenizers two to three times as many for
 some scripts), and some servers exceed the limit of a reply."""
 ENOUGH_SEEN: Final = 16  # project default
 """Calls after which the observed costs show how the endpoint counts."""
 FIRST_LINES: Final = 4  # project default
-"""Calls that may wait for a batch before any reply has kept its limit, if the cap could not bear the longest replies of
-all of them."""
+"""Calls that may wait for a batch before any reply has kept its limit, if the cap would not cover the longest replies
+of all."""
 LINES_PER_REPLY: Final = 64  # project default
-"""Further calls that may wait for a batch for each reply that kept its limit. A batch may take a day, so the second one
-may be large."""
+"""Further calls that may wait for a batch per reply that kept its limit. As a batch may take a day, the second one may
+be large."""
 
 
 @dataclass(slots=True)
@@ -55,14 +55,14 @@ class Budget:
     least 1. Near the cap few calls are therefore in flight, in the end one. As long as no call costs more than that
     multiple, the cap is exceeded at most by what one call costs beyond its reserve.
 
-    *Batches.* Calls that wait for a batch are exempt, since a batch in parts could take a day for each. Their number is
-    bounded instead: by ``FIRST_LINES``, and ``LINES_PER_REPLY`` for each reply that kept its limit, unless the cap
-    bears the longest replies of all of them.
+    *Batches.* Calls that wait for a batch are exempt, since each part of a divided batch could take a day. Their number
+    is limited instead: to ``FIRST_LINES``, plus ``LINES_PER_REPLY`` for each reply that kept its limit, unless the cap
+    covers the longest replies of all of them.
 
     *Ignored limits.* An endpoint may ignore the limit of a reply. If all calls in flight would stay under the cap even
-    then, any number may go. Otherwise a call may join as many others as replies have kept their limits. After a reply
-    that ignored its limit, calls wait until all those in flight are over, and from then on each must fit the cap with
-    the share of its reserve that the longest reply has cost. So the cap is exceeded at most by what the replies in
+    then, any number may be sent. Otherwise a call may join as many others as replies have kept their limits. After a
+    reply that ignored its limit, calls wait until all those in flight are over, and from then on each must fit the cap
+    with the share of its reserve that the longest reply has cost. So the cap is exceeded at most by what the replies in
     flight at the first ignored limit cost beyond their reserves, and by what a later reply costs beyond the longest one
     so far.
     """
@@ -113,11 +113,11 @@ class Budget:
 
     @property
     def calls_in_flight(self) -> int:
-        """Calls that are reserved and neither settled nor held as unknown."""
+        """Reserved calls that are neither settled nor held as unknown."""
         return len(self._calls)
 
     def restore(self, settled_usd: float, unknown_usd: dict[CallKey, float]) -> None:
-        """Continue from what an earlier process spent and left unknown."""
+        """Restore the amounts that an earlier process spent and left unknown."""
         self._settled = picodollars(settled_usd)
         self._unknown = {key: picodollars(usd) for key, usd in unknown_usd.items()}
         self._unknown_total = sum(self._unknown.values())
@@ -130,13 +130,13 @@ class Budget:
         return self._settled + self._unknown_total + max(own, self._with_overlength(picodollars(usd))) > self._cap
 
     def lacks(self, usd: float) -> bool:
-        """Return whether ``usd`` more does not fit now."""
+        """Return whether ``usd`` more does not fit at present."""
         return not self._fits(self._with_overlength(picodollars(usd)))
 
     def admit(self, query_id: str, usd: float) -> bool:
         """Reserve ``usd`` for a question; return False if it does not fit now.
 
-        Admitting a question again, as after its planner died, only raises its reserve to ``usd``.
+        Admitting a question again (after its planner died) only raises its reserve to ``usd``.
         """
         more = picodollars(usd) - self._questions.get(query_id, 0)
         if more > 0 and not self._fits(more):
@@ -196,16 +196,16 @@ class Budget:
         return spent + self._most_in_flight + most <= self._cap
 
     def _with_overlength(self, amount: int) -> int:
-        """Return the cost of a call that exceeds its limit as much as the longest reply did."""
+        """Return the cost of a call that exceeds its limit by as much as the longest reply did."""
         return math.ceil(amount * self._overlong_share) if self._overlong_share > 1 else amount
 
     def may_go(self, key: CallKey) -> bool:
-        """Return whether a reserved call may still be sent: no reply has ignored its limit since it was reserved."""
+        """Return whether a reserved call may still be sent, i.e. no reply has ignored its limit since."""
         call = self._calls.get(key)
         return self._cap is None or call is None or call.overlong_seen == self._overlong_seen
 
     def holds(self, key: CallKey) -> bool:
-        """Return whether a call is reserved, or held as unknown."""
+        """Return whether a call is reserved or held as unknown."""
         return key in self._calls or key in self._unknown
 
     def in_doubt(self, key: CallKey) -> bool:
@@ -213,7 +213,7 @@ class Budget:
         return key in self._unknown
 
     def calls_of(self, query_id: str) -> list[CallKey]:
-        """Return the calls of a question that are reserved and neither settled nor held as unknown."""
+        """Return a question's reserved calls that are neither settled nor held as unknown."""
         return [key for key, call in self._calls.items() if call.query_id == query_id]
 
     def settle(self, key: CallKey, cost_usd: float, *, overlong: bool = False) -> None:
@@ -239,7 +239,7 @@ class Budget:
             self._committed += back
 
     def _learn(self, cost: int, reserve: int, overlong: bool) -> None:
-        """Learn from a reply what share of its reserve it cost, and whether it kept its limit."""
+        """Record what share of its reserve a reply cost, and whether it kept its limit."""
         if not cost or not reserve:
             return
         self._seen += 1

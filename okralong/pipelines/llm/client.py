@@ -1,7 +1,7 @@
-"""The only way to a generator: a call is replayed from the journal if possible, else made within limits and the cap.
+"""The client for all generator calls, which are replayed from the journal or made within limits and the cap.
 
-``LlmClient.complete`` is the path of one call from top to bottom. In batch mode it waits at the batch scheduler first,
-and goes on in real time (``realtime.py``) when no batch will answer it.
+``LlmClient.complete`` is the path of one call from top to bottom. In batch mode a call first waits at the batch
+scheduler, and is made in real time (``realtime.py``) if no batch will answer it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from okralong.pipelines.llm.router import Router, open_routes
 from okralong.pipelines.models.weights import EMBEDDED
 
 LONGER: Final = 4  # project default
-"""Multiple of its limit for a reply that is requested again because it was cut off."""
+"""Factor on the limit when a reply that was cut off is requested again."""
 Recorded = Callable[[str, int], JournalRow | None]
 """The last reply recorded at a path and sample of one question, or None."""
 
 
 class LlmClient:
-    """Calls of one configured generator, any number at a time, from one event loop."""
+    """Calls one configured generator, any number of times concurrently, from one event loop."""
 
     def __init__(
         self,
@@ -65,17 +65,17 @@ class LlmClient:
                 follow it.
             address: Where an embedded model listens.
             tags: Added to every ledger row.
-            backoff: First and longest pause in seconds, of a call between two rounds and of a failing endpoint while
-                there are others.
+            backoff: First and longest pause in seconds, both of a call between rounds and of a failing endpoint that
+                has alternatives.
             shared: Replies of other runs, used instead of paying for equal ones.
             scheduler: Where calls wait for a batch; None makes all calls in real time.
             transport: Carries the requests to ``address`` in place of the network.
-            grammar: Returns the reply's grammar for a role, a prompt and an answer type ("" for text). It is sent where
-                the config is ``constrained``, and to the embedded model for a type.
-            reply_schema: Returns the JSON schema of an answer type, sent where no grammar is.
+            grammar: Returns the reply's grammar for a role, a prompt and an answer type ("" for text). It is sent if
+                the config is ``constrained``, and to the embedded model for typed answers.
+            reply_schema: Returns the JSON schema of an answer type, sent if no grammar is.
 
         Raises:
-            ConfigError: A model has no price, the tokenizer is unknown, or a key is needed and missing.
+            ConfigError: A model has no price, the tokenizer is unknown, or a required key is missing.
         """
         self.config = config
         self._gateway = gateway
@@ -99,7 +99,7 @@ class LlmClient:
 
     @property
     def price(self) -> Price:
-        """The highest price of a token among the endpoints that may be asked."""
+        """The highest token prices among the endpoints that may be called."""
         return self.router.highest_price
 
     async def aclose(self) -> None:
@@ -107,9 +107,9 @@ class LlmClient:
         await self.router.aclose()
 
     def halt(self, why: str) -> int:
-        """Send nothing more: waiting and later calls end at once with StoppedError.
+        """Stop sending: waiting and later calls end at once with StoppedError.
 
-        Returns how many calls are in flight. These go on, until their replies are durable.
+        Returns how many calls are in flight. These continue until their replies are durable.
         """
         return self._tracker.halt(why)
 
@@ -144,15 +144,15 @@ class LlmClient:
             sample: Distinguishes draws of one prompt.
             answer_type: The type of the wanted answer, "" for text.
             logprobs: Request the texts of the reply's tokens and their log-probabilities.
-            longer: Allow up to ``LONGER`` times the role's limit, as far as the window has room.
-            recorded: Looks up the question's earlier replies; without it the ledger does, at the cost of a message.
-            pending: Returns the question's steps that are not durable yet; they are before the request goes out.
+            longer: Allow up to ``LONGER`` times the role's limit, if the window has room.
+            recorded: Looks up the question's earlier replies; by default the ledger does, at the cost of a message.
+            pending: Returns the question's steps that are not durable yet; they become so before the request is sent.
 
         Raises:
             OverBudget, EndpointError, StoppedError: The run stops.
             CallFailed: No reply came.
-            ReplyError: A reply came that cannot be used; it is in the journal.
-            QuestionError: No minute of the account can hold the prompt.
+            ReplyError: The reply is unusable; it is in the journal.
+            QuestionError: The prompt exceeds the account's limit per minute.
         """
         config = self.config
         rules = self._rules(role, messages, answer_type)
@@ -233,19 +233,19 @@ class LlmClient:
         return self._reply_schema(answer_type)
 
     async def _ask(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
-        """Return the reply. Raises StoppedError when the client is halted before the request goes out."""
+        """Return the reply. Raises StoppedError if the client is halted before the request is sent."""
         with self._tracker.waiting():
             answered = (
                 None if self._scheduler is None else await self._in_batch(self._scheduler, request, call, pending)
             )
-            if answered is None:  # the attempt starts now: a batch may have taken its hours
+            if answered is None:  # the attempt starts now: waiting for a batch may have taken hours
                 answered = await self._realtime.ask(request, replace(call, started_at=datetime.now(UTC)), pending)
             return answered
 
     async def _in_batch(
         self, scheduler: SchedulerPort, request: LlmRequest, call: Call, pending: Callable[[], Steps]
     ) -> RawReply | None:
-        """Return a batch's reply from the first endpoint, or None when the call is to be made in real time."""
+        """Return a batch's reply from the first endpoint, or None if the call should be made in real time."""
         config, price = self.config, self._batch_price
         first = self.router.routes[0]
         plain = self.meter.of_request(request)
@@ -259,7 +259,7 @@ class LlmClient:
             mode="batch",
         )
         item = BatchItem.of(request, call, tokens, first.body(request))
-        if steps := pending():  # the scheduler knows nothing of them
+        if steps := pending():  # the scheduler does not know them
             await self._gateway.record(call.query_id, steps)
         failures = 0
         while failures < config.batch.max_failures:

@@ -1,7 +1,7 @@
 """Parse a chat completion as an endpoint sent it, whole or as a stream of events.
 
-Everything here is untrusted. Before anything else reads or stores it, token counts must be possible for their request,
-texts are cut where their limit would have cut them, and names are bounded.
+Everything here is untrusted. Before it is used or stored, token counts are checked against the request, texts are cut
+where their limit would have cut them, and names are shortened.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ LONGEST_BODY: Final = 64 * 1024 * 1024  # project default
 CHARS_PER_TOKEN: Final = 16  # project default
 """The most characters per token on average: prose has 4 to 5, a run of blanks up to 128."""
 OVERLONG: Final = 1.5  # project default
-"""A reply longer than this multiple of its limit plus ``SLACK`` tokens ignored the limit. A smaller excess may only be
-our tokenizer, which can need more tokens than the endpoint's for the same text."""
+"""A reply longer than this multiple of its limit plus ``SLACK`` tokens ignored the limit. A smaller excess may be due
+to our tokenizer, which can need more tokens than the endpoint's for the same text."""
 SLACK: Final = 32
 ABORT_GRACE_S: Final = 0.25  # project default
-"""Seconds for which an aborted reply is still read and counted, since it is billed up to there: a few tokens on a slow
-endpoint, all of the reply on a fast one."""
+"""Seconds for which an aborted reply is still read and counted, since it is billed up to there."""
 TEMPLATE_TOKENS: Final = 2048  # project default
 """The most tokens that an endpoint adds to a prompt, for instance as its own system prompt."""
 MESSAGE_TOKENS: Final = 64  # project default
@@ -40,7 +39,7 @@ MESSAGE_TOKENS: Final = 64  # project default
 PARSED_IN_LOOP: Final = 256 * 1024  # project default
 """The largest JSON in bytes that is parsed in the event loop; a thread parses larger ones."""
 SHOWN: Final = ("content", "refusal", "reasoning_content", "reasoning")
-"""Fields of a message: its text, its refusal, and its thought under the two names that servers use."""
+"""Fields of a message: text, refusal, and thought (under the two names that servers use)."""
 
 
 class Response(Protocol):
@@ -62,7 +61,7 @@ class Bounds:
 
     Attributes:
         prompt_tokens: Our own count, used if the endpoint's is impossible.
-        prompt_bytes: Bound on the endpoint's count: a tokenizer makes at most one token of a byte.
+        prompt_bytes: Bound on the endpoint's count: a tokenizer makes at most one token per byte.
         max_tokens: The limit of the reply in the request, thought included.
     """
 
@@ -72,7 +71,7 @@ class Bounds:
 
     @classmethod
     def of(cls, messages: Sequence[Message], prompt_tokens: int, max_tokens: int, extra: str | None = None) -> Bounds:
-        """Return the bounds of a request; ``extra`` is text that the endpoint writes into the prompt."""
+        """Return the bounds of a request; ``extra`` is text that the endpoint adds to the prompt."""
         size = sum(len(each.content.encode("utf-8", "replace")) + each.vector_rows for each in messages)
         size += len((extra or "").encode("utf-8", "replace")) + MESSAGE_TOKENS * len(messages)
         return cls(prompt_tokens, size, max_tokens)
@@ -87,7 +86,7 @@ class Bounds:
         return completion_tokens > OVERLONG * self.max_tokens + SLACK
 
     def usage_problem(self, told: object, chars: int) -> str:
-        """Return why the usage that a reply of ``chars`` characters reports is impossible, or "".
+        """Return why the usage reported for a reply of ``chars`` characters is impossible, or "".
 
         Hidden thought counts towards the reply's limit; a character has at most four bytes.
         """
@@ -126,7 +125,7 @@ class CutOff(Exception):
 
 
 _RAW: Final[Any] = {"headers": {"X-Stainless-Raw-Response": "stream"}, "security": {"bearer_auth": True}}
-"""The SDK's own option for a response with headers and an unread body."""
+"""The SDK's option for a response with headers and an unread body."""
 
 
 async def post_chat(
@@ -187,7 +186,7 @@ async def _bounded(response: Response) -> AsyncGenerator[bytes, None]:
 
 async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: CountTokens) -> Received:
     events = _Events(bounds)
-    check_at = 2 * bounds.max_tokens  # characters: a token has more than two as a rule
+    check_at = 2 * bounds.max_tokens  # characters: a token usually has more than two
     line: list[bytes] = []
     aborting = False
     try:
@@ -234,11 +233,11 @@ def _loaded(body: bytes | str) -> Any:
         return json.loads(body, parse_int=read_integer)
     except (ValueError, RecursionError):
         start = body[:200] if isinstance(body, str) else body[:200].decode("utf-8", "replace")
-        raise NoCompletion(f"its body is no JSON: {start!r}") from None
+        raise NoCompletion(f"its body is not JSON: {start!r}") from None
 
 
 def read_integer(digits: str) -> float:
-    """Parse an integer of JSON; one too large for any table becomes infinite, like 1e400."""
+    """Parse a JSON integer; one too large for any table becomes infinite, like 1e400."""
     return int(digits) if len(digits) <= 18 else math.inf
 
 
@@ -257,7 +256,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a message or of a piece of one. Some servers send a text as a list of parts."""
+    """Yield the texts of a message or delta. Some servers send a text as a list of parts."""
     for name in SHOWN:
         said = message.get(name)
         if isinstance(said, list):
@@ -272,7 +271,7 @@ def _count(text: str, chars: int, count: CountTokens) -> float:
 
 
 def name_of(value: object) -> str:
-    """Return a name or an id from outside, bounded and on one line; "" for anything but a string."""
+    """Return an untrusted name or id, shortened and on one line; "" for anything but a string."""
     text = value if isinstance(value, str) else ""
     if len(text) > NAME_CHARS:
         text = f"{text[: NAME_CHARS - 1]}…"
@@ -281,7 +280,7 @@ def name_of(value: object) -> str:
 
 @dataclass(slots=True)
 class _Events:
-    """Assembles the events of one reply. Text beyond the reply's bound is counted but not kept."""
+    """Assembles the events of one reply. Text beyond the reply's limit is counted but not kept."""
 
     bounds: Bounds
     chars: int = 0
@@ -321,12 +320,12 @@ class _Events:
             self._logprobs += _entries(choice)
 
     def tokens(self, count: CountTokens) -> float:
-        """Return approximately how many tokens have arrived."""
+        """Estimate how many tokens have arrived."""
         kept = "".join(text for texts in self._texts.values() for text in texts)
         return _count(kept, self.chars, count)
 
     def received(self, *, aborted: bool = False) -> Received:
-        """Return the chat completion. Raises NoCompletion if no event held a part of one."""
+        """Return the chat completion. Raises NoCompletion if no event contained a part of one."""
         if not self._begun:
             raise NoCompletion("its events hold no reply")
         message = {name: "".join(texts) for name, texts in self._texts.items()}
@@ -338,7 +337,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     """Return the first choice as a reply, of ``model`` unless it names another.
 
     The endpoint's usage is kept if it is possible; otherwise the tokens are counted here, and ``note`` says so. A text
-    longer than its limit allows is cut, as the limit would have cut it.
+    longer than its limit allows is cut there.
     """
     choice = _first(received.body) or {}
     texts = dict(_texts_of(_mapping(choice.get("message"))))
@@ -358,7 +357,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     cut = len(texts.get("content", "")) > bounds.longest_text
     logprobs = _logprobs(choice, bounds.longest_text)
     reply = Reply(
-        # A broken surrogate (an emoji cut in two by the token limit) could not be written to any table.
+        # Tables cannot store a lone surrogate (an emoji cut in two by the token limit).
         text=shown.get("content", "").encode("utf-8", "replace").decode(),
         model=name_of(received.body.get("model")) or model,
         usage=usage,
@@ -381,7 +380,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
 
 
 def _usage(told: Mapping[str, Any]) -> Usage:
-    """Return the tokens of a reply. A part is cut to its whole, so that no cost is negative."""
+    """Return the tokens of a reply. Parts are capped at their totals, so that no cost is negative."""
     prompt, completion = told["prompt_tokens"], told["completion_tokens"]
     cached = min(_part(told, "prompt_tokens_details", "cached_tokens"), prompt)
     written = min(_part(told, "prompt_tokens_details", "cache_write_tokens"), prompt - cached)
@@ -403,7 +402,7 @@ def _entries(choice: Mapping[str, Any]) -> list[Any]:
 def _logprobs(choice: Mapping[str, Any], most: int) -> list[tuple[str, float]]:
     """Return the text and the log-probability of each token; empty if one of them is malformed.
 
-    A character of several tokens belongs to the last one, so that the texts add up to the reply.
+    A character made of several tokens is assigned to the last one, so that the texts add up to the reply.
     """
     decoder = getincrementaldecoder("utf-8")("replace")
     read: list[tuple[str, float]] = []

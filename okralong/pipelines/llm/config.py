@@ -1,7 +1,7 @@
-"""The ``llm`` section of a config: which generator, within which limits, in batches or not, and at which endpoints.
+"""The ``llm`` section of a config: the generator, its limits, batching and endpoints.
 
 GPT-4o, Azure, vLLM, llama.cpp and Ollama differ in ``base_url``, ``model`` and the environment variable with the key. A
-config holds only the variable's name, never the key, since configs are copied into manifests.
+config names the variable and never contains the key, since configs are copied into manifests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FROM_NOW = re.compile(r"(?:(\d+)\s*d)?\s*(?:(\d+)\s*h)?\s*(?:(\d+)\s*m)?\s*(?:(
 
 
 def read_deadline(text: str, now: datetime) -> datetime:
-    """Return the time that ``text`` means at ``now`` (with a time zone).
+    """Parse a deadline, relative to ``now`` (with a time zone).
 
     "06:00" is the next six o'clock on this machine, "2026-11-23T06:00" that time here (or in the zone that it names),
     "8h" and "1h30m" count from now. Raises ConfigError for anything else.
@@ -39,7 +39,7 @@ def read_deadline(text: str, now: datetime) -> datetime:
     try:
         if ":" in text and "-" not in text:
             day = time.fromisoformat(text)
-            # Without and again with a zone, so that a change to or from summer time is this machine's.
+            # Drop and reattach the zone, so that daylight saving changes follow this machine's zone.
             today = datetime.combine(here.date(), day.replace(tzinfo=None)).astimezone(day.tzinfo)
             later = datetime.combine(here.date() + timedelta(days=1), day.replace(tzinfo=None))
             return today if today > now else later.astimezone(day.tzinfo)
@@ -63,13 +63,13 @@ class BatchConfig(Settings):
     """The ``llm.batch`` section. Times are in seconds; defaults are project defaults.
 
     - ``deadline``: when the remaining calls are made in real time: a time of day here ("06:00"), a date and time
-      ("2026-11-23T06:00"), or a time from now ("8h", "1h30m"). null waits for the batches however long they take.
+      ("2026-11-23T06:00"), or a time from now ("8h", "1h30m"). null waits for the batches as long as they take.
     - ``concurrency``: questions in flight, all of which may wait for one batch.
     - ``quiet_s``, ``gather_s``: a batch is closed when no request has arrived for ``quiet_s``, or when the first one
       has waited for ``gather_s``.
-    - ``max_requests``, ``max_megabytes``: a batch of this size is closed at once. OpenAI's limits are 50,000 and 200
-      (https://platform.openai.com/docs/guides/batch).
-    - ``enqueued_tokens``: the account's limit of prompt tokens in all unfinished batches; null learns it on reaching
+    - ``max_requests``, ``max_megabytes``: a batch that reaches this size is closed at once. OpenAI's limits are 50,000
+      and 200 (https://platform.openai.com/docs/guides/batch).
+    - ``enqueued_tokens``: the account's limit of prompt tokens in all unfinished batches; null learns it by reaching
       it.
     - ``poll_s``, ``longest_poll_s``: the first and the longest polling interval of a batch.
     - ``max_failures``: unsuccessful batches after which a request goes out in real time.
@@ -101,7 +101,7 @@ VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 def _a_name_and_no_key(value: str) -> str:
     if not VARIABLE_NAME.fullmatch(value):
-        # The value may be the key, so it is not repeated, as an error of pydantic would do.
+        # The value may be the key, so it is not repeated, as a pydantic error would do.
         raise ConfigError(
             "llm.api_key_env must be the name of an environment variable in capitals, such as OPENAI_API_KEY; "
             "the value looks like a key, or is not such a name. Put the key into the environment of the machine, and "
@@ -128,7 +128,7 @@ class EndpointConfig(Settings):
     """One endpoint.
 
     - ``base_url``, ``model``: where it is, and which model to ask for.
-    - ``api_key_env``: the environment variable with its key.
+    - ``api_key_env``: the environment variable that contains its key.
     - ``api_version``: makes it an Azure endpoint; ``model`` is then the name of the deployment.
     - ``requests_per_minute``, ``tokens_per_minute``: the account's limits; null relies on the endpoint's headers.
     - ``max_in_flight``: the most concurrent calls.
@@ -146,7 +146,7 @@ class EndpointConfig(Settings):
 
     @property
     def limits(self) -> Limits:
-        """The limits that its limiter starts with."""
+        """The initial limits of its limiter."""
         return Limits(self.requests_per_minute, self.tokens_per_minute, self.max_in_flight)
 
     @property
@@ -162,13 +162,13 @@ ANALYZE: Final = "analyze"
 
 
 class CompletionLimits(Settings):
-    """The most completion tokens by role. Project defaults: the papers state none.
+    """The most completion tokens by role. Project defaults, because the papers state none.
 
     The method's roles ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning, answer from the
     ``full_text``, ``analyze`` a question, or take one over ``documents`` apart.
 
-    Baselines use ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``, ``extract`` and
-    ``report``. ``sentence`` is FLARE's look-ahead (its authors' configs: 64). CompAct's authors allow 900 for
+    The baselines use ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``, ``extract``
+    and ``report``. ``sentence`` is FLARE's look-ahead (its authors' configs: 64). CompAct's authors allow 900 for
     ``compress``, a summary of 200 words and an evaluation; RAPTOR's allow 100 for a summary, GraphRAG's 2,000 for a
     report.
     """
@@ -204,16 +204,16 @@ ROOM_FOR_THOUGHT: Final[dict[str | None, int]] = {
     "high": 25_000,
     "xhigh": 50_000,
 }
-"""Tokens of thought that a reply may have beside its text, by effort (None: the model's default). Project defaults,
-except for high: OpenAI's guide to reasoning models recommends 25,000 for thought and text to begin with. Reserves
-include all of it; longer thought ends without an answer."""
+"""Tokens of thought that a reply may have in addition to its text, by effort (None: the model's default). Project
+defaults, except for high: OpenAI's guide to reasoning models recommends starting with 25,000 for thought and text.
+Reserves include all of it; longer thought ends without an answer."""
 
 _REASONING: Final = re.compile(r"(?:^|/)(?:o[1-9](?![a-z0-9])|gpt-(?:[5-9]|oss)(?![0-9a-z])(?!.*chat))", re.IGNORECASE)
 """Names of reasoning models: OpenAI's o-series, GPT-5 and later, and its open models."""
 
 
 def thinks(model: str) -> bool:
-    """Return whether a model of this name is known to think before it answers; deployments and aliases are unknown."""
+    """Return whether a model of this name is known to think before answering; deployments and aliases are not."""
     return _REASONING.search(model) is not None
 
 
@@ -240,34 +240,35 @@ class GeneratorConfig(EndpointConfig):
     - ``max_completion_tokens``: the longest reply of each role. ``max_tokens_field`` is the name of that limit in a
       request; "auto" depends on the model's family.
     - ``temperature``, ``top_p``, ``seed``, ``stop``: sent with each request.
-    - ``demonstrations``: show a worked example in each prompt, at 60 to 130 tokens a call. Small models need it, GPT-4o
-      does not. null follows the training of the reader, and is true for a bare model served here, false for an
-      endpoint.
-    - ``calculator``: ask for calculations as formulas, which are evaluated here. null follows the training of the
-      reader, and is false without one.
+    - ``demonstrations``: show a worked example in each prompt, for 60 to 130 tokens per call. Small models need it,
+      GPT-4o does not. null does as the reader was trained, or without one is true for a model served here and false for
+      an endpoint.
+    - ``calculator``: ask for calculations as formulas, which are evaluated here. null does as the reader was trained,
+      or is false without one.
     - ``contract``: what to ask for. "full" is quotations and then the answer, "short" the answer and the number of a
       passage; "auto" is short for the embedded model without a reader, full otherwise.
     - ``reader``: the reader merged into a model served here: "shipped" (for the embedded model only), "none", or a
       folder that `okralong train` wrote.
     - ``constrained``: send the grammar of each role's reply, which only llama.cpp's server enforces. null is true if
       that server serves a reader.
-    - ``json_schema``: send the form of a typed answer as ``response_format``. "auto" stops if the endpoint refuses it,
-      and sends a grammar to the embedded model on llama.cpp. "always" treats a refusal as an error, "never" relies on
-      the prompt.
+    - ``json_schema``: send the form of a typed answer as ``response_format``. "auto" stops sending it once the endpoint
+      refuses it, and sends a grammar to the embedded model on llama.cpp. "always" treats a refusal as an error, "never"
+      relies on the prompt.
     - ``timeout_s``, ``max_attempts``: of a call.
     - ``mode``: "batch" puts calls into batches at the first endpoint, as ``batch`` says. Calls that no batch answers
-      go out in real time, at any endpoint.
+      are made in real time, at any endpoint.
     - ``reasoning_effort``: sent to models that think before they answer.
-    - ``reasoning_tokens``: room for thought beside ``max_completion_tokens``. null depends on the effort for known
-      reasoning models and for any model that is sent an effort, and is 0 otherwise.
-    - ``prompt_cache_key``: send a key with prompts long enough to be cached, equal for prompts that begin alike. "auto"
-      sends it to OpenAI, Azure and Mistral.
-    - ``service_tier``: "flex" is the cheaper, slower tier in real time, as ``flex`` says. "standard" is the ordinary
+    - ``reasoning_tokens``: room for thought in addition to ``max_completion_tokens``. null depends on the effort for
+      known reasoning models and for any model that is sent an effort, and is 0 otherwise.
+    - ``prompt_cache_key``: send a key with prompts that are long enough to be cached; prompts that begin alike have the
+      same key. "auto" sends it to OpenAI, Azure and Mistral.
+    - ``service_tier``: "flex" is the cheaper, slower tier in real time, as ``flex`` says. "standard" is the regular
       one, null the account's default.
     - ``stream``: "auto" requests replies as streams, so that one that ignores its limit can be aborted, unless the
       endpoint refuses or states no usage; "never" requests whole replies.
 
-    Sampling fields that the endpoint refuses are left out from then on, and the other name of the limit is used.
+    Once the endpoint refuses a sampling field, later requests leave it out; a refused name of the limit is replaced by
+    the other.
     """
 
     base_url: BaseUrl = EMBEDDED
@@ -354,21 +355,21 @@ class GeneratorConfig(EndpointConfig):
 
     @property
     def short_contract(self) -> bool:
-        """True if answers are requested by the short contract. Raises ConfigError as ``found_reader`` does."""
+        """True if answers are requested with the short contract. Raises ConfigError as ``found_reader`` does."""
         if self.contract == "auto":
             return self.base_url == EMBEDDED and self.model == EMBEDDED and self.found_reader() is None
         return self.contract == "short"
 
     @property
     def room_for_thought(self) -> int:
-        """Tokens of thought that a reply may have beside its text."""
+        """Tokens of thought that a reply may have in addition to its text."""
         if self.reasoning_tokens is not None:
             return self.reasoning_tokens
         known = self.reasoning_effort is not None or (self.base_url != EMBEDDED and thinks(self.model))
         return ROOM_FOR_THOUGHT[self.reasoning_effort] if known else 0
 
     def limit_field(self, model: str) -> str:
-        """Return the request field for the limit of a reply of this model."""
+        """Return the request field that limits this model's replies."""
         if self.max_tokens_field != "auto":
             return self.max_tokens_field
         return "max_completion_tokens" if thinks(model) or self.room_for_thought else "max_tokens"

@@ -1,4 +1,4 @@
-"""One endpoint: its key, the client that reaches it, the request fields it accepts, and whether it can be used."""
+"""One endpoint: its key, its HTTP client, the request fields it accepts, and a check of whether it is usable."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from okralong.pipelines.llm.network import bound_error_page, check_proxy, troubl
 from okralong.pipelines.models.weights import EMBEDDED
 
 NO_KEY = "none"
-"""Sent to self-hosted servers, which want a key and ignore it."""
+"""Sent to self-hosted servers, which require a key but ignore it."""
 CHECK_TIMEOUT_S = 10.0
 _STREAM = re.compile(r"\bstream", re.IGNORECASE)
 LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key")
-"""Fields that are left out if an endpoint refuses them: the reply is as good without."""
+"""Fields that are left out if an endpoint refuses them, since replies are as good without them."""
 LIMIT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
-"""Names of the limit of a reply: of most servers, and of OpenAI's reasoning models."""
+"""Names of the field that limits a reply: for most servers, and for OpenAI's reasoning models."""
 
 
 class RequestFields:
     """The request fields that an endpoint accepts, learned from its refusals.
 
-    An endpoint that refuses one of our own (strict) schemas gets no schemas from then on; a refused schema of a user
-    only rules out itself. Replies are requested as streams, which can be aborted if they exceed their limit, until the
-    endpoint refuses streams or streams a reply without its usage.
+    An endpoint that refuses one of our own (strict) schemas gets no schemas any more; a refused user schema only rules
+    out itself. Replies are requested as streams, which can be aborted if they exceed their limit, until the endpoint
+    refuses to stream or streams a reply without its usage.
     """
 
     def __init__(self, limit_field: str = "max_tokens", *, stream: bool = False, schema_optional: bool = True) -> None:
-        """``schema_optional`` False never gives up the JSON schema of a reply."""
+        """With ``schema_optional`` False, the JSON schema of a reply is never left out."""
         self.limit_field = limit_field
         self.streams = False
         """True if the endpoint streamed its last reply."""
@@ -60,7 +60,7 @@ class RequestFields:
         return {"stream": True} | ({"stream_options": {"include_usage": True}} if self._stream_options else {})
 
     def note_reply(self, streamed: bool, usage_told: bool) -> bool:
-        """Note a reply; return whether streaming ends with it, since it came without usage."""
+        """Note a reply; return whether it ends streaming, because it came without usage."""
         self.streams = streamed
         if streamed and not usage_told:
             self.streams = self._stream = False
@@ -101,7 +101,7 @@ EndpointState = Literal["ready", "down", "untrusted", "no_key", "wrong_key", "un
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """The result of a check; "unchecked" if the server lists no models, so that only the first call will tell."""
+    """The result of a check; "unchecked" if the server lists no models and only the first call will show."""
 
     ok: bool
     state: EndpointState
@@ -134,9 +134,9 @@ def open_client(
     uploads: bool = False,
     on_headers: Callable[[Mapping[str, str]], None] | None = None,
 ) -> openai.AsyncOpenAI:
-    """Open the SDK's client, without its own retries: each attempt has its own ledger row.
+    """Open the SDK's client without its own retries, since each attempt needs a ledger row.
 
-    Requests go through aiohttp, which needs a third to a half of the processor time of the SDK's default transport
+    Requests go through aiohttp, which needs a third to half of the processor time of the SDK's default transport
     (benchmarks/results/gateway.md). Proxy and certificates are those of the environment.
 
     Args:
@@ -180,7 +180,7 @@ def open_client(
 
 
 async def check_endpoint(config: EndpointConfig, address: str | None = None) -> EndpointStatus:
-    """Check an endpoint by its list of models, which costs nothing. ``address`` is where an embedded model listens."""
+    """Check an endpoint by listing its models, which is free. ``address`` is where an embedded model listens."""
     where = address or config.base_url
     try:
         key = read_key(config)

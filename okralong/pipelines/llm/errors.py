@@ -1,7 +1,7 @@
-"""Classified errors of requests: may it have been billed, can another attempt help, and whose problem is it?
+"""Classify request errors: may it have been billed, can a retry help, and whose problem is it?
 
-Errors are classified by status codes, error codes and exception types. Their texts are searched for field names only
-(``ApiError.names``), since no code of the protocol says which field an endpoint refuses.
+Errors are classified by status code, error code and exception type. Their texts are only searched for field names
+(``ApiError.names``), since no error code says which field an endpoint refuses.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NEVER_SENT = (
 )
 """Raised by aiohttp before a request is sent."""
 NEVER_SENT_BY_HTTPX = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
-"""The same for httpx, which carries requests to models of this process. By name, since the package that ``openai``
-imports it from has been renamed before."""
+"""The same for httpx, which carries requests to models in this process. Compared by name, since the package that
+``openai`` imports it from has been renamed before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 PROXY_ERRORS = frozenset({502, 504})
-"""Statuses of a proxy; the model behind it may have answered."""
+"""Statuses that a proxy returns; the model behind it may have answered."""
 FOREVER_S = 86_400.0  # project default
-"""Longer waits that an endpoint asks for are cut to this: a day."""
+"""Limit on the wait that an endpoint may ask for: a day."""
 LONGEST_WAIT_S = 300.0  # project default
 """An endpoint that asks for a longer wait is unusable for now, and the run stops."""
 SHORTEST_KEY = 12  # project default
@@ -44,7 +44,7 @@ SHORTEST_KEY = 12  # project default
 REMOVED = "[key removed]"
 _FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
-"""Words of a flex tier that is full: "resource unavailable" with a 429 at OpenAI; others send a 498."""
+"""Matches the message of a full flex tier: OpenAI sends "resource unavailable" with a 429; others send a 498."""
 _KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
 
 
@@ -57,9 +57,9 @@ class ApiError:
         http_status: 0 without a response.
         message: What is wrong and what to do, without keys.
         retry: Whether another attempt may succeed.
-        whose: Whether the endpoint or only this question has the problem.
+        whose: Whether the problem is the endpoint's or only this question's.
         retry_after: Seconds to wait, if the endpoint named them.
-        no_capacity: The requested tier is full at the moment; the request was not processed, and is not billed.
+        no_capacity: The requested tier is full at the moment; the request was neither processed nor billed.
         timed_out: No reply came in time.
     """
 
@@ -75,7 +75,7 @@ class ApiError:
 
     @property
     def limited(self) -> bool:
-        """True if the endpoint asked for fewer requests, by a 429 or by naming a time to wait."""
+        """True if the endpoint asked for fewer requests, by a 429 or a time to wait."""
         return self.retry and not self.no_capacity and (self.http_status == 429 or self.retry_after is not None)
 
     @property
@@ -85,7 +85,7 @@ class ApiError:
 
     @property
     def names_format(self) -> bool:
-        """True if the request was refused for its ``response_format``; no error code says so, but the message does."""
+        """True if the request was refused for its ``response_format``, judging by the message (there is no code)."""
         return self.http_status in (400, 422) and _FORMAT.search(self.message) is not None
 
     def names(self, field_name: str) -> bool:
@@ -103,7 +103,7 @@ class ApiError:
         return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
 
     def outcome(self, call: Call, latency_s: float = 0.0) -> Outcome:
-        """Return the outcome of the attempt: it cost nothing, or its cost is unknown and its reserve stays held."""
+        """Return the outcome of the attempt: either it was free, or its cost is unknown and its reserve stays held."""
         lost = replace(unknown(call, self.message, self.http_status, latency_s), provider_request_id=self.request_id)
         return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
 
@@ -120,15 +120,15 @@ class ErrorResponse:
 
 
 def without_key(text: str, key: str) -> str:
-    """Return ``text`` without this exact key and otherwise unchanged, as prompts and replies need it.
+    """Remove this exact key from ``text`` and leave the rest unchanged, as required for prompts and replies.
 
-    Placeholders such as "none" or "EMPTY", which self-hosted servers accept, are words, not secrets.
+    Placeholders that self-hosted servers accept, such as "none" or "EMPTY", are words, not secrets.
     """
     return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
 
 
 def scrub(text: str, key: str) -> str:
-    """Return an error message without the key and anything that looks like one; servers tend to repeat keys."""
+    """Remove the key, and anything that looks like one, from an error message; servers tend to repeat keys."""
     return _KEY.sub(REMOVED, without_key(text, key))
 
 
@@ -143,7 +143,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
             return min(seconds, FOREVER_S)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        if now is None:  # by the endpoint's clock if possible: this machine's may be hours off
+        if now is None:  # prefer the endpoint's clock: this machine's may be hours off
             said = headers.get("date")
             now = email.utils.parsedate_to_datetime(said).timestamp() if said else time.time()
         seconds = date.timestamp() - now
@@ -161,7 +161,7 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
     if isinstance(error, openai.APIConnectionError):
         cause = _cause(error)
         said, timed_out = connection_message(error, key), isinstance(error, openai.APITimeoutError)
-        if isinstance(cause, aiohttp.ClientError):  # the SDK calls any of these a timeout
+        if isinstance(cause, aiohttp.ClientError):  # the SDK reports any of these as a timeout
             timed_out = isinstance(cause, TimeoutError)
         if isinstance(cause, NEVER_SENT) or type(cause).__name__ in NEVER_SENT_BY_HTTPX:
             message = f"No connection to {endpoint}: {said} Start the server, or correct llm.base_url, and run again."
@@ -182,14 +182,15 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
 
 
 def _said(error: Exception, key: str) -> str:
-    """Return an error's message without keys, shortened: error pages may be long."""
+    """Return an error's message without keys, shortened because error pages may be long."""
     return scrub(str(error)[:10_000], key)[:500]
 
 
 def _cause(error: openai.APIConnectionError) -> BaseException:
-    """Return what the transport raised, preferably aiohttp's exception.
+    """Return the transport's exception, preferably aiohttp's.
 
-    The SDK's own exception does not tell a server that closed the connection after a request from an unreachable one.
+    The SDK's exception does not distinguish a server that closed the connection after a request from an unreachable
+    one.
     """
     now: BaseException | None = error.__cause__
     while now is not None and not isinstance(now, aiohttp.ClientError):
@@ -198,14 +199,14 @@ def _cause(error: openai.APIConnectionError) -> BaseException:
 
 
 def connection_message(error: openai.APIConnectionError, key: str) -> str:
-    """Return what the transport says about a failed connection, without keys."""
+    """Return the transport's message about a failed connection, without keys."""
     cause = _cause(error)
     said = str(cause) if isinstance(cause, aiohttp.ClientError) else str(error)
     return scrub(said.rstrip(".") or type(cause).__name__, key)[:500] + "."
 
 
 def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
-    """Return what the limiter needs to know about a request that brought no reply."""
+    """Return the rate limit headers of a request that brought no reply."""
     headers = error.response.headers if isinstance(error, openai.APIStatusError) else {}
     return read_headers(headers, taken=False, slow_down=api_error.limited, retry_after=api_error.retry_after)
 

@@ -1,8 +1,9 @@
-"""The log of a running run: rows of all its tables, appended commit by commit, until they are converted to Parquet.
+"""The log of a run in progress: rows of all its tables, appended per commit and later converted to Parquet.
 
 A *segment* is a file of *frames*. A frame is one commit: record batches of one or more tables that become durable
 together. On a local disk a segment grows by appending and ``fdatasync``; an object store cannot append, so each commit
-makes a new segment. A segment begins with the schemas of its tables, so that releases with more columns can read it.
+makes a new segment. A segment begins with the schemas of its tables, so that later releases with more columns can read
+it.
 
     file   = MAGIC, frame, frame, ...          the first frame holds schemas, the others record batches
     frame  = length (u32), crc32 of the payload (u32), payload
@@ -12,11 +13,11 @@ Names and messages are padded to 8 bytes, as Arrow requires of its buffers.
 
 Readers ignore an incomplete last frame, which a killed process may leave: it was never acknowledged.
 
-On a local disk a segment grows by preallocated steps, so that an append within a step cannot run out of space. Readers
+On a local disk a segment grows in preallocated steps, so that an append within a step cannot run out of space. Readers
 ignore the zeros at its end; ``seal`` cuts them off. Beside the segments lies the *reserve*, a preallocated file. When
-an append fails, it is renamed to become the next segment, which frees no space that another program could take and
-needs no inode. Copy-on-write file systems with compression (ZFS, Btrfs) do not guarantee preallocated space; there the
-reserve may not help.
+an append fails, the reserve is renamed to become the next segment; this needs no inode and frees no space that another
+program could take. Copy-on-write file systems with compression (ZFS, Btrfs) do not guarantee preallocated space; there
+the reserve may not help.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from okralong.pipelines.core.types import ArchiveError
 MAGIC: Final = b"OKRALOG1"
 SEGMENT: Final = re.compile(r"log-(\d{9})\.frames")
 SEGMENT_BYTES: Final = 16 * 1024 * 1024  # project default
-"""Size of a full segment: it is converted to Parquet in half a second, and read in a tenth of one."""
+"""Size of a full segment: converting it to Parquet takes half a second, reading it a tenth of a second."""
 SEGMENT_AGE_S: Final = 60.0  # project default
-"""Seconds after which a segment with rows is full, so that other programs find finished rows as Parquet."""
+"""Seconds after which a segment with rows counts as full, so that other programs find finished rows as Parquet."""
 SEGMENTS_OPEN: Final = 64  # project default
-"""Segments that may wait for conversion on an object store, where each commit is one."""
+"""Segments that may await conversion on an object store, where each commit is one."""
 
 RESERVE: Final = "reserve"
 """The file that becomes a segment when the disk is full."""
 STEP_BYTES: Final = 256 * 1024  # project default
-"""Bytes by which a segment grows: about fifty commits, and little waste on a small disk."""
+"""Bytes by which a segment grows: enough for about fifty commits, and little waste on a small disk."""
 
 _HEAD: Final = struct.Struct("<II")
 _NO_PREALLOCATION: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -63,7 +64,7 @@ class Segments:
     """The segments in one folder. One process appends; others may read at any time."""
 
     def __init__(self, folder: Folder, schemas: Mapping[str, pa.Schema]) -> None:
-        """``schemas`` are those of the tables to append to."""
+        """Take the ``schemas`` of the tables to append to."""
         self._folder = folder
         self._opening = MAGIC + _frame({name: schema.serialize() for name, schema in schemas.items()})
         self._file: int | None = None
@@ -84,7 +85,7 @@ class Segments:
 
     @property
     def full(self) -> bool:
-        """True if the rows appended since ``seal`` are many or old enough to be converted to Parquet."""
+        """True if enough rows were appended since ``seal``, or long enough ago, to convert them to Parquet."""
         if self._rows_since is None:
             return False
         many = not self._folder.is_local and self._size >= SEGMENTS_OPEN
@@ -105,7 +106,7 @@ class Segments:
             self._rows_since = time.monotonic()
 
     def seal(self) -> int:
-        """Append to a new segment from now on; return the number of the last one that is complete."""
+        """Switch to a new segment; return the number of the last complete one."""
         if self._file is not None:
             if self._allocated > self._size:
                 with contextlib.suppress(OSError):  # readers ignore the zeros
@@ -116,7 +117,7 @@ class Segments:
         return self._last
 
     def set_reserve(self, size: int) -> None:
-        """Preallocate a reserve of ``size`` bytes, or adopt that of a killed process; 0 deletes it.
+        """Preallocate a reserve of ``size`` bytes, or adopt the one of a killed process; 0 deletes it.
 
         No-op on an object store. Raises OSError; there is no reserve then.
         """
@@ -141,7 +142,7 @@ class Segments:
         self._reserve = size
 
     def use_reserve(self) -> bool:
-        """Append to the reserve from now on; return False if it is missing or cannot be written."""
+        """Switch to the reserve; return False if it is missing or cannot be written."""
         size, self._reserve = self._reserve, 0
         if not size:
             return False
@@ -186,7 +187,7 @@ class Segments:
             os.fdatasync(self._file)
         except BaseException:
             # A partial frame must not precede the next one. If it cannot be cut off, the next frame goes to a new
-            # segment, and readers stop here.
+            # segment, because readers stop here.
             try:
                 os.ftruncate(self._file, self._size)
                 self._allocated = self._size
@@ -202,14 +203,14 @@ def numbers(folder: Folder) -> list[int]:
 
 
 def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, list[pa.RecordBatch]] | None:
-    """Return a table's schema and record batches in a segment, in order of commits, or None if it lacks the table.
+    """Return a table's schema and record batches in a segment, in commit order; None if it lacks the table.
 
     An unfinished commit at the end is ignored. Raises FileNotFoundError if the segment was converted to Parquet
     meanwhile, and ArchiveError if it is damaged before its end.
     """
     data = pa.py_buffer(_read(folder, _name(number)))
     where = folder.at(_name(number)).path
-    if data.size < len(MAGIC):  # its writer was killed at once
+    if data.size < len(MAGIC):  # its writer was killed right after creating it
         return None
     if data[: len(MAGIC)].to_pybytes() != MAGIC:
         if _all_zeros(data):  # its writer was killed right after preallocation
@@ -284,7 +285,7 @@ def _all_zeros(data: pa.Buffer) -> bool:
 
 
 def _write_at(file: int, data: bytes, at: int, allocated: int) -> int:
-    """Write ``data`` at byte ``at``, allocating a further step if needed; return the allocated bytes."""
+    """Write ``data`` at byte ``at``, allocating another step if needed; return the allocated bytes."""
     end = at + len(data)
     if end > allocated:
         wanted = -(-end // STEP_BYTES) * STEP_BYTES

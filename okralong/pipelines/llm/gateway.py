@@ -1,10 +1,10 @@
-"""The gateway that each call passes with two messages: budget, rate limits, journal and ledger of a run.
+"""The gateway to a run's budget, rate limits, journal and ledger, which each call passes with two messages.
 
 ``Gateway.ask`` returns once the cost is reserved, a permit is held and the intent is durable, with every step of the
 question that led to it. ``Gateway.came`` releases the permit and returns once the outcome and its reply are durable.
 
-``RunLedger`` and ``LimiterClient`` do the work, in a fixed order: budget, permit, disk. A call that waits for budget
-thus holds no permit. A message may arrive twice: if the process dies while handling one, its successor gets it again.
+``RunLedger`` and ``LimiterClient`` do the work in a fixed order: budget, permit, disk. Thus a call that waits for
+budget holds no permit. A message may arrive twice: if the process dies while handling it, its successor gets it again.
 """
 
 from __future__ import annotations
@@ -33,37 +33,38 @@ class Gateway:
     """Budget, rate limits, journal and ledger of one run, for any number of callers on one event loop."""
 
     def __init__(self, ledger: RunLedger, limiters: Sequence[LimiterClient]) -> None:
-        """``limiters`` are those of the endpoints; calls refer to them by position."""
+        """Take the endpoints' ``limiters``, to which calls refer by position."""
         self.ledger = ledger
         self.limiters = list(limiters)
         self._permits: dict[CallKey, tuple[int, int]] = {}
         self._asking: dict[CallKey, tuple[str, asyncio.Task[Sendable]]] = {}
-        self._given_up: dict[CallKey, str] = {}  # query_ids of attempts whose end arrived before their request
+        self._given_up: dict[CallKey, str] = {}  # query_ids of attempts whose end arrived before their request did
 
     async def ask(
         self, call: Call, tokens: int, expires_s: float, limiter: int = 0, steps: Steps = NO_STEPS
     ) -> Sendable:
-        """Wait until an attempt may be sent; its intent and steps are durable then.
+        """Wait until an attempt may be sent and its intent and steps are durable.
 
-        ``came`` for the same attempt ends the wait, even if it overtakes this message, as it may in a threaded actor.
+        ``came`` for the same attempt ends the wait, even if it overtakes this message, as can happen in a threaded
+        actor.
 
         Args:
             call: The attempt.
-            tokens: What the endpoint will count, prompt and longest reply.
+            tokens: Tokens that the endpoint will count: prompt and longest reply.
             expires_s: Seconds after which the permit expires, in case its holder has died.
             limiter: The position of the endpoint's limiter.
             steps: The question's steps that are not durable yet.
 
         Raises:
-            OverBudget: The budget is used up. After this and the other errors, no reserve and no permit is held.
-            QuestionError: No minute of the endpoint can hold so many tokens.
+            OverBudget: The budget is used up. After any of these errors, neither reserve nor permit is held.
+            QuestionError: The call exceeds the endpoint's tokens per minute.
             BrokenError: The question was released meanwhile.
         """
         if self._given_up.pop(call.key, None) is not None:
             raise BrokenError(
                 f"Question {call.query_id}: the attempt was cancelled before its request for permission arrived."
             )
-        if call.key not in self._asking:  # a repeated message joins the first one's wait
+        if call.key not in self._asking:  # a repeated message joins the wait of the first
             task = asyncio.create_task(self._ask(call, tokens, expires_s, limiter, steps))
             self._asking[call.key] = call.query_id, task
             task.add_done_callback(partial(self._asked, call.key))
@@ -99,7 +100,7 @@ class Gateway:
         return sendable
 
     async def _may_still_go(self, call: Call) -> bool:
-        """Return whether a call that waited for its permit may still go; if not, release its permit and reserve."""
+        """Return whether a call that waited for its permit may still be sent; if not, release permit and reserve."""
         if self.ledger.may_go(call.key):
             return True
         await self._give_back(call.key, NO_HEADERS, unsent=True)
@@ -107,20 +108,20 @@ class Gateway:
         return False
 
     async def reserve(self, call: Call, steps: Steps = NO_STEPS) -> None:
-        """Do the first part of ``ask`` alone, for a call that chooses among the limiters of several endpoints."""
+        """Do only the first part of ``ask``, for a call that chooses among the limiters of several endpoints."""
         await self._take(call.query_id, steps)
         await self.ledger.reserve(call.key, call.query_id, call.reserved_usd, most_usd=call.most_usd)
 
     async def acquire(self, limiter: int, tokens: int, expires_s: float) -> int:
-        """Do the second part alone (see ``LimiterClient.acquire``)."""
+        """Do only the second part of ``ask`` (see ``LimiterClient.acquire``)."""
         return await self.limiters[limiter].acquire(tokens, expires_s)
 
     async def give_back(self, limiter: int, permit: int) -> None:
-        """Release a permit of ``acquire`` that is not used after all."""
+        """Release a permit of ``acquire`` that was not used."""
         await self.limiters[limiter].release(permit, unsent=True)
 
     async def intend(self, call: Call, limiter: int, permit: int) -> bool:
-        """Do the third part alone, with the chosen permit. Returns False if the call has to start over."""
+        """Do only the third part of ``ask``, with the chosen permit. Returns False if the call has to start over."""
         self._permits[call.key] = limiter, permit
         if not await self._may_still_go(call):
             return False
@@ -130,11 +131,11 @@ class Gateway:
     async def came(
         self, outcome: Outcome, headers: RateLimitHeaders = NO_HEADERS, unsent: bool = False, steps: Steps = NO_STEPS
     ) -> int:
-        """Settle an attempt that is over, or was given up before it was sent (``unsent``).
+        """Settle an attempt that has ended, or was abandoned before it was sent (``unsent``).
 
-        ``headers`` are the rate limits that its reply states; they apply at once, before the disk. Returns once the
-        outcome is durable, with the run's number of consecutive replies that ignored their limits and could not be
-        aborted.
+        ``headers`` are the rate limits that its reply states; they apply at once, before the outcome is written. Waits
+        until the outcome is durable, then returns how many consecutive replies of the run ignored their limits and
+        could not be aborted.
         """
         if (asking := self._asking.get(outcome.call.key)) is not None:
             asking[1].cancel()
@@ -145,7 +146,10 @@ class Gateway:
         return await self.ledger.settle(outcome)
 
     async def record(self, query_id: str, steps: Steps) -> None:
-        """Make steps durable at once, if something outside journal and ledger depends on them. Raises OverBudget."""
+        """Make steps durable at once, if something besides journal and ledger depends on them.
+
+        Raises OverBudget.
+        """
         await self._take(query_id, steps)
         await self.ledger.durable(query_id)
 
@@ -193,7 +197,7 @@ class Gateway:
     def _asked(self, key: CallKey, task: asyncio.Task[Sendable]) -> None:
         del self._asking[key]
         if not task.cancelled():
-            task.exception()  # its caller may have gone
+            task.exception()  # its caller may be gone
 
     async def _take(self, query_id: str, steps: Steps) -> None:
         self.ledger.note(steps.rows)
@@ -222,7 +226,7 @@ class EndpointLimiter:
         return await self._gateway.acquire(self._limiter, tokens, expires_s)
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """Release a permit that was not used; that of a sent request is released by ``Gateway.came``."""
+        """Release a permit that was not used. ``Gateway.came`` releases those of sent requests."""
         if not unsent or headers != NO_HEADERS:
             raise ValueError("the permit of a request that went out is given back with its outcome")
         await self._gateway.give_back(self._limiter, permit)

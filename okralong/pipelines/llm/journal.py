@@ -1,4 +1,4 @@
-"""A run's folder: answers, journal, ledger and failures, written by one process and replayed when it restarts.
+"""A run's folder: answers, journal, ledger and failures, written by one process and replayed after a restart.
 
 During a run, commits are appended to a log of Arrow frames (``frames.py``), all tables together. Now and then, and at
 the end, the log is converted to one immutable Parquet file (a fragment) per table, named by the log segments that it
@@ -6,12 +6,12 @@ holds: ``part-000000007.parquet`` holds segment 7, ``part-000000001-000000064.pa
 complete before its segments are deleted. If the process dies in between, segments within a fragment's range are ignored
 and deleted later. Merged fragments are handled in the same way.
 
-The journal holds every step that must not be redone, keyed by (query_id, path, sample, kind). Rows are buffered and
-written together by ``RunLog.commit``; a commit is durable as a whole or not at all. A row that does not fit its table
-is skipped and reported, so it fails its own question and not those that share the commit.
+The journal contains every step that must not be repeated, keyed by (query_id, path, sample, kind). Rows are buffered
+and written together by ``RunLog.commit``; a commit is durable as a whole or not at all. A row that does not fit its
+table is skipped and reported, so it only fails its own question and not others in the commit.
 
 When the disk fails, the log continues in its reserve (``frames.py``), which has room for replies to the calls in
-flight. From then on no intents are written: nothing more is sent, and what arrives is kept.
+flight. From then on no intents are written, so nothing more is sent, and replies that arrive are kept.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class FragmentedTable:
         self.schema = RUN_TABLES[name]
         self.key = list(ROW_KEYS[name])
         self._log = run.at(LOG)
-        # Before the fragments: a segment converted in between is then missing when it is read, instead of overlooked.
+        # List segments before fragments: one that is converted in between then raises when it is read, instead of being
+        # overlooked.
         self._segments = numbers(self._log)
         self.folder.read_tables(self.schema, columns=[self.schema.names[0]])  # raises on another schema version
         self.fragments = self._list_fragments(writer)
@@ -103,7 +104,7 @@ class FragmentedTable:
                     yield table
 
     def absorb(self, until: int) -> None:
-        """Write the rows of the segments up to ``until`` that are in no fragment yet as a fragment."""
+        """Write a fragment with the rows of the segments up to ``until`` that are in no fragment yet."""
         pending = [number for number in numbers(self._log) if self.last < number <= until]
         if not pending:
             return
@@ -166,7 +167,7 @@ class FragmentedTable:
             return completed(parquet.read(columns=held), wanted)
 
     def _list_fragments(self, writer: bool) -> list[Fragment]:
-        """Return the current fragments; a writer deletes those that were merged and left behind by a crash."""
+        """Return the current fragments; a writer deletes merged ones that a crash left behind."""
         found = [match for name in self.folder.names(".parquet") if (match := NAME.fullmatch(name))]
         fragments = sorted(
             (Fragment(int(match[1]), int(match[2] or match[1])) for match in found),
@@ -185,7 +186,7 @@ class FragmentedTable:
 
 
 def last_rows(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the table with only the last row of each key, in order."""
+    """Return the table with only the last row for each key, in order."""
     if table.num_rows < 2:
         return table
     numbered = table.select(list(key)).append_column("__row", pa.array(range(table.num_rows), pa.int64()))
@@ -234,11 +235,11 @@ class RunLog:
     def open(cls, run: Folder, lock_wait_s: float = 0.0, reserve_bytes: int = 0) -> RunLog:
         """Open a new or existing run for writing, with a reserve for a full disk (see the function ``reserve_bytes``).
 
-        The writing process holds a second lock beside the job's, since a killed job may leave its writer alive for some
+        The writing process holds a lock besides the job's, since a killed job may leave its writer alive for some
         seconds. Waits ``lock_wait_s`` for such a writer, then raises LockedError.
         """
         held = contextlib.ExitStack()
-        # An object store has no lock that a killed process releases; there the job's own lock must do.
+        # An object store has no lock that a killed process releases; there the job's own lock must suffice.
         if run.is_local:
             waiting = Retrying(
                 retry=retry_if_exception_type(LockedError),
@@ -281,14 +282,14 @@ class RunLog:
         return batch
 
     def restore(self, batch: Batch) -> None:
-        """Put rows that could not be written back in front of the buffer."""
+        """Put rows that could not be written back at the front of the buffer."""
         for table, rows in batch.items():
             self._pending[table] = rows + self._pending.get(table, [])
 
     def write(self, batch: Batch) -> Refused:
         """Make a batch durable; return the errors of rows that do not fit their table, which are skipped.
 
-        Once the disk has failed, intents are removed from ``batch`` (see ``check_disk``). Raises OSError, before
+        Once the disk has failed, intents are removed from ``batch`` (see ``check_disk``). Raises OSError, without
         writing any of it, if disk and reserve are full.
         """
         if self.failed is not None:
@@ -356,7 +357,7 @@ class RunLog:
 
     @property
     def full(self) -> bool:
-        """True if the log is large or old enough to be converted to Parquet."""
+        """True if the log is large or old enough to convert it to Parquet."""
         return self.failed is None and self._segments.full
 
     def seal(self) -> int:
@@ -364,7 +365,7 @@ class RunLog:
         return self._segments.seal()
 
     def absorb(self, until: int) -> None:
-        """Convert the sealed segments up to ``until`` to Parquet, while others may be written."""
+        """Convert the sealed segments up to ``until`` to Parquet, while others may still be written."""
         for table in self.tables.values():
             table.absorb(until)
         self._segments.remove(0, until)
@@ -410,7 +411,7 @@ def reserve_bytes(in_flight: int = 64, tokens: int = 1024) -> int:
 
 
 def _withdraw_intents(batch: Batch) -> None:
-    """Remove the requests from a batch that is not written yet: none of them was permitted to be sent."""
+    """Remove the requests from a batch that was not written yet; none of them may be sent."""
     if "journal" in batch:
         batch["journal"] = [row for row in batch["journal"] if row["kind"] != "request"]
 
@@ -435,7 +436,7 @@ def _clean(value: Any) -> Any:
 
 
 def read_settled(run: Folder, name: str, read: Callable[[FragmentedTable], T]) -> T:
-    """Return what ``read`` makes of a run's table as it is now, while another process may write it.
+    """Call ``read`` on a run's table in its current state, while another process may write it.
 
     If the writer deletes a file between listing and reading, the files are listed again. Raises ArchiveError for
     another schema version, or if the files keep changing.

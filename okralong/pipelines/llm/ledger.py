@@ -1,4 +1,4 @@
-"""The ledger of a run: the only writer of its folder. ``replay.py`` restores its state from an earlier process."""
+"""The ledger of a run, the only writer of its folder. ``replay.py`` restores its state after a restart."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from okralong.pipelines.llm.snapshots import origin
 logger = logging.getLogger(__name__)
 
 COMMIT_DELAY_S = 0.002  # project default
-"""Seconds that a commit waits for further rows; what arrives while it is written goes with the next one. A commit takes
-a fifth of a millisecond of processor time, whether it holds one row or ten."""
+"""Seconds that a commit waits for further rows; rows that arrive while it is written go into the next. A commit takes
+0.2 ms of processor time, whether it has one row or ten."""
 
 ANSWER_DELAY_S = 0.02  # project default
-"""Seconds that an answers row waits for a commit that is needed at once. No call waits for it, so of the three commits
-of a one-call question it is the one that can share another's."""
+"""Seconds that an answers row waits for a commit that is needed at once. No call waits for this row, so of the three
+commits of a one-call question it can share another's."""
 
 
 class RunLedger:
@@ -60,7 +60,7 @@ class RunLedger:
         reopened: frozenset[str] = frozenset(),
         reserve_bytes: int = reserve_bytes(),
     ) -> None:
-        """Open the run, replay it, and write the rows that the last process owed.
+        """Open the run, replay it, and write the ledger rows that the last process did not get to write.
 
         Args:
             run: The run's folder.
@@ -105,7 +105,7 @@ class RunLedger:
         return list(question.rows.values()) if question else []
 
     async def spent(self, query_id: str) -> tuple[int, Usage, float]:
-        """Return calls with a reply, their tokens, and US dollars of an unfinished question.
+        """Return the calls with a reply, tokens and US dollars of an unfinished question.
 
         The dollars are what the calls would have cost without replies shared by other runs.
         """
@@ -121,7 +121,7 @@ class RunLedger:
             self._state.question(row.query_id).rows[row.key] = row
 
     def note(self, rows: Sequence[JournalRow]) -> None:
-        """Append journal rows, which the next commit makes durable; rows that are already there are skipped."""
+        """Append journal rows, which the next commit makes durable; existing rows are skipped."""
         for row in rows:
             if self._is_finished(row.query_id):  # the message came twice
                 continue
@@ -131,7 +131,7 @@ class RunLedger:
                 known[row.key] = row
 
     async def admit(self, query_id: str, reserve_usd: float) -> None:
-        """Reserve for a question, waiting until others release what they do not need. Raises OverBudget."""
+        """Reserve for a question, waiting until others release unused reserves. Raises OverBudget."""
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
     async def reserve(
@@ -139,11 +139,11 @@ class RunLedger:
     ) -> None:
         """Reserve the worst case of an attempt (see ``Budget.reserve``), waiting as ``admit`` does. Writes nothing.
 
-        It comes before the limiter, so that no call that waits for budget holds a permit. Raises OverBudget, and
+        Called before the limiter, so that no call holds a permit while it waits for budget. Raises OverBudget, and
         BrokenError once the disk has failed.
         """
         self._log.check_disk()
-        if not self._budget.holds(key):  # it does if the message came twice, even across a restart
+        if not self._budget.holds(key):  # true if the message came twice, even across a restart
             await self._make_room(query_id, usd, lambda: self._budget.reserve(key, query_id, usd, waits, most_usd))
 
     def may_go(self, key: CallKey) -> bool:
@@ -151,14 +151,14 @@ class RunLedger:
         return self._budget.may_go(key)
 
     async def outdated(self, keys: Sequence[CallKey]) -> set[CallKey]:
-        """Release and return those unsent attempts that may no longer go (see ``may_go``): reserve them again."""
+        """Release and return the unsent attempts that may no longer be sent (see ``may_go``) and need a new reserve."""
         late = {key for key in keys if not self._budget.may_go(key)}
         for key in late:
             self.unreserve(key)
         return late
 
     async def short(self) -> bool:
-        """Return whether the budget lacks room for everything that waits."""
+        """Return whether the budget has no room for all that waits."""
         return self._budget.lacks(sum(each.usd for each in self._waiting))
 
     def unreserve(self, key: CallKey) -> None:
@@ -170,9 +170,9 @@ class RunLedger:
     async def intend(self, call: Call) -> None:
         """Make the intent of an attempt durable before it is sent, and reserve its cost if that was not done.
 
-        Raises OverBudget, and OSError or BrokenError if the disk has failed: there is no intent then.
+        Without an intent, raises OverBudget, or OSError or BrokenError if the disk has failed.
         """
-        # Reserves of an earlier process are gone.
+        # The reserves of an earlier process are lost.
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
         if call.key not in self._calls and not self._budget.in_doubt(call.key):
             self._calls[call.key] = replace(call, body="{}")  # the request is in the journal
@@ -188,8 +188,8 @@ class RunLedger:
     async def settle(self, outcome: Outcome) -> int:
         """Make the outcome of an attempt and its reply durable, before the reply is used.
 
-        Settling an attempt again corrects an "unknown" and is otherwise ignored. Returns the number of consecutive
-        ``unstoppable`` replies of the whole run.
+        Settling an attempt again corrects an "unknown" and is otherwise ignored. Returns the whole run's number of
+        consecutive ``unstoppable`` replies.
         """
         call = outcome.call
         question = self._state.question(call.query_id)
@@ -250,7 +250,7 @@ class RunLedger:
     async def release(self, query_id: str) -> bool:
         """Abandon a question and release its reserve; its calls in flight become unknown.
 
-        For a question that stops unfinished, or that is resumed after its planner died; unknown ids are ignored.
+        Used when a question stops unfinished, or is resumed after its planner died; unknown ids are ignored.
         Returns False if the question is finished: its planner died just after the answers row.
         """
         if self._end(query_id):
@@ -269,7 +269,7 @@ class RunLedger:
         return call.key in self._state.question(call.query_id).settled
 
     async def begun(self) -> set[str]:
-        """Return the unfinished questions that were started before."""
+        """Return the unfinished questions that an earlier process started."""
         return set(self._state.questions)
 
     async def answered(self) -> dict[str, str]:
@@ -291,7 +291,7 @@ class RunLedger:
         self._log.abandon()
 
     async def close(self) -> None:
-        """Write the remaining rows, calls in flight as unknown, merge the small files and release the lock.
+        """Write the remaining rows (calls in flight as unknown), merge the small files and release the lock.
 
         Closing twice is a no-op.
         """
@@ -308,7 +308,7 @@ class RunLedger:
             await asyncio.to_thread(self._log.close)
 
     async def _make_room(self, query_id: str, usd: float, attempt: Callable[[], bool]) -> None:
-        """Retry ``attempt`` until it fits, as long as a question or call that does not wait may release something."""
+        """Retry ``attempt`` until it fits, as long as some question or call that is not waiting may release money."""
         while not attempt():
             waiting = {query_id, *(other.query_id for other in self._waiting)}
             stuck = self._budget.open_questions <= waiting and not self._budget.calls_in_flight
@@ -324,7 +324,7 @@ class RunLedger:
                 raise OverBudget(f"Question {query_id} ended while it waited for room in the budget.")
 
     def _is_finished(self, query_id: str) -> bool:
-        """Return whether a question is finished for good, so that its steps are no longer kept."""
+        """Return whether a question is finished for good, so that its steps need not be kept."""
         return self._state.statuses.get(query_id) in FINAL and query_id not in self._reopened
 
     def _end(self, query_id: str) -> bool:
@@ -342,7 +342,7 @@ class RunLedger:
         return bool(late)
 
     def _wake_waiting(self) -> None:
-        """Wake everything that waits for room in the budget."""
+        """Wake all waiters for room in the budget."""
         self._room.set()
         self._room = asyncio.Event()
 
@@ -397,13 +397,13 @@ class RunLedger:
             sealed = self._log.seal()
         try:
             await asyncio.to_thread(self._log.absorb, sealed)
-        except OSError as error:  # the log still has the rows, and commits report a full disk themselves
-            logger.warning("The log could not be converted to Parquet, which is tried again later: %s", error)
+        except OSError as error:  # the log still has the rows, and commits report a full disk on their own
+            logger.warning("The log could not be converted to Parquet and will be retried later: %s", error)
 
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """A call or question that waits for room in the budget; ``ended`` if the question was closed meanwhile."""
+    """A call or question that waits for room in the budget; ``ended`` means that the question was closed meanwhile."""
 
     query_id: str
     usd: float

@@ -1,7 +1,7 @@
-"""Proxy and trusted certificates on the way to an endpoint, from the environment, and long error pages.
+"""Proxy and trusted certificates for endpoints, from the environment, and a limit on error pages.
 
 The HTTP client itself reads ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE`` and
-``SSL_CERT_DIR``. ``REQUESTS_CA_BUNDLE``, common among other Python programs, is the fallback for the last two.
+``SSL_CERT_DIR``. ``REQUESTS_CA_BUNDLE``, common in other Python programs, is the fallback for the last two.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import httpx2
 from okralong.pipelines.core.types import ConfigError
 
 CA_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-"""Variables that name trusted certificates; the first one set counts, without any the system's are trusted."""
+"""Variables that name trusted certificates. The first one set counts; the default is the system's."""
 
 
 def certificates() -> tuple[str, str] | None:
-    """Return the variable that names trusted certificates, and their path; None for the system's.
+    """Return the variable that names trusted certificates, and its path; None for the system's certificates.
 
     Raises ConfigError if the path does not exist.
     """
@@ -33,7 +33,7 @@ def certificates() -> tuple[str, str] | None:
         place = os.environ.get(name, "")
         if place and not Path(place).exists():
             raise ConfigError(
-                f"{name} names {place} as the trusted certificates, and there is no such file. Correct "
+                f"{name} names {place} as the trusted certificates, but there is no such file. Correct "
                 "the variable on every node, or unset it to trust the system's certificates."
             )
         if place:
@@ -76,7 +76,7 @@ def check_proxy(url: str) -> None:
     through = proxy(url)
     if through and urlsplit(through).scheme not in ("http", "https"):
         raise ConfigError(
-            f"The way to {url} leads through the proxy {through}, and only HTTP proxies are supported. Set HTTPS_PROXY "
+            f"{url} is reached through the proxy {through}, but only HTTP proxies are supported. Set HTTPS_PROXY "
             "or HTTP_PROXY to one (http://HOST:PORT), or name the host in NO_PROXY if it is reached directly. Nothing "
             "was sent."
         )
@@ -89,7 +89,7 @@ def _public(address: str) -> str:
 
 
 def described(url: str) -> str:
-    """Return the way to ``url`` in words: proxy and certificates."""
+    """Describe the proxy and certificates used for ``url``."""
     through = proxy(url)
     found = certificates()
     return ", ".join(
@@ -101,9 +101,9 @@ def described(url: str) -> str:
 
 
 def trouble(error: BaseException, url: str) -> str:
-    """Return an explanation for a connection that failed because of its certificate or proxy, else ""."""
+    """Explain a connection failure that a certificate or proxy caused; "" for other failures."""
     causes = list(_causes(error))
-    for cause in reversed(causes):  # the innermost has the words of OpenSSL
+    for cause in reversed(causes):  # the innermost has OpenSSL's message
         if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(cause):
             return (
                 f"{url} shows a certificate that is not trusted here ({_reason(cause)}; {described(url)}). If your "
@@ -116,12 +116,12 @@ def trouble(error: BaseException, url: str) -> str:
     if refused is not None:
         return (
             f"{url} cannot be reached through the proxy {through} ({refused.status} {refused.message}). Check the "
-            "variables HTTPS_PROXY and HTTP_PROXY, user and password in them included; hosts that are reached directly "
-            "belong into NO_PROXY."
+            "variables HTTPS_PROXY and HTTP_PROXY, including user and password; list hosts that are reached "
+            "directly in NO_PROXY."
         )
     if through:
         return (
-            f"{url} cannot be reached; the way leads through the proxy {through} ({causes[-1]}). Check that the proxy "
+            f"{url} cannot be reached through the proxy {through} ({causes[-1]}). Check that the proxy "
             "is up (HTTPS_PROXY, HTTP_PROXY), or name the host in NO_PROXY if it is reached directly."
         )
     return ""
@@ -147,13 +147,13 @@ LONGEST_ERROR: Final = 256 * 1024  # project default
 
 
 async def bound_error_page(response: httpx2.Response) -> None:
-    """Cut the body of an error response, a hook of the HTTP client: the SDK reads the whole body."""
+    """Truncate the body of an error response (a hook of the HTTP client), because the SDK reads all of it."""
     if response.status_code >= 400 and isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _Beginning(response.stream)
 
 
 class _Beginning(httpx2.AsyncByteStream):
-    """The first ``LONGEST_ERROR`` bytes of a stream."""
+    """Stream of only the first ``LONGEST_ERROR`` bytes of another."""
 
     def __init__(self, whole: httpx2.AsyncByteStream) -> None:
         self._whole = whole

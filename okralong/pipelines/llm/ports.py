@@ -1,4 +1,4 @@
-"""The interfaces of a run's gateway, ledger and batch scheduler, which live in this process or in an actor.
+"""Interfaces of a run's gateway, ledger and batch scheduler, which live in this process or in an actor.
 
 ``Gateway``, ``RunLedger`` and ``BatchScheduler`` do the work. On Ray each is one object in an actor, and other
 processes use the clients of ``actors/gateway.py``, which have the same methods and raise the same errors.
@@ -23,7 +23,7 @@ from okralong.pipelines.llm.records import Call, CallKey, Outcome, Totals
 class Steps:
     """Journal rows of one question that are not durable yet, and the US dollars to reserve for its plan, if any.
 
-    They travel with the question's next message and are committed together with it.
+    They are sent with the question's next message and committed together with it.
     """
 
     rows: tuple[JournalRow, ...] = ()
@@ -38,7 +38,7 @@ NO_STEPS: Final = Steps()
 
 @dataclass(frozen=True, slots=True)
 class Sendable:
-    """Permission to send an attempt: the seconds it waited for its permit, and when it got it."""
+    """Permission to send an attempt: the seconds waited for the permit, and when it was granted."""
 
     queue_s: float
     started_at: datetime
@@ -80,11 +80,11 @@ class GatewayPort(Protocol):
         ...
 
     async def begin(self, query_id: str) -> list[JournalRow] | None:
-        """Take up a question, perhaps again: return its journal rows, or None if it has ended."""
+        """Start or resume a question: return its journal rows, or None if it is finished."""
         ...
 
     async def known(self, query_id: str) -> list[JournalRow]:
-        """Return the journal rows of a question that is under way."""
+        """Return the journal rows of a question in progress."""
         ...
 
     async def spent(self, query_id: str) -> tuple[int, Usage, float]:
@@ -104,7 +104,7 @@ class GatewayPort(Protocol):
         ...
 
     async def release(self, query_id: str) -> bool:
-        """Abandon a question and free its reserve. Return whether it is still open."""
+        """Abandon a question and release its reserve. Return whether it is still open."""
         ...
 
 
@@ -112,7 +112,7 @@ class LedgerPort(Protocol):
     """The ledger of a run, as the driver and the batch scheduler use it (see ``RunLedger``)."""
 
     async def begun(self) -> set[str]:
-        """Return the questions that were taken up before and have not ended."""
+        """Return the unfinished questions that an earlier process started."""
         ...
 
     async def totals(self) -> Totals:
@@ -134,11 +134,11 @@ class LedgerPort(Protocol):
         ...
 
     async def outdated(self, keys: Sequence[CallKey]) -> set[CallKey]:
-        """Free the reserves of those attempts that may no longer be sent, and return their keys."""
+        """Release the reserves of attempts that may no longer be sent, and return their keys."""
         ...
 
     async def short(self) -> bool:
-        """Return whether the budget lacks room for everything that waits."""
+        """Return whether the budget has no room for all that waits."""
         ...
 
     async def intend(self, call: Call) -> None:
@@ -150,7 +150,7 @@ class LedgerPort(Protocol):
         ...
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Write a question's answers row. Return it, or None if the question had ended before."""
+        """Write a question's answers row. Return it, or None if the question was already finished."""
         ...
 
     async def fail(self, item: str, stage: str, error_type: str, message: str) -> None:
@@ -158,7 +158,7 @@ class LedgerPort(Protocol):
         ...
 
     async def close(self) -> None:
-        """Write what is left and release the run folder."""
+        """Write the remaining rows and release the run folder."""
         ...
 
 
@@ -170,11 +170,11 @@ class SchedulerPort(Protocol):
         ...
 
     async def stop(self, why: str) -> None:
-        """Stop the run: every waiting call raises EndpointError. Batches under way are collected by a later start."""
+        """Stop the run: every waiting call raises EndpointError. A later start collects the batches under way."""
         ...
 
     async def drain(self) -> None:
-        """End the batches that no call waits for any more, and settle their costs."""
+        """Cancel the batches that no call waits for any more, and settle their costs."""
         ...
 
     async def notes(self, start: int) -> list[str]:

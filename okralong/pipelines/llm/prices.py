@@ -1,6 +1,6 @@
 """Prices of tokens: a dated table in a YAML file.
 
-A model without a price is refused, since a cap in dollars means nothing for calls of unknown cost.
+A model without a price is refused, since a cap in dollars cannot be enforced for calls of unknown cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Rates(Settings):
     """US dollars per million tokens.
 
     ``input`` is for prompts, ``output`` for replies including thought, ``cached_input`` for prompt tokens that the
-    endpoint read from its cache, and ``cache_write`` for those that it wrote there (null: as ``input``).
+    endpoint read from its cache, and ``cache_write`` for those that it wrote to it (null: as ``input``).
     """
 
     input: Dollars
@@ -47,9 +47,9 @@ class LongRates(Rates):
 class Price(Rates):
     """The price of a model.
 
-    ``batch_discount`` is the share by which calls in a batch are cheaper. With ``batch_caches``, cached tokens of a
-    batch have their own rate, discounted; otherwise they cost as much as fresh ones. ``flex_discount`` is the share by
-    which the flex tier is cheaper, 0 without such a tier. ``longer`` has the rates of longer prompts.
+    ``batch_discount`` is the share by which calls in a batch are cheaper. With ``batch_caches``, cached tokens in a
+    batch are charged at the discounted cache rate, otherwise like uncached ones. ``flex_discount`` is the share by
+    which the flex tier is cheaper, 0 if there is no such tier. ``longer`` has the rates of longer prompts.
     """
 
     batch_discount: Share = 0.0
@@ -58,7 +58,7 @@ class Price(Rates):
     longer: list[LongRates] = Field(default_factory=list)
 
     def cost(self, usage: Usage) -> float:
-        """Return the dollars for one reply; cached and written tokens are part of the prompt tokens."""
+        """Return the dollars for one reply; prompt tokens include cached and written ones."""
         rates = self.rates(usage.prompt_tokens)
         fresh = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens
         return (
@@ -69,7 +69,7 @@ class Price(Rates):
         ) / MILLION
 
     def most(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return the most dollars for one reply: no token is cached, and all of the prompt may be written to the cache.
+        """Return the most that a reply may cost: no token is cached, and all of the prompt may be written to the cache.
 
         This also bounds several calls together, since longer prompts cost more per token.
         """
@@ -77,12 +77,12 @@ class Price(Rates):
         return (prompt_tokens * max(rates.input, rates.written) + completion_tokens * rates.output) / MILLION
 
     def rates(self, prompt_tokens: int) -> Rates:
-        """Return the rates of a request with such a prompt."""
+        """Return the rates of a request with a prompt of this length."""
         above = [each for each in self.longer if prompt_tokens > each.above]
         return max(above, key=lambda each: each.above) if above else self
 
     def charged(self, prompt_tokens: int) -> Price:
-        """Return the price of a single request with such a prompt, as in its ledger row."""
+        """Return the price of a request with a prompt of this length, as in its ledger row."""
         rates = self.rates(prompt_tokens)
         return Price(
             input=rates.input, cached_input=rates.cached_input, output=rates.output, cache_write=rates.cache_write
@@ -93,7 +93,7 @@ class Price(Rates):
         return self._at(1 - self.batch_discount, self.batch_caches)
 
     def in_flex(self) -> Price:
-        """Return the price of a reply that names the flex tier."""
+        """Return the price of a reply at the flex tier."""
         return self._at(1 - self.flex_discount, caches=True)
 
     def _at(self, share: float, caches: bool) -> Price:
@@ -107,7 +107,7 @@ class Price(Rates):
 
 
 def highest(prices: Sequence[Price]) -> Price:
-    """Return the highest of ``prices`` for each kind of token and length of prompt."""
+    """Return the highest of ``prices`` for each kind of token and prompt length."""
 
     def most(tokens: int) -> dict[str, float]:
         rates = [price.rates(tokens) for price in prices]
@@ -134,7 +134,7 @@ _SNAPSHOT: Final = re.compile(r"-20\d\d-\d\d-\d\d\Z")
 
 
 class PriceTable(Settings):
-    """The prices of ``models`` by name, last ``checked`` on that day."""
+    """The prices of ``models`` by name, last ``checked`` on that date."""
 
     checked: str
     models: dict[str, ListedPrice]
@@ -147,7 +147,7 @@ class PriceTable(Settings):
     def price(self, model: str, override: Price | None = None) -> Price:
         """Return the price of ``model``, or ``override`` (``llm.price`` in the config) if given.
 
-        A dated snapshot that is not listed has the price of its undated name. Raises ConfigError for unknown models.
+        An unlisted dated snapshot has the price of its undated name. Raises ConfigError for unknown models.
         """
         if override is not None:
             return override

@@ -1,7 +1,7 @@
-"""The account's rate limits, kept exactly. Pure: without threads and without a clock.
+"""Exact client-side enforcement of an account's rate limits. Pure: without threads or a clock.
 
 ``Limiter`` is the state of one endpoint and model: permits in flight, requests and tokens per minute (``Quota``), and
-the pause after a 429. It also observes what the headers of replies state about limits (``read_headers``). ``now`` is
+the pause after a 429. It also learns limits from the headers of replies (``read_headers``). ``now`` is
 always in seconds of one monotonic clock.
 """
 
@@ -16,24 +16,24 @@ from dataclasses import dataclass
 from typing import Final
 
 FIRST_PAUSE_S = 1.0  # project default
-"""Pause after a 429 that names no time; doubled for each one that follows closely, up to ``LONGEST_PAUSE_S``."""
+"""Pause after a 429 that names no time; doubled for each 429 that closely follows, up to ``LONGEST_PAUSE_S``."""
 LONGEST_PAUSE_S = 60.0
 MINUTE_S = 60.0
 WINDOW_S = 61.0  # project default
-"""A minute and a second: requests may arrive slightly closer together than they were admitted."""
+"""A minute and a second, because requests may arrive slightly closer together than they were admitted."""
 SLOT_S = 0.1  # project default
-"""Length of a slot in seconds: admissions within one are counted together, and leave the window together."""
+"""Length of a slot in seconds; admissions within a slot are counted together and leave the window together."""
 LAG_S = 1.0  # project default
-"""The most seconds between admission and arrival at the server, during which the intent is written."""
+"""The most seconds between admission and arrival at the server; the intent is written in between."""
 SLICE_S = 1.0
 """Servers enforce a minute's limit in slices: OpenAI's guide mentions 60,000 a minute as 1,000 a second."""
 LONG_SLACK = 0.02  # project default
-"""A request that takes a whole slice or more waits for this additional part of its time, since the time between permit
-and arrival varies."""
+"""Additional share of its time that a request of a whole slice or more waits, since the time between permit and arrival
+varies."""
 OTHERS_GO_ON = 0.03  # project default
-"""Part of the limit that stays free for other clients of the account, beside what they have used."""
+"""Share of the limit left to other clients of the account, in addition to their observed use."""
 RESET_SLACK_S = 1.0  # project default
-"""Seconds beyond the server's stated reset for which the use of other clients counts."""
+"""Seconds beyond the stated reset for which the use of other clients still counts."""
 
 _COUNT: Final = re.compile(r"[0-9]{1,15}")
 _NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
@@ -75,22 +75,21 @@ class _Held:
 class Limiter:
     """The state of one (endpoint, model).
 
-    *Window*: admissions of any minute never exceed the limit, counted like the server does: prompt plus ``max_tokens``.
-    What other clients of the account use, as seen in the headers of replies, counts too. *Pace*: admissions are spread
+    *Window*: admissions in any minute never exceed the limit, counted like the server does: prompt plus ``max_tokens``.
+    Use by other clients of the account, as seen in the headers of replies, counts too. *Pace*: admissions are spread
     evenly, because servers also enforce a minute's limit in slices of a second.
 
-    A 429 holds all requests until its time is over and halves the allowed number in flight; replies restore it bit by
-    bit.
+    A 429 pauses all requests for the stated time and halves the allowed number in flight; replies gradually restore it.
     """
 
     def __init__(self, limits: Limits, first_permit: int = 1) -> None:
-        """Start with full limits. Permits count from ``first_permit``, to differ from those of an earlier limiter."""
+        """Start with full limits. Permits are numbered from ``first_permit``, to differ from an earlier limiter's."""
         self.limits = limits
         self._requests = Quota(limits.requests_per_minute)
         self._tokens = Quota(limits.tokens_per_minute)
         self._allowed = float(limits.max_in_flight)
         self._permits: dict[int, _Held] = {}
-        self._ends: list[tuple[float, int]] = []  # a heap; permits that were released are still in it
+        self._ends: list[tuple[float, int]] = []  # a heap; it still contains released permits
         self._next_permit = first_permit
         self._blocked_until = -math.inf
         self._slowed_at = -math.inf
@@ -100,8 +99,8 @@ class Limiter:
     def join(self, now: float, limits: Limits) -> None:
         """Apply the limits of a further job; admissions of the last minute still count.
 
-        While requests of another job are in flight, the stricter limits hold, and so does the halving after a 429. The
-        limits that the server stated stay known: they are the account's.
+        While requests of another job are in flight, the stricter limits and any halving after a 429 apply. Limits
+        stated by the server are kept, since they are the account's.
         """
         self._forget_ended(now)
         alone = not self._permits
@@ -112,24 +111,20 @@ class Limiter:
         self._allowed = most if alone else min(self._allowed, most)
 
     def refusal(self, tokens: int) -> str | None:
-        """Return why no minute can hold a request of that size, or None."""
+        """Return why a request of this size exceeds the limit of a minute, or None."""
         if tokens <= self._tokens.limit:
             return None
-        named = (
-            "the limit of tokens per minute that the endpoint names"
-            if self._tokens.named_by_server
-            else "llm.tokens_per_minute"
-        )
+        named = "the endpoint's limit of tokens per minute" if self._tokens.named_by_server else "llm.tokens_per_minute"
         return (
             f"A request of {tokens} tokens (prompt and longest reply) is larger than {named} = "
-            f"{self._tokens.limit:.0f}, so the endpoint would never take it. Raise that limit if the account allows "
-            "it, or show less context."
+            f"{self._tokens.limit:.0f}, so the endpoint would never accept it. Raise that limit if the account "
+            "allows it, or show less context."
         )
 
     def reserve(self, now: float, tokens: int, expires_s: float) -> tuple[float, int]:
         """Return ``(wait, permit)``: with wait 0 the request may be sent now, and holds ``permit`` until released.
 
-        Otherwise nothing was reserved: try again after ``wait`` seconds or a release, whichever comes first. A permit
+        Otherwise nothing was reserved; try again after ``wait`` seconds or a release, whichever comes first. A permit
         that is not released (its holder was killed) expires after ``expires_s``. Check ``refusal`` for ``tokens``
         first.
         """
@@ -159,8 +154,8 @@ class Limiter:
     def release(self, permit: int, *, answered: bool = True, unsent: bool = False) -> None:
         """Release a permit; unknown and expired ones are ignored.
 
-        ``answered`` tells that the request succeeded, which undoes a little of the halving after a 429; ``unsent``
-        that it was never sent and does not count.
+        ``answered`` means that the request succeeded, which undoes a little of the halving after a 429; ``unsent``
+        means that it was never sent and does not count.
         """
         held = self._permits.pop(permit, None)
         if held is None:
@@ -172,7 +167,7 @@ class Limiter:
             self._allowed = min(float(self.limits.max_in_flight), self._allowed + 1 / self._allowed)
 
     def slow_down(self, now: float, retry_after: float | None, granted: float | None = None) -> None:
-        """Hold all requests after a 429, for ``retry_after`` seconds or for a growing pause.
+        """Pause all requests after a 429, for ``retry_after`` seconds or a growing time.
 
         All 429s of one burst count once: those that arrive during the pause, and those to requests that were
         ``granted`` their permit before it, however late they arrive.
@@ -196,7 +191,7 @@ class Limiter:
 
     @property
     def allowed(self) -> int:
-        """The number of permits that may be held now: the configured one, or less after a 429."""
+        """The number of permits that may currently be held: as configured, or less after a 429."""
         return int(self._allowed)
 
     def paused(self, now: float) -> float:
@@ -221,10 +216,10 @@ class _Slot:
 class Quota:
     """Requests per minute, or tokens per minute. ``limit`` is the configured one, None for no limit.
 
-    *Window*: admissions of any minute never exceed the limit, the smaller of the configured and the server's.
-    *Others*: our admissions and what other clients used never exceed the server's limit together. *Pace*: admissions
-    are spread evenly, since a server may enforce the limit in slices of a second: after a pause at most half a slice is
-    admitted at once, and a request that takes a whole slice waits until all earlier ones are paid off.
+    *Window*: admissions in any minute never exceed the smaller of the configured and the server's limit. *Others*: our
+    admissions plus the use by other clients never exceed the server's limit. *Pace*: admissions are spread evenly,
+    since a server may enforce the limit in slices of a second: after a pause at most half a slice is admitted at once,
+    and a request of a whole slice waits until all earlier ones are paid off.
 
     Admissions of the same tenth of a second are stored as one number, at most 610 for a minute.
     """
@@ -235,16 +230,16 @@ class Quota:
         self._window: deque[_Slot] = deque()
         self._past: deque[_Slot] = deque()  # slots that left the window; a slow reply may still refer to them
         self._total = 0
-        self._paid_at = -math.inf  # when the server's slice is full again without further admissions
+        self._paid_at = -math.inf  # when the server's slice will be full again without further admissions
         self._others = 0
         self._others_until = -math.inf
-        self._ceiling = math.inf  # the limit for other clients and us together
+        self._ceiling = math.inf  # the limit for us and other clients together
         self._heard_of = -math.inf
         self._largest_taken = 0
 
     @property
     def limit(self) -> float:
-        """The limit of a minute; infinite if neither config nor server states one."""
+        """The limit per minute; infinite if neither config nor server states one."""
         return min(self._own, self._server)
 
     @property
@@ -253,7 +248,7 @@ class Quota:
         return self._server < self._own
 
     def relimit(self, now: float, limit: int | None) -> None:
-        """Set the configured limit."""
+        """Change the configured limit."""
         self._change(now, math.inf if limit is None else float(limit), self._server)
 
     def wait(self, now: float, amount: int) -> float:
@@ -276,7 +271,7 @@ class Quota:
         self._paid_at = max(self._paid_at, now) + self._takes(amount)
 
     def refund(self, at: float, amount: int) -> None:
-        """Take back what was admitted at ``at`` and never sent."""
+        """Take back an admission at ``at`` that was never sent."""
         for slot in reversed(self._window):
             if slot.number == int(at // SLOT_S):
                 slot.amount -= amount
@@ -285,7 +280,7 @@ class Quota:
                 return
 
     def observe(self, now: float, at: float, amount: int, said: LimitHeaders, *, taken: bool) -> None:
-        """Learn what the reply to a request of ``amount``, admitted at ``at``, states about this limit.
+        """Learn about this limit from the reply to a request of ``amount``, admitted at ``at``.
 
         Replies arrive out of order, so older statements are ignored. A limit smaller than an accepted request is
         ignored, too.
@@ -303,8 +298,8 @@ class Quota:
         known = self.limit if said.limit is None else float(said.limit)
         if said.remaining is None or said.remaining > known or known == math.inf or now - at > WINDOW_S:
             return
-        # Use beyond all that we can have sent by then is that of others, and counts from now on. If the server refused
-        # the request, those sent after it do not count as ours.
+        # Use beyond all that we can have sent by then is by others and counts from now on. If the server refused the
+        # request, later ones do not count as ours.
         ours = self._admitted(at - MINUTE_S, at + (LAG_S if taken else 0.0))
         others = int(known) - said.remaining - ours
         self._others = others + math.ceil(known * OTHERS_GO_ON) if others > 0 else 0
@@ -318,11 +313,11 @@ class Quota:
             self._paid_at = now + min(WINDOW_S, (self._paid_at - now) * before / self.limit)
 
     def _takes(self, amount: int) -> float:
-        """Return the seconds that ``amount`` takes at the limit's rate."""
+        """Return the seconds for ``amount`` at the limit's rate."""
         return amount * WINDOW_S / self.limit
 
     def _lead(self, amount: int) -> float:
-        """Return the seconds by which ``amount`` may precede the full slice: half of what the slice has left."""
+        """Return the seconds by which ``amount`` may precede the full slice: half of the slice's remainder."""
         takes = self._takes(amount)
         return (SLICE_S - takes) / 2 if takes < SLICE_S else -LONG_SLACK * takes
 
@@ -335,7 +330,7 @@ class Quota:
             self._past.popleft()
 
     def _freed(self, now: float, excess: float) -> float:
-        """Return the seconds until ``excess`` has left the window; infinite if the window holds less."""
+        """Return the seconds until ``excess`` has left the window; infinite if there is less in the window."""
         if excess <= 0:
             return 0.0
         for slot in self._window:
@@ -385,7 +380,7 @@ class RateLimitHeaders:
 
 
 NO_HEADERS: Final = RateLimitHeaders()
-"""For a request that had no reply, or was never sent."""
+"""For a request without a reply, or never sent."""
 
 
 def read_limit(headers: Mapping[str, str], what: str) -> LimitHeaders:

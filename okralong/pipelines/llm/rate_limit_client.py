@@ -1,8 +1,8 @@
-"""Permits to send, for callers that wait: the limiter of this process, and a client for a limiter elsewhere.
+"""Waiting for permits to send: the limiter of this process, and a client for a limiter elsewhere.
 
 ``LocalLimiter`` adds a clock and waiting to the pure ``Limiter``. On a cluster it runs in an actor, and the callers of
-a process share the messages ``acquire_many`` and ``release_many`` to it (``CoalescingLimiter``), so their number does
-not grow with the callers.
+a process share ``acquire_many`` and ``release_many`` messages (``CoalescingLimiter``), so that the number of messages
+does not grow with the callers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limiter, Limits, RateL
 logger = logging.getLogger(__name__)
 
 BLOCK = 256  # project default
-"""The most requests in one ``acquire_many``: more than an answer grants at once, and a small message."""
+"""The most requests in one ``acquire_many``: more than are granted at once, but still a small message."""
 
 
 class LimiterClient(Protocol):
@@ -32,12 +32,12 @@ class LimiterClient(Protocol):
     async def acquire(self, tokens: int, expires_s: float) -> int:
         """Wait for a permit to send ``tokens`` (prompt and longest reply), which expires after ``expires_s`` seconds.
 
-        Raises QuestionError if no minute can hold that number of tokens.
+        Raises QuestionError if ``tokens`` exceed the limit of a minute.
         """
         ...
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """Release the permit of a request that is over or was never sent, with the rate limits of its reply."""
+        """Release the permit of a request that ended or was never sent, with the rate limits of its reply."""
         ...
 
 
@@ -54,8 +54,8 @@ class PermitRequest:
 class Permits:
     """The answer to an ``acquire_many``, never empty.
 
-    It has permits by ticket, and by ticket why no minute can hold a request. Tickets in neither must be requested
-    again.
+    It has permits by ticket, and refusals (of requests that exceed the limit of a minute) by ticket. Other tickets must
+    be requested again.
     """
 
     granted: dict[int, int] = field(default_factory=dict)
@@ -74,8 +74,7 @@ class Release:
 class LocalLimiter:
     """The limiter of one (endpoint, model) within one event loop, first come, first served.
 
-    Blocks of requests take turns of one permit each, so that a process with a thousand callers does not starve one with
-    a few.
+    Processes take turns of one permit each, so that one with a thousand callers does not starve one with a few.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -96,7 +95,7 @@ class LocalLimiter:
         return self._limiter.in_flight
 
     def state(self) -> dict[str, float]:
-        """Return permits held and allowed, waiting requests, and remaining seconds of pause, for display."""
+        """Return held and allowed permits, waiting requests and remaining seconds of pause, for display."""
         waiting = sum(len(turn.requests) for turn in self._line)
         paused = self._limiter.paused(self._clock())
         return {"in_flight": self.in_flight, "allowed": self._limiter.allowed, "waiting": waiting, "paused": paused}
@@ -113,7 +112,7 @@ class LocalLimiter:
         await self.release_many([Release(permit, headers, unsent)])
 
     async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
-        """Return as many permits as available for the first requests; wait until there is at least one or a refusal."""
+        """Return all available permits for the first requests; wait until there is at least one, or a refusal."""
         turn = _Turn(deque(requests), Permits(), asyncio.get_running_loop().create_future())
         self._line.append(turn)
         self._serve()
@@ -122,7 +121,7 @@ class LocalLimiter:
         except asyncio.CancelledError:
             if turn in self._line:
                 self._line.remove(turn)
-            for permit in turn.permits.granted.values():  # the caller has gone
+            for permit in turn.permits.granted.values():  # the caller is gone
                 self._limiter.release(permit, unsent=True)
             self._serve()
             raise
@@ -153,7 +152,7 @@ class LocalLimiter:
             if refusal is None:
                 wait, permit = self._limiter.reserve(now, request.tokens, request.expires_s)
                 if wait > 0:
-                    if self._line:  # turns that were served come back to the end of the line
+                    if self._line:  # served turns go back to the end of the queue
                         self._alarm = asyncio.get_running_loop().call_later(wait, self._serve)
                     break
                 turn.permits.granted[request.ticket] = permit
@@ -171,7 +170,7 @@ class LocalLimiter:
 
 @dataclass(eq=False, slots=True)
 class _Turn:
-    """An ``acquire_many`` in the line."""
+    """A queued ``acquire_many``."""
 
     requests: deque[PermitRequest]
     permits: Permits
@@ -179,7 +178,7 @@ class _Turn:
 
 
 class CoalescingLimiter:
-    """A ``LimiterClient`` for any number of callers on one event loop, over two messages to a limiter elsewhere.
+    """A ``LimiterClient`` for any number of callers on one event loop, using two messages to a limiter elsewhere.
 
     At most one ``acquire_many`` and one ``release_many`` are under way at a time; requests that arrive meanwhile go
     with the next message. Callers are served in order of arrival. A permit for a caller that was cancelled is released
@@ -191,13 +190,13 @@ class CoalescingLimiter:
         acquire_many: Callable[[Sequence[PermitRequest]], Awaitable[Permits]],
         release_many: Callable[[Sequence[Release]], Awaitable[None]],
     ) -> None:
-        """Take the methods of a ``LocalLimiter`` elsewhere."""
+        """Take the methods of a remote ``LocalLimiter``."""
         self._acquire_many, self._release_many = acquire_many, release_many
         self._tickets = itertools.count()
         self._callers: dict[int, tuple[PermitRequest, asyncio.Future[int]]] = {}  # by ticket, in order of arrival
         self._acquiring: asyncio.Task[None] | None = None
         self._released: list[Release] = []
-        self._next_post: asyncio.Task[None] | None = None  # will send what is then in ``_released``
+        self._next_post: asyncio.Task[None] | None = None  # will send whatever is in ``_released`` by then
         self._posts: set[asyncio.Task[None]] = set()
         self._one_post = asyncio.Lock()
 
@@ -213,7 +212,7 @@ class CoalescingLimiter:
             return await permit
         except asyncio.CancelledError:
             self._callers.pop(ticket, None)
-            if permit.done() and not permit.cancelled() and permit.exception() is None:  # in the same moment
+            if permit.done() and not permit.cancelled() and permit.exception() is None:  # at the same moment
                 self._post([Release(permit.result(), unsent=True)])
             raise
 

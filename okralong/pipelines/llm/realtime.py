@@ -1,9 +1,9 @@
-"""Calls in real time: rounds of attempts, each at one endpoint.
+"""Make calls in real time, in rounds of attempts, each at one endpoint.
 
-In a round a call goes to one endpoint, and at once to the next one while an endpoint gives no reply; between two rounds
-it waits. ``RealtimeCalls._attempt`` is the path of one request: permission from the gateway (cost reserved, permit
-acquired, intent durable), HTTP, outcome to the gateway (permit released, outcome durable). Only then does the caller
-see the reply, so a reply that was used was paid for once and is on disk.
+In a round a call tries one endpoint after the other without a pause until one replies; between rounds it waits.
+``RealtimeCalls._attempt`` is the path of one request: permission from the gateway (cost reserved, permit acquired,
+intent durable), HTTP, outcome to the gateway (permit released, outcome durable). The caller gets the reply only then,
+so every reply in use was paid for once and is on disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 PERMIT_SLACK_S: Final = 60.0  # project default
 """Seconds after a request's timeout at which its permit expires, in case its holder has died."""
 CALL_SLACK_S: Final = 30.0  # project default
-"""Seconds after its timeout at which a call that is still being sent or received ends; before its permit expires."""
+"""Seconds after its timeout at which a call still being sent or received is ended, before its permit expires."""
 GIVE_UP_AFTER: Final = 3  # project default
 """Consecutive calls that used up all attempts, after which the endpoint counts as down."""
 OVERLONG_IN_A_ROW: Final = 3  # project default
@@ -47,7 +47,7 @@ OVERLONG_IN_A_ROW: Final = 3  # project default
 
 
 class CallTracker:
-    """The calls of one client: those that still wait to be sent, and those in flight."""
+    """Tracks one client's calls: those that still wait to be sent, and those in flight."""
 
     def __init__(self) -> None:
         self._halted = ""
@@ -57,7 +57,7 @@ class CallTracker:
         self._none_in_flight.set()
 
     def halt(self, why: str) -> int:
-        """End waiting calls, and every later one, with StoppedError; return how many are in flight."""
+        """End waiting and later calls with StoppedError; return how many are in flight."""
         self._halted = why
         for task in self._unsent:
             task.cancel()
@@ -74,13 +74,13 @@ class CallTracker:
         return len(late)
 
     def check_halted(self) -> None:
-        """Raise StoppedError when the client was halted."""
+        """Raise StoppedError if the client was halted."""
         if self._halted:
             raise StoppedError(self._halted)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Track the current task as a call to be sent. Raises StoppedError when it is halted before that."""
+        """Track the current task as a call to be sent. Raises StoppedError if it is halted before that."""
         self.check_halted()
         task = _current_task()
         self._unsent.add(task)
@@ -89,13 +89,13 @@ class CallTracker:
         except asyncio.CancelledError:
             if not self._halted:
                 raise
-            task.uncancel()  # halting cancelled the wait; the task goes on to say why
+            task.uncancel()  # halting cancelled the wait; the task continues in order to raise
             raise StoppedError(self._halted) from None
         finally:
             self._unsent.discard(task)
 
     def sent(self) -> None:
-        """Note that the current task's request goes out now."""
+        """Note that the current task's request is being sent."""
         task = _current_task()
         self._unsent.discard(task)
         self._in_flight.add(task)
@@ -131,7 +131,7 @@ class RealtimeCalls:
         first_limiter: int,
         backoff: tuple[float, float],
     ) -> None:
-        """Parameters are as for ``LlmClient``."""
+        """Take the parameters of ``LlmClient``."""
         self._config = config
         self._gateway = gateway
         self._router = router
@@ -171,7 +171,7 @@ class RealtimeCalls:
     async def _round(
         self, request: LlmRequest, call: Call, numbers: Iterator[int], pending: Callable[[], Steps], tier: _Tier
     ) -> RawReply:
-        """Ask one endpoint, then the other usable ones until one replies."""
+        """Try the usable endpoints one after the other until one replies."""
         tried: list[Route] = []
         api_errors: list[ApiError] = []
         while True:
@@ -216,7 +216,7 @@ class RealtimeCalls:
             route, call = await self._may_send(
                 call, estimate + request.max_tokens, tried, steps, self._timeout_s(tier) + PERMIT_SLACK_S
             )
-            call = replace(call, body="{}")  # the journal has it
+            call = replace(call, body="{}")  # it is in the journal
             sent_at = clock()
             self._tracker.sent()
             body = route.body(request) | route.fields.streaming | tier.fields
@@ -226,7 +226,7 @@ class RealtimeCalls:
             lost = None if sent_at is None else unknown(call, "cancelled while in flight", latency_s=clock() - sent_at)
             await asyncio.shield(self._gateway.came(lost or unsent(call, "cancelled"), unsent=lost is None))
             raise
-        except OverBudget:  # nothing is reserved, and nothing went out
+        except OverBudget:  # nothing was reserved or sent
             raise
         except Exception as error:
             if route is None or sent_at is None:
@@ -255,10 +255,10 @@ class RealtimeCalls:
     async def _may_send(
         self, call: Call, tokens: int, tried: list[Route], steps: Steps, expires_s: float
     ) -> tuple[Route, Call]:
-        """Wait until the attempt may be sent and is durable; return its endpoint, and the attempt addressed to it.
+        """Wait until the attempt may be sent and is durable; return its endpoint and the attempt addressed to it.
 
         A single endpoint costs one message to the gateway. With several, the choice among their permits is made here,
-        where it is known which of them fails.
+        where their failures are known.
         """
         if len(self._router.routes) == 1:
             (route,) = self._router.routes
@@ -278,9 +278,9 @@ class RealtimeCalls:
     async def _send(
         self, route: Route, bounds: Bounds, call: Call, body: Mapping[str, Any], timeout_s: float
     ) -> tuple[RawReply, Call, RateLimitHeaders]:
-        """Return the reply, the call at the prices of the tier that the reply names, and the rate limit headers."""
+        """Return the reply, the call priced at the tier that the reply names, and the rate limit headers."""
         start = time.perf_counter()
-        # aiohttp limits how long it connects and waits, and not how long it sends.
+        # aiohttp limits the time to connect and to wait, but not the time to send.
         async with asyncio.timeout(timeout_s + CALL_SLACK_S):
             received, told = await post_chat(
                 route.http, body, bounds, self._count, None if timeout_s == self._config.timeout_s else timeout_s
@@ -300,13 +300,13 @@ class RealtimeCalls:
         return self._config.timeout_s if tier.flex is None else max(self._config.timeout_s, tier.flex.timeout_s)
 
     def _longest_reply(self, max_tokens: int) -> int:
-        """Return the most tokens of a reply that ignores its limit: those before it is aborted, or the window."""
+        """Return the most tokens of a reply that ignores its limit: until it is aborted, or the window."""
         if all(route.fields.streams for route in self._router.routes):
             return int(OVERLONG * max_tokens) + SLACK
         return max(max_tokens, self._config.window)
 
     def _given_up(self, api_errors: Sequence[ApiError]) -> Exception:
-        """Return what to raise when the last round brought no reply either."""
+        """Return the exception to raise after the last round without a reply."""
         tries = f"Tried {self._config.max_attempts} times."
         if all(api_error.whose == "endpoint" for api_error in api_errors):
             return EndpointError(f"{self._why(api_errors)} {tries}")
@@ -316,11 +316,11 @@ class RealtimeCalls:
         return replace(api_errors[-1], message=f"{api_errors[-1].message} {tries}").error()
 
     def _why(self, api_errors: Sequence[ApiError]) -> str:
-        """Return why the run stops: the last error, or with several endpoints the problem of each."""
+        """Return why the run stops: the last error, or the problem of each of several endpoints."""
         return self._router.verdict() if self._config.endpoints else api_errors[-1].message
 
     def _pause(self, tier: _Tier, state: RetryCallState) -> float:
-        """Return the seconds until the next round: what the endpoint asked for, else growing ones."""
+        """Return the seconds until the next round: as the endpoint asked, else growing."""
         error = state.outcome.exception() if state.outcome else None
         last = error.api_errors[-1] if isinstance(error, _NoReplyError) else None
         if last is not None and last.no_capacity:
@@ -330,9 +330,9 @@ class RealtimeCalls:
 
 
 def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -> None:
-    """Raise EndpointError when reply after reply ignores its limit at an endpoint that does not stream.
+    """Raise EndpointError if reply after reply ignores its limit at an endpoint that does not stream.
 
-    Each of them costs the user's money, and how much the next one costs is unknown.
+    Each of them costs money, and the cost of the next one is unknown.
     """
     if not in_a_row:
         return
@@ -351,7 +351,7 @@ def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -
 
 @dataclass(slots=True)
 class _Tier:
-    """The service tier of a call: ``flex`` until it was tried often enough, then None and the standard tier."""
+    """The service tier of a call: ``flex`` until it has been tried often enough, then None for the standard tier."""
 
     asked: str | None
     flex: FlexConfig | None
@@ -365,14 +365,14 @@ class _Tier:
         return {} if self.asked is None else {"service_tier": "default"}
 
     def note_failure(self, api_error: ApiError) -> None:
-        """Count an attempt to which the flex tier gave no reply, for want of capacity or of time."""
+        """Count an attempt that got no reply at the flex tier, for lack of capacity or a timeout."""
         if self.flex is not None and (api_error.no_capacity or api_error.timed_out):
             self.tries += 1
             if self.tries >= self.flex.attempts:
                 self.flex = None
 
     def pause_s(self, named: float | None) -> float:
-        """Return how long to wait for capacity; 0 before a call goes to the standard tier."""
+        """Return how long to wait for capacity; 0 if the standard tier is next."""
         if self.flex is None:
             return 0.0
         return self.flex.pause_s * 2.0 ** (self.tries - 1) if named is None else named
@@ -382,7 +382,7 @@ _WITHOUT_FIELD: Final = ApiError("failed", 400, "asked again without a field of 
 
 
 class _NoReplyError(Exception):
-    """A round brought no reply, and the next one may; ``api_errors`` are those of its attempts, in order."""
+    """A round brought no reply, but the next one may; ``api_errors`` are those of its attempts, in order."""
 
     def __init__(self, api_errors: Sequence[ApiError]) -> None:
         super().__init__(api_errors[-1].message)

@@ -1,7 +1,7 @@
-"""One attempt at a call: what is written before it is sent and after it ended, and a run's sums of both.
+"""Records of an attempt before it is sent and after it ended, and a run's totals.
 
 A ``Call`` is an attempt about to be sent, an ``Outcome`` is how it ended; together they make a ledger row. The journal
-holds both as JSON, so that a ledger row lost in a crash can be written again.
+keeps both as JSON, so that a ledger row lost in a crash can be rewritten.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ class Call:
 
     ``body`` is the request as JSON, for readers of the journal. ``endpoint`` is the base URL, "" until one is chosen;
     ``model`` and the four prices (US dollars per million tokens) are those of that endpoint. ``reserved_usd`` is the
-    most that the attempt costs if the endpoint keeps the limit of the reply, ``most_usd`` the most if it does not.
-
-    ``wave`` is the number of the attempt's batch within the run, and ``batch_id`` the endpoint's name for it, "" until
-    it has one; in real time they are 0 and "".
+    most that the attempt costs if the endpoint respects the limit of the reply, ``most_usd`` the most if it does not.
+    ``wave`` is the number of the attempt's batch within the run, and ``batch_id`` the endpoint's id of it, "" until it
+    has one; in real time they are 0 and "".
     """
 
     call_id: str
@@ -77,7 +76,7 @@ class Call:
         )
 
     def addressed(self, endpoint: str, model: str, price: Price) -> Call:
-        """Return the call addressed to an endpoint: its base URL, its name for the model, its prices."""
+        """Return the call addressed to an endpoint: with its base URL, model name and prices."""
         return replace(self.charged(price), endpoint=endpoint, model=model)
 
     def charged(self, price: Price) -> Call:
@@ -95,12 +94,12 @@ class Call:
 class Outcome:
     """How an attempt ended.
 
-    With the status "unknown" the request may have been billed, and ``cost_usd`` is the reserve. With "cached" nothing
-    was sent: ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
+    If the status is "unknown", the request may have been billed, and ``cost_usd`` is the reserve. If it is "cached",
+    nothing was sent: ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
 
     ``reply`` is the journal's JSON of a reply, else "". ``snapshot``, ``system_fingerprint`` and ``service_tier`` are
     the model, server and tier that the reply names. ``overlong`` means that the endpoint ignored the limit of the
-    reply, ``unstoppable`` that it also did not stream it, so that it could not be aborted.
+    reply, ``unstoppable`` that it also did not stream, so that the reply could not be aborted.
     """
 
     call: Call
@@ -160,15 +159,15 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
 
 
 NAME_CHARS: Final = 200  # project default
-"""Longest name or id from outside; OpenAI's ids have 40 characters."""
+"""Longest untrusted name or id; OpenAI's ids have 40 characters."""
 MODELS_NAMED: Final = 4  # project default
 """The most names of models kept for one answer."""
 
 
 def models_named(models: Iterable[str]) -> str:
-    """Return the names of models for an answers row: each once, in order, joined by "; ".
+    """Return the names of models for an answers row: deduplicated, in order, joined by "; ".
 
-    Names come from replies: long ones are cut, and lone surrogates, which no table can store, are replaced.
+    Names come from replies, so long ones are cut, and lone surrogates, which tables cannot store, are replaced.
     """
     names = list(dict.fromkeys(name[:NAME_CHARS].encode("utf-8", "replace").decode() for name in models if name))
     more = [f"and {len(names) - MODELS_NAMED} more"] if len(names) > MODELS_NAMED else []
@@ -176,22 +175,22 @@ def models_named(models: Iterable[str]) -> str:
 
 
 def unknown(call: Call, error: str, http_status: int = 0, latency_s: float = 0.0) -> Outcome:
-    """Return the outcome of an attempt that was sent and may have been billed: its reserve stays held."""
+    """Return the outcome of an attempt that may have been billed: its reserve stays held."""
     return Outcome(call, "unknown", http_status, Usage(), call.reserved_usd, latency_s, error=error)
 
 
 def unsent(call: Call, why: str) -> Outcome:
-    """Return the outcome of an attempt that was never sent: it cost nothing."""
+    """Return the outcome of an attempt that was never sent and cost nothing."""
     return Outcome(call, "failed", 0, Usage(), 0.0, 0.0, error=f"never sent: {why}")
 
 
 def row_to_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ledger row as JSON values; the journal keeps it so that a lost row can be written again."""
+    """Return a ledger row as JSON values, which the journal keeps so that a lost row can be rewritten."""
     return {**row, "started_at": row["started_at"].isoformat(), "tags": [list(pair) for pair in row["tags"]]}
 
 
 def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ledger row of its JSON values."""
+    """Return the ledger row from its JSON values."""
     return {
         **data,
         "started_at": datetime.fromisoformat(data["started_at"]),
@@ -202,7 +201,7 @@ def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
 def intent_body(call: Call) -> str:
     """Return the body of a ``request`` row: the attempt as an unsettled ledger row, and the request as sent."""
     row = ledger_row(unknown(call, "no outcome was written: the process that made this call ended first"))
-    # The request is JSON already, and long.
+    # The request is already JSON, and long.
     return f'{{"call":{json.dumps(row_to_json(row), separators=(",", ":"))},"request":{call.body}}}'
 
 

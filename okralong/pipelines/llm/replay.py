@@ -1,4 +1,4 @@
-"""Restore a run from its folder: finished questions, known steps of unfinished ones, and the money spent.
+"""Restore a run from its folder: finished questions, known steps of unfinished ones, and money spent.
 
 A call with an intent in the journal and no outcome was in flight when its process ended. Whether it was billed is
 unknown, so it becomes an "unknown" ledger row that holds its full reserve.
@@ -37,18 +37,18 @@ from okralong.pipelines.llm.records import (
 from okralong.pipelines.llm.snapshots import Snapshot, origin
 
 FINAL = ("answered", "unanswerable", "invalid_output")
-"""Statuses of finished questions: only their sums are kept, unless they are reopened."""
+"""Statuses of finished questions, of which only the sums are kept unless they are reopened."""
 RETRIED = ("failed", "unanswerable", "invalid_output")
-"""Statuses that a bad reply may have caused; a reopened question requests such replies again."""
+"""Statuses that a bad reply may have caused; reopened questions request such replies again."""
 _TOKENS = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_write_tokens"]
 _SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd", "reserved_usd", *UNIT_PRICES]
 MOST_TOKENS = 2**40  # project default
-"""More tokens than any reply has, and few enough for a table."""
+"""More tokens than any reply has, but few enough for a table."""
 
 
 @dataclass(slots=True)
 class QuestionState:
-    """The journal rows (no requests) of an unfinished question, and what its calls cost."""
+    """The journal rows (without requests) of an unfinished question, and the cost of its calls."""
 
     rows: dict[StepKey, JournalRow] = field(default_factory=dict)
     settled: set[CallKey] = field(default_factory=set)
@@ -70,7 +70,7 @@ class QuestionState:
 
 @dataclass(slots=True)
 class RunState:
-    """The state of a run at its start; ``to_write`` are ledger rows that the last process owed."""
+    """The state of a run at its start; ``to_write`` are ledger rows that the last process failed to write."""
 
     statuses: dict[str, str] = field(default_factory=dict)
     questions: dict[str, QuestionState] = field(default_factory=dict)
@@ -90,9 +90,9 @@ class RunState:
 def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
     """Read a run's tables and set ``log.next_seq``; row bodies are kept for unfinished questions only.
 
-    ``reopened`` questions are finished and asked again, so their rows and costs are kept too. Replies that led to a
-    status of ``RETRIED`` are dropped, since they would lead there again; they are those written before the answers row,
-    by the clock of the one process that writes both tables.
+    ``reopened`` questions are finished but asked again, so their rows and costs are kept too. Replies that led to a
+    status of ``RETRIED`` are dropped, since they would lead there again: those written before the answers row, by the
+    clock of the one process that writes both tables.
     """
     state = RunState()
     ended: dict[str, datetime] = {}
@@ -111,7 +111,7 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
 
 
 def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
-    """Add up what was paid; return the table with one row per attempt."""
+    """Add up the costs; return the table with one row per attempt."""
     wanted = [*_SPENT, *Snapshot._fields]
     parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
@@ -133,7 +133,7 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
 def _with_possible_costs(ledger: pa.Table) -> pa.Table:
     """Replace impossible costs by the row's reserve.
 
-    Releases before usage was checked settled a reply of -1,000,000,000 tokens at minus $2,500.
+    Releases that did not check usage settled a reply of -1,000,000,000 tokens at minus $2,500.
     """
     cost = ledger["cost_usd"]
     possible = pc.and_(pc.is_finite(cost), pc.greater_equal(cost, 0.0))
@@ -142,7 +142,7 @@ def _with_possible_costs(ledger: pa.Table) -> pa.Table:
 
 
 def _possible(row: dict[str, Any]) -> dict[str, Any]:
-    """Return an owed ledger row, with its reserve as the cost if its usage is impossible."""
+    """Return a missing ledger row, with its reserve as the cost if its usage is impossible."""
     counts = [row.get(name) or 0 for name in _TOKENS]
     if all(isinstance(each, int) and 0 <= each < MOST_TOKENS for each in counts) and 0 <= row["cost_usd"] < math.inf:
         return row
@@ -153,10 +153,10 @@ def _possible(row: dict[str, Any]) -> dict[str, Any]:
 def _replay_journal(
     log: RunLog, state: RunState, finished: dict[str, datetime], disowned: dict[str, datetime]
 ) -> dict[CallKey, dict[str, Any]]:
-    """Restore unfinished questions; return the calls that may owe a ledger row.
+    """Restore unfinished questions; return the calls that may lack a ledger row.
 
-    Calls of a finished question have one since its answers row, unless they were written later: by a process that had
-    reopened it, or by a branch that was still running.
+    Calls of a finished question have had one since its answers row, unless they were written later, by a process that
+    had reopened it or a branch that was still running.
     """
     ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
     owed: dict[CallKey, dict[str, Any]] = {}
@@ -196,7 +196,7 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
 
 
 def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
-    """Return the attempts in a run's journal, each as the ledger row that it has or is owed.
+    """Return the attempts in a run's journal, each as its actual or missing ledger row.
 
     Safe to call while another process writes the run. Raises ArchiveError if its files keep changing.
     """

@@ -1,4 +1,4 @@
-"""Replies: kept raw in the journal, and checked before a plan may use them (``completion.py`` parses them)."""
+"""Replies, which are kept raw in the journal and checked before use (``completion.py`` parses them)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from okralong.pipelines.llm.records import Call, Outcome
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A reply as it arrived, usable or not. The journal keeps ``reply`` and ``refusal``.
+    """A raw reply, usable or not. The journal keeps ``reply`` and ``refusal``.
 
     Attributes:
         note: A remark for the ledger.
         service_tier: The tier that the reply names.
-        counted_here: Its usage is our own count.
+        counted_here: Usage is our own count.
         overlong: The endpoint ignored the limit of the reply.
-        aborted: It was therefore not read to its end.
-        streamed: It arrived as events.
+        aborted: It was not read to its end, because it ignored the limit.
+        streamed: It arrived as a stream of events.
     """
 
     reply: Reply
@@ -41,10 +41,10 @@ class RawReply:
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
     ) -> RawReply:
-        """Return the reply with its cost and times, and without keys in any of its texts."""
+        """Return the reply with its cost and times, and with keys removed from its texts."""
         reply = self.reply
         text = without_keys(reply.text)
-        same = text == reply.text  # otherwise the tokens would spell the removed key
+        same = text == reply.text  # the tokens would spell out the removed key
         reply = replace(
             reply,
             text=text,
@@ -91,7 +91,7 @@ def from_journal(body: str) -> RawReply:
 
 
 def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply:
-    """Return the reply if it has a text, possibly cut off at its limit.
+    """Return the reply if it has text, possibly cut off at its limit.
 
     Texts are cut to ``longest_text`` characters, since journals of earlier releases may hold longer ones.
 
@@ -123,7 +123,7 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
         )
     if logprobs and not reply.token_logprobs:
         raise EndpointError(
-            f"The strategy works with the log-probabilities of the reply's tokens, and {reply.model} sent none. Set "
+            f"The strategy needs the log-probabilities of the reply's tokens, but {reply.model} sent none. Set "
             "llm.base_url to an endpoint that gives them (OpenAI, vLLM, llama.cpp's server do), or choose a strategy "
             "that does not need them. The paid reply is in the journal."
         )
@@ -132,17 +132,17 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
 
 @dataclass(frozen=True)
 class SharedReplies:
-    """Replies that other runs have paid for, reused for equal requests at no cost.
+    """Replies that other runs have paid for, reused for equal requests for free.
 
-    ``bodies`` has by request hash the run and the body of its journal row. An equal hash is the only condition, since
-    it covers everything that can change a reply. Replies that arrive there after this run started are not seen.
+    ``bodies`` has by request hash the run and the body of its journal row. An equal hash suffices, since it covers
+    everything that can change a reply. Replies that the other runs receive after this run started are not seen.
     """
 
     bodies: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, runs: Sequence[str]) -> SharedReplies:
-        """Read the journals of ``runs``; for equal requests the run named first wins.
+        """Read the journals of ``runs``; for equal requests the first run wins.
 
         Raises ArchiveError for a journal of another schema version.
         """
@@ -156,7 +156,7 @@ class SharedReplies:
     def take(self, call: Call) -> tuple[RawReply, Outcome] | None:
         """Return the reply to an equal request with the outcome of this attempt, or None.
 
-        Its tokens are those that the other run paid for, at the prices of this run; it costs nothing.
+        It costs nothing; its row has the tokens that the other run paid for, at this run's prices.
         """
         if call.request_hash not in self.bodies:
             return None
@@ -174,8 +174,8 @@ def sharing_runs(runs: Sequence[str]) -> tuple[str, ...]:
         folder = Folder.of(run)
         if not folder.exists("journal"):
             raise ConfigError(
-                f"replies_from names {run}, which holds no journal: it is not a run folder, or nothing was asked there "
-                "yet. Give folders that okralong answer --run has written, or take it out. Nothing was spent."
+                f"replies_from names {run}, which has no journal: it is not a run folder, or no question was "
+                "asked yet. Give folders that okralong answer --run wrote, or remove it. Nothing was spent."
             )
         places.append(folder.path if folder.is_local else run)
     return tuple(places)

@@ -1,4 +1,4 @@
-"""One request to a generator: its fields, hash and wire format, its size in tokens, and its prompt's shared prefix."""
+"""A request to a generator: its fields, hash, wire format, size in tokens, and shared prompt prefix."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
 
 TOKENS_PER_MESSAGE: Final = 4
 TOKENS_PER_PROMPT: Final = 3
-"""Tokens that OpenAI's chat format adds: 3 and the role around each message, and 3 that open the reply (OpenAI
+"""Tokens that OpenAI's chat format adds: 3 plus the role around each message, and 3 to open the reply (OpenAI
 cookbook, "How to count tokens with tiktoken"). Those of other endpoints are learned from their replies."""
 MOST_TOKENS_PER_MESSAGE: Final = 8  # project default
 """The most tokens that a chat template adds to a message: OpenAI's adds 4, ChatML 5."""
 CACHED_FROM: Final = 1024
 CACHED_BY: Final = 128
-"""The least tokens of a cached prefix, and the steps in which it grows (OpenAI's guide to prompt caching)."""
+"""The fewest tokens of a cached prefix, and the steps in which it grows (OpenAI's guide to prompt caching)."""
 SHORT = 500  # project default
-"""Below this many tokens, an excess is attributed to the chat template, which adds the same to every prompt."""
+"""A smaller excess in tokens is attributed to the chat template, which adds the same to every prompt."""
 TEXT: Final = "text"
 VECTORS: Final = "vectors"
 """The types of content parts."""
@@ -46,9 +46,9 @@ class LlmRequest:
         sample: Distinguishes draws of one prompt; the seed sent is ``seed + sample``.
         grammar: GBNF, which llama.cpp's server enforces.
         json_schema: The reply's named schema as JSON. It is part of the hash even if an endpoint refused it and the
-            request was sent without.
-        others: Further endpoints that may be asked instead, each as (base URL, model, API version). The whole list is
-            part of the hash, not the one that happened to reply.
+            request was sent without it.
+        others: Further endpoints that may be asked instead, each as (base URL, model, API version). The hash covers the
+            whole list, not the endpoint that happened to reply.
     """
 
     model: str
@@ -74,11 +74,11 @@ class LlmRequest:
         return hash_of(self.canonical())
 
     def canonical(self) -> str:
-        """Return JSON with sorted keys, no spaces and ASCII only, vectors as hashes.
+        """Return ASCII JSON with sorted keys and no spaces, vectors replaced by hashes.
 
-        Fields that later releases added are left out while unset, so that earlier replies keep their hashes.
+        Fields added by later releases are left out while unset, so that the hashes of earlier replies stay valid.
         """
-        # Not asdict, which copies every message.
+        # Not asdict, which would copy every message.
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
         fields["messages"] = [{"role": message.role, "content": content_named(message)} for message in self.messages]
         for name in ("grammar", "json_schema", "reasoning_effort"):
@@ -136,15 +136,15 @@ def content_sent(message: Message) -> Content:
 
 
 def content_named(message: Message) -> Content:
-    """Return the same content for the journal and the request's hash, with the sha256 of the data of vectors.
+    """Return the same content for journal and hash, with the vectors' data replaced by its sha256.
 
-    The data are in the archive: tens of kilobytes per question, of no use to a reader.
+    The data, tens of kilobytes per question, are in the archive and unreadable.
     """
     return _content(message, lambda each: {"sha256": hashlib.sha256(each.data).hexdigest()})
 
 
 def content_shown(content: object) -> str:
-    """Return a content of either form as readable text."""
+    """Return either form of content as readable text."""
     if not isinstance(content, list):
         return str(content)
     return "".join(
@@ -171,15 +171,15 @@ def prompt_tokens(messages: Sequence[Message], count: CountTokens) -> int:
 
 
 def cacheable(tokens: int) -> int:
-    """Return how many tokens of a prefix are cached."""
+    """Return how many tokens of a prefix can be cached."""
     return 0 if tokens < CACHED_FROM else CACHED_FROM + (tokens - CACHED_FROM) // CACHED_BY * CACHED_BY
 
 
 class PromptMeter:
-    """Estimates prompt tokens as the endpoint will count them, or slightly more: too small a reserve breaks the cap.
+    """Estimates prompt tokens as the endpoint will count them, or slightly more, to keep reserves large enough.
 
-    An endpoint may count more than we do: its chat template adds tokens and perhaps a system prompt, and its vocabulary
-    may differ from the configured one. The excess is learned from its replies.
+    An endpoint may count more than we do, because its chat template adds tokens and perhaps a system prompt, or its
+    vocabulary differs from the configured one. The excess is learned from its replies.
     """
 
     def __init__(self, count: CountTokens) -> None:
@@ -192,7 +192,7 @@ class PromptMeter:
         return sum(map(self._one, messages)) + MOST_TOKENS_PER_MESSAGE
 
     def of_request(self, request: LlmRequest) -> int:
-        """Return ``plain`` for a request, with its schema, which endpoints write into the prompt."""
+        """Return ``plain`` for a request, including its schema, which endpoints add to the prompt."""
         schema = 0 if request.json_schema is None else self._count(request.json_schema)
         return self.plain(request.messages) + schema
 
@@ -214,17 +214,18 @@ class PromptMeter:
 
 
 PREFIX_CHARS: Final = 6000  # project default
-"""Characters that two prompts must share to have a cached prefix in common: endpoints cache from ``CACHED_FROM`` tokens
-on, about 4,600 characters of English prose."""
+"""Characters that two prompts must share to have a common cached prefix: endpoints cache from ``CACHED_FROM`` tokens,
+about 4,600 characters of English prose."""
 PREFIX_LASTS_S: Final = 240.0
-"""Seconds after its last use for which a prefix counts as cached. OpenAI's guide: 5 to 10 minutes."""
+"""Seconds after its last use for which a prefix is assumed to be cached. OpenAI's guide: 5 to 10 minutes."""
 PREFIX_WAIT_S: Final = 60.0  # project default
-"""Seconds that a prompt waits for the first one with its prefix, which may itself wait for budget that others hold."""
+"""Most seconds that a prompt waits for the first one with its prefix, which may itself wait for budget that others
+hold."""
 PREFIXES_KEPT: Final = 10_000
 
 
 def prefix_key(messages: Sequence[Message]) -> str | None:
-    """Return a hash of a prompt's first ``PREFIX_CHARS`` characters, or None for a prompt that is not longer."""
+    """Return a hash of a prompt's first ``PREFIX_CHARS`` characters, or None for a shorter prompt."""
     taken: list[str] = []
     left = PREFIX_CHARS
     for message in messages:
@@ -250,14 +251,14 @@ class PrefixTurns:
     async def turn(self, key: str | None) -> AsyncIterator[None]:
         """Enter when a prompt with this prefix may be sent, at once for None; leave when it is answered.
 
-        Waits while the first prompt with the prefix is under way. Whatever becomes of that one, the others go on.
+        Waits while the first prompt with the prefix is in flight. The others continue even if the first fails.
         """
         if key is None:
             yield
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(self._wait_s):
-                while key in self._first and not self._is_warm(key):  # if the first fails, the next one takes its place
+                while key in self._first and not self._is_warm(key):  # if the first fails, the next one takes over
                     await self._first[key].wait()
         if key in self._first or self._is_warm(key):
             yield

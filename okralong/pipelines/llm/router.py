@@ -1,4 +1,4 @@
-"""The endpoints of a run: which of them are usable now, and which one a call goes to."""
+"""Choose among a run's endpoints: which are usable, and which one gets a call."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 STORM = 3  # project default
 """Consecutive failures that open a breaker; a failed connection opens it at once."""
 PREFERENCE_S = 0.1  # project default
-"""Seconds to wait for an endpoint's permit before also requesting one from the next endpoint."""
+"""Seconds to wait for a permit before also requesting one from the next endpoint."""
 LOOK_AGAIN_S = 1.0  # project default
-"""Interval in seconds at which a waiting call checks again which endpoints are usable."""
+"""Interval in seconds at which a waiting call rechecks which endpoints are usable."""
 REMEDIES: Final = {
     "reasoning_effort": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
     "service_tier": "Set llm.service_tier to a tier that the endpoint has for this model, or leave it out.",
@@ -44,7 +44,7 @@ _KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
 class Router:
     """The routes of a run, in order of preference.
 
-    A single route is used whatever its breaker says: the client then decides when to retry and when to stop.
+    A single route is used even if its breaker is open: the client then decides when to retry and when to stop.
     """
 
     def __init__(self, routes: Sequence[Route], clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,7 +54,7 @@ class Router:
 
     @property
     def highest_price(self) -> Price:
-        """The highest price of a token among the endpoints that a call may still go to."""
+        """The highest token prices among the endpoints that a call may still go to."""
         now = self.clock()
         prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
         return prices[0] if len(prices) == 1 else highest(prices)
@@ -66,7 +66,7 @@ class Router:
         return all(route.breaker.out(now) for route in self.routes)
 
     def verdict(self) -> str:
-        """Return what is wrong with each endpoint."""
+        """Return the problem of each endpoint."""
         said = [
             f"({number}) {route.endpoint.base_url} ({route.endpoint.model}): {route.breaker.why or 'was not asked.'}"
             for number, route in enumerate(self.routes, 1)
@@ -80,14 +80,15 @@ class Router:
         return text
 
     def open(self, tried: Sequence[Route] = ()) -> list[Route]:
-        """Return the usable routes that were not ``tried``, in order."""
+        """Return the usable routes that are not in ``tried``, in order."""
         now, alone = self.clock(), len(self.routes) == 1
         return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
 
     async def acquire(self, tokens: int, expires_s: float, tried: Sequence[Route] = ()) -> tuple[Route, int]:
         """Wait for a permit from the route that grants one first, earlier routes preferred.
 
-        Raises EndpointError if no endpoint is left, QuestionError if no minute of any can hold ``tokens``.
+        Raises EndpointError if no endpoint is left, QuestionError if ``tokens`` exceed every endpoint's limit per
+        minute.
         """
         if len(self.routes) == 1:
             return self.routes[0], await self.routes[0].limiter.acquire(tokens, expires_s)
@@ -106,7 +107,7 @@ class Router:
                 timeout_s = PREFERENCE_S if len(new) > 1 else LOOK_AGAIN_S
                 await asyncio.wait(asked.values(), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 for route in [route for route in routes if route in asked and asked[route].done()]:
-                    if route not in self._choice(tried):  # it failed meanwhile, or another call tries it out
+                    if route not in self._choice(tried):  # it failed meanwhile, or another call is probing it
                         break
                     try:
                         permit = asked[route].result()
@@ -127,7 +128,7 @@ class Router:
             await route.http.close()
 
     def _choice(self, tried: Sequence[Route]) -> list[Route]:
-        """Return the usable routes, or the one that is usable soonest, even if it was tried."""
+        """Return the usable routes, or else the one that will be usable soonest, even if it was tried."""
         if routes := self.open(tried):
             return routes
         now = self.clock()
@@ -141,7 +142,7 @@ class Router:
         waiting.add_done_callback(partial(self._release, route))
 
     def _release(self, route: Route, waited: asyncio.Task[int]) -> None:
-        """Give back a permit that was granted in the moment of the cancellation."""
+        """Release a permit that was granted at the moment of cancellation."""
         if waited.cancelled() or waited.exception() is not None:
             return
         back = asyncio.get_running_loop().create_task(best_effort(route.limiter.release(waited.result(), unsent=True)))
@@ -151,7 +152,7 @@ class Router:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Route:
-    """One endpoint as a client reaches it."""
+    """One endpoint, with its client, limiter and breaker."""
 
     endpoint: EndpointConfig
     http: openai.AsyncOpenAI
@@ -173,13 +174,13 @@ class Route:
         return body
 
     def api_error(self, error: Exception) -> ApiError:
-        """Return what went wrong with a call that was sent here."""
+        """Classify the error of a call that was sent here."""
         return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
 
     def can_do_without(self, api_error: ApiError, sent: Collection[str], request: LlmRequest) -> bool:
         """Return whether the endpoint refused one of the fields ``sent`` that later requests can leave out.
 
-        Raises EndpointError for a refused field that the config demands.
+        Raises EndpointError for a refused field that the config requires.
         """
         if refused := self.fields.refuse(api_error, sent, request.json_schema):
             logger.warning("%s does not accept %s, which is left out from now on", self.endpoint.base_url, refused)
@@ -201,13 +202,13 @@ def open_routes(
 ) -> list[Route]:
     """Open the routes to all endpoints of ``config``, in order.
 
-    An endpoint without its key is unusable from the start.
+    An endpoint whose key is missing is unusable from the start.
 
     Args:
         config: The generator.
         limiters: The endpoints' limiters, in order.
         prices: The price table.
-        address: Where the first endpoint listens, if not at its base URL.
+        address: URL of the first endpoint, if it is not its base URL.
         pauses: First and longest pause of the breakers in seconds.
         transport: Carries requests to the first endpoint in place of the network.
 
@@ -248,7 +249,7 @@ def open_routes(
 
 
 async def best_effort(work: Awaitable[object]) -> None:
-    """Await ``work`` and log its errors, which do no harm: a lost permit expires, and a lost reserve stays held."""
+    """Await ``work`` and log its errors, which are harmless: a lost permit expires, and a lost reserve stays held."""
     try:
         await work
     except Exception as error:
@@ -258,14 +259,14 @@ async def best_effort(work: Awaitable[object]) -> None:
 class Breaker:
     """A circuit breaker for one endpoint among several.
 
-    While it is closed, calls go to the endpoint. A failed connection or a storm of errors opens it for a growing pause;
-    then a single call tries the endpoint, and a reply closes the breaker. An endpoint that refused (key, model, quota)
-    is out and gets no further calls. ``now`` is in seconds of a monotonic clock.
+    While it is closed, calls go to the endpoint. A failed connection or a series of errors opens it for a growing
+    pause; then a single call probes the endpoint, and a reply closes the breaker. An endpoint that refused (key, model,
+    quota) is out and gets no further calls. ``now`` is in seconds of a monotonic clock.
     """
 
     def __init__(self, first_pause_s: float, longest_pause_s: float) -> None:
         self.why = ""
-        """The last error, in words."""
+        """The last error message."""
         self._first, self._longest = first_pause_s, longest_pause_s
         self._pause = first_pause_s
         self._failures = 0
@@ -278,12 +279,12 @@ class Breaker:
         return now >= self.back_at
 
     def out(self, now: float) -> bool:
-        """Return whether no call may go to the endpoint, even if there is no other."""
+        """Return whether the endpoint gets no calls, even if there is no other."""
         return now < self._out_until
 
     @property
     def back_at(self) -> float:
-        """When the endpoint is usable again; infinite if never."""
+        """The time at which the endpoint is usable again; infinite if never."""
         return max(self._open_until, self._out_until)
 
     def refuse(self, why: str, until: float = math.inf) -> None:
@@ -303,7 +304,7 @@ class Breaker:
         self._open_until = -math.inf
 
     def failed(self, now: float, sent_at: float, api_error: ApiError) -> None:
-        """Note an error of a call sent at ``sent_at``; all errors of one burst lengthen the pause once."""
+        """Note an error of a call sent at ``sent_at``; a burst of errors lengthens the pause only once."""
         if api_error.final:
             self.refuse(api_error.message, math.inf if api_error.retry_after is None else now + api_error.retry_after)
             return

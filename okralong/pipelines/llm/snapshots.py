@@ -1,4 +1,4 @@
-"""Which endpoint, model and dated snapshot the replies of a run came from."""
+"""The endpoints, models and dated snapshots that a run's replies came from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Snapshot(NamedTuple):
-    """The endpoint and the model that were asked for a paid reply, and the snapshot and server that the reply names.
+    """The endpoint and model of a paid reply, and the snapshot and server that it names.
 
     All four are "" for replies of releases that did not record them.
     """
@@ -20,14 +20,14 @@ class Snapshot(NamedTuple):
 
 
 def origin(row: Mapping[str, Any]) -> Snapshot:
-    """Return where the reply of a ledger row came from."""
-    # Rows of releases that recorded no endpoint have a model, which alone does not identify the reply's origin.
+    """Return the origin of a ledger row's reply."""
+    # Rows of releases without endpoints have a model, which alone does not identify the reply's origin.
     known = row.get("endpoint") is not None
     return Snapshot(*(row[name] or "" for name in Snapshot._fields)) if known else Snapshot("", "", "", "")
 
 
 def snapshot_rows(replies: Mapping[Snapshot, int]) -> list[dict[str, Any]]:
-    """Return the manifest's rows: each origin with its count of paid replies, in a fixed order."""
+    """Return the manifest's rows: the number of paid replies by origin, in a fixed order."""
     return [{**origin._asdict(), "replies": count} for origin, count in sorted(replies.items())]
 
 
