@@ -72,7 +72,7 @@ def test_a_schema_may_be_a_file_beside_the_questions_or_a_pydantic_model(tmp_pat
         ({"answer_type": "choices"}, "none is given"),
         ({"answer_type": "choices", "choices": "only"}, "1 is given"),
         ({"answer_type": "money", "choices": "a;b"}, "Leave out one of the two"),
-        ({"answer_type": "choices [a, b]"}, "no JSON list"),
+        ({"answer_type": "choices [a, b]"}, "not a JSON list"),
         ({"answer_type": '{"type": "objekt"}'}, "is no JSON schema: 'objekt'"),
         ({"answer_type": '{"type": '}, "not JSON"),
         ({"answer_type": {"name": "string"}}, "asks for anything"),

@@ -1,7 +1,7 @@
-"""The types that a question may ask its answer in: their written form, and the value of a type in a reply.
+"""Answer types: their written form, and typed values in replies.
 
-A type is written as "money", "list of date", ``choices ["rose", "fell"]`` or as a JSON schema; "" is text. This form is
-used in ``Question.answer_type``, in the answers table and in requests.
+A type is written as "money", "list of date", ``choices ["rose", "fell"]`` or a JSON schema; "" is text.
+``Question.answer_type``, the answers table and requests use this form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from okralong.pipelines.statements.values import Context, read_value
 KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
 """The kinds of single values."""
 AMOUNTS: Final = ("number", "money", "percent")
-"""The kinds that are numbers."""
+"""The numeric kinds."""
 SCHEMA: Final = "schema"
 
 _OTHER_NAMES: Final = {
@@ -51,7 +51,7 @@ _OTHER_NAMES: Final = {
 _LIST: Final = re.compile(r"list(?:\s+of\s+(?P<of>.+)|\s*\[(?P<within>.*)\]|)", re.IGNORECASE | re.DOTALL)
 _CHOICES: Final = re.compile(r"choices?\s*:?\s*(?P<named>\[.*\])", re.IGNORECASE | re.DOTALL)
 _SAYS: Final = frozenset(("type", "properties", "items", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"))
-"""A schema must have one of these keywords at its top; without any it allows everything."""
+"""A schema must have one of these keywords at the top level; otherwise it allows everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class AnswerType:
 
     Attributes:
         kind: One of ``KINDS`` or "schema".
-        many: True for a list of it.
+        many: True for a list.
         choices: The choices of the kind "choices".
         schema: The JSON schema of the kind "schema".
     """
@@ -71,7 +71,7 @@ class AnswerType:
     schema: str = ""
 
     def __str__(self) -> str:
-        """Return the written form, from which ``AnswerType.of`` makes the same type."""
+        """Return the written form, which ``AnswerType.of`` parses."""
         if self.kind == SCHEMA:
             return self.schema
         choices = f" {json.dumps(list(self.choices), ensure_ascii=False)}" if self.choices else ""
@@ -82,10 +82,10 @@ class AnswerType:
     @classmethod
     @lru_cache(maxsize=1024)
     def of(cls, written: str) -> AnswerType:
-        """Parse a written form: anything that a questions file may contain but a file's name.
+        """Parse a written form: anything that a questions file may contain except a file name.
 
         Raises:
-            QuestionError: The form is not a type; says what is wrong.
+            QuestionError: The form is not a type; the message says what is wrong.
         """
         return _read(written.strip(), ())
 
@@ -100,10 +100,10 @@ def read_answer_type(cell: Any, choices: Sequence[str], load: Callable[[str], st
         cell: Text, a JSON schema (as text, as an object, or the name of a ``.json`` file), a list of choices, a Python
             type or a pydantic model; None and "" are text.
         choices: The row's own column of choices.
-        load: Reads a schema file by its name.
+        load: Reads a schema file by name.
 
     Raises:
-        QuestionError: Says what is wrong and what to write instead.
+        QuestionError: The type is invalid; the message says what to write instead.
     """
     if cell is None or cell == "":
         return _read("choices" if choices else "text", choices)
@@ -140,7 +140,7 @@ def _read(written: str, choices: Sequence[str]) -> AnswerType:
             choices = [str(each) for each in json.loads(named["named"])]
         except (ValueError, TypeError) as error:
             raise QuestionError(
-                f'The choices {named["named"]} are no JSON list: {error}. Write ["one", "other"], or name them in a '
+                f'The choices {named["named"]} are not a JSON list: {error}. Write ["one", "other"], or name them in a '
                 "column choices, parted by ;."
             ) from None
         written = "choices"
@@ -204,9 +204,10 @@ def _list_of(one: AnswerType) -> AnswerType:
 
 
 def with_value(question: str, wanted: AnswerType, answer: Answer) -> Answer:
-    """Return ``answer`` with a value of the wanted type, read from its words unless it has one already.
+    """Add a value of the wanted type to ``answer``, parsed from its words, unless it has one.
 
-    If the words do not fit the type, the status becomes ``invalid_output``, the text empty, and the error says why.
+    If the words do not fit the type, the status becomes ``invalid_output``, the text becomes empty, and the error says
+    why.
     """
     if answer.status != "answered" or wanted == TEXT or answer.value is not None:
         return answer
@@ -221,27 +222,27 @@ def with_value(question: str, wanted: AnswerType, answer: Answer) -> Answer:
 
 
 async def value_read(question: str, wanted: AnswerType, answer: Answer) -> Answer:
-    """Do the same as ``with_value``, outside the event loop where answer and context are long."""
+    """Call ``with_value``, outside the event loop if answer or context are long."""
     chars = len(answer.answer) + sum(len(passage.text) for passage in answer.context)
     return await off_loop(chars, partial(with_value, question, wanted, answer))
 
 
 def misfit(wanted: AnswerType, answer: Answer, why: str, raw: str) -> Answer:
-    """Return ``answer`` as one that does not fit its type."""
+    """Return ``answer`` with the status of one that does not fit its type."""
     error = f"The reply does not fit the answer_type {wanted}: {why.rstrip('.')}. The raw reply: {raw}"
     return replace(answer, status="invalid_output", answer="", error=error)
 
 
 def typed_value(wanted: AnswerType, said: Sequence[tuple[str, str, Context]]) -> TypedValue:
-    """Return the value of a type from the words of a reply.
+    """Parse the value of a type from the words of a reply.
 
     Args:
         wanted: The type.
-        said: For each value its words (JSON for a schema), the words of its period or "", and its place. One value
-            unless the type is a list. A period that the passage gives is preferred to one from the reply.
+        said: For each value its words (JSON for a schema), the words of its period or "", and its place. Only one value
+            unless the type is a list. A period in the passage is preferred to one in the reply.
 
     Raises:
-        ValueError: The words do not fit; names the reason.
+        ValueError: The words do not fit; the message says why.
     """
     if wanted.kind == SCHEMA:
         try:
@@ -274,7 +275,7 @@ def _with_period(value: TypedValue, period: str) -> TypedValue:
 
 
 def context_of(question: str, said: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> Context:
-    """Return where a value is: the passage and the words of the citation that contains it, else of the first one."""
+    """Return the place of a value: passage and words of the citation that contains it, else of the first citation."""
     holding = [each for each in citations if said and said.casefold() in each.quote.casefold()]
     for each in (holding or list(citations))[:1]:
         for passage in passages:

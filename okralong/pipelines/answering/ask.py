@@ -1,4 +1,4 @@
-"""A question on its way through the method."""
+"""A question while the method processes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from okralong.pipelines.answering.workflows.scope import Scope
 from okralong.pipelines.core.types import Analysis, Hit, Plan
 
 Finds = Sequence[tuple[str, Sequence[Hit]]]
-"""The queries of one question, each with its chunks, most important first."""
+"""The queries of one question, each with its chunks, the most important first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Ask:
 
     Attributes:
         question: The question's words.
-        tools: The tools of this question; another generator may answer it with other tools.
+        tools: The tools of this question; a stronger generator gets different ones.
         plan: The recorded plan.
-        analysis: The analyzer's result, None where there was no chunk to analyze.
+        analysis: The analyzer's result; None if no chunks were retrieved.
         cell: Whether the answer is one cell of a table over many documents.
-        scope: The documents to ask one by one; None for workflows that search all of them together.
+        scope: The documents to ask separately; None for workflows that search all of them together.
     """
 
     question: str
@@ -40,5 +40,5 @@ class Ask:
         return AnswerType.of(self.tools.answer_type)
 
     def is_one_of(self, types: Sequence[str]) -> bool:
-        """Return whether the analyzer found one of these question types."""
+        """Return whether the analyzer assigned one of these question types."""
         return self.analysis is not None and self.analysis.type in types

@@ -1,13 +1,13 @@
-"""The calculator: evaluates a formula that the generator gave as its answer.
+"""The calculator, which evaluates formulas that the generator gives as answers.
 
 The paper names code-aided generation as an extension; this is its smallest form. A formula is written as in a
-spreadsheet, an equals sign, an expression and a unit, such as ``=(12.5 - 10) / 10 * 100 %``. It is read so (project
+spreadsheet: an equals sign, an expression and a unit, such as ``=(12.5 - 10) / 10 * 100 %``. The rules (project
 default):
 
-- A currency sign goes before the result, unless the result is in percent or a divisor has the sign too.
+- A currency sign is put before the result, unless the result is in percent or a divisor has the sign too.
 - Numbers with % keep their value if the result is in percent: if its unit says so, and in sums of percentages.
   Otherwise they are hundredths, so ``=5% * 1200`` is 60, and so is ``=1200 * 5%``.
-- A unit after every number of a sum counts once. Square brackets are round ones; "(461)" is 461.
+- A unit after every number of a sum counts once. Square brackets count as round ones; "(461)" is 461.
 - A result that the model adds ("= 25 %") is dropped; its unit is used if the formula has none and both agree.
 """
 
@@ -26,7 +26,7 @@ _ALIKE: Final = str.maketrans(
     | dict.fromkeys("\u2013\u2212", "-")
     | {"\u00f7": "/", "\u2248": "=", "^": "**", "[": "(", "]": ")"}
 )
-"""Signs for times, minus, divided by and about equal; "^" is a power."""
+"""Alternative signs for times, minus, divided by, about equal and power."""
 _THOUSANDS: Final = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _TIMES: Final = re.compile(r"(?<=[\d)%])\s*[xX]\s*(?=[\d.($€£¥-])")
 
@@ -41,18 +41,18 @@ _TWICE: Final = re.compile(r"%\s*(?=per\s?cent)", re.IGNORECASE)
 _ENDS_IN_SHARE: Final = re.compile(
     r"(?:/\s*[\d.]+%|\*\s*(?!100(?:\.0*)?\s?(?:%|per))[\d.]+\s?(?:%|per\s?cent))$", re.IGNORECASE
 )
-"""As in "=1200 * 5%", where the sign belongs to the number; in "* 100%" it is the unit."""
+"""Matches "=1200 * 5%", where the sign belongs to the number; in "* 100%" it is the unit."""
 _PER_CENT: Final = re.compile(r"per\s?cent", re.IGNORECASE)
 
 _AGREE: Final = Decimal("0.01")  # project default: covers the model's rounding
-"""Share by which the model's own result may differ from the computed one."""
+"""Largest relative difference between the model's own result and the computed one."""
 
 
 def calculate(answer: str) -> str:
     """Return ``answer`` with its formula evaluated, such as "25%", "$1,234.5 million" or "0.0938"; never raises.
 
-    Results have at most 2 decimals, and four significant digits below 1. An answer without a leading "=" is returned as
-    it is, and a formula that cannot be evaluated without its "=". Only the first line is read.
+    Results have at most 2 decimals, and four significant digits below 1. An answer without a leading "=" is returned
+    unchanged; a formula that cannot be evaluated loses its "=". Only the first line is read.
     """
     if not answer.startswith("="):
         return answer
@@ -79,11 +79,11 @@ def _work_out(formula: str) -> str:
 
 
 def _read(text: str) -> tuple[Decimal, str]:
-    """Return the value and the unit, "" for none, of an expression. Raises ValueError."""
+    """Return the value and the unit ("" for none) of an expression. Raises ValueError."""
     text = text.strip()
     parts = _PARTS.fullmatch(text)
     if parts is None:
-        raise ValueError(f"{text!r} is no expression with a unit.")
+        raise ValueError(f"{text!r} is not an expression with a unit.")
     expression, unit = parts["expression"], _TWICE.sub("", (parts["unit"] or "").strip(" ."))
     if _ENDS_IN_SHARE.search(text):
         expression, unit = _PER_CENT.sub("%", text), ""
@@ -97,7 +97,7 @@ def _read(text: str) -> tuple[Decimal, str]:
 
 
 def _agreed_unit(text: str, value: Decimal) -> str:
-    """Return the unit of the result that the model computed itself, if it has the same value."""
+    """Return the unit of the model's own result, if it has the same value."""
     try:
         own, unit = _read(text)
     except ValueError:
@@ -110,7 +110,7 @@ def _in_percent(unit: str) -> bool:
 
 
 def _digits(value: Decimal) -> str:
-    """Return a value from 0 on in digits, rounded half up, with separators between thousands."""
+    """Format a non-negative value, rounded half up, with thousands separators."""
     step = Decimal("0.01") if value >= 1 or not value else Decimal(1).scaleb(value.adjusted() - 3)
     digits = f"{value.quantize(step, ROUND_HALF_UP):,f}"
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
@@ -118,9 +118,9 @@ def _digits(value: Decimal) -> str:
 
 # The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets.
 #
-# The generator that writes an expression has read documents from anywhere, so its cost is bounded: its length, depth,
-# exponents and the size of each intermediate value (project defaults). Values are decimal, so that 2.675 is 2.675;
-# numbers are read to 17 digits.
+# Expressions are untrusted, since the generator has read arbitrary documents. So length, depth, exponents and
+# intermediate values are bounded (project defaults). Values are decimal, so that 2.675 is 2.675; numbers are read to 17
+# digits.
 
 LONGEST: Final = 300
 """Most characters of an expression."""
@@ -133,10 +133,10 @@ LARGEST_EXPONENT: Final = 64
 _CONTEXT: Final = Arithmetic(
     prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
 )
-"""Values from 1e-24 to 1e25: cheap to compute, and they can be written in digits."""
+"""Values from 1e-24 to 1e25, which are cheap to compute and can be written in digits."""
 
 _ALPHABET: Final = re.compile(r"[0-9.+\-*/() ]+")
-"""Without letters there are no names, calls, hexadecimal or imaginary numbers."""
+"""No letters, hence no names, calls, hexadecimal or imaginary numbers."""
 
 _BINARY: Final[dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
     ast.Add: operator.add,
@@ -152,16 +152,16 @@ def evaluate(expression: str) -> Decimal:
     """Return the value of an arithmetic expression, to 28 digits. Operators bind as in Python: ``-2 ** 2`` is -4.
 
     Raises:
-        ValueError: The text is no such expression, has no finite real value, or exceeds the bounds.
+        ValueError: The text is not such an expression, has no finite real value, or exceeds the bounds.
     """
     if len(expression) > LONGEST or not _ALPHABET.fullmatch(expression):
-        raise ValueError(f"{expression[:80]!r} is no arithmetic expression of at most {LONGEST} characters.")
+        raise ValueError(f"{expression[:80]!r} is not an arithmetic expression of at most {LONGEST} characters.")
     try:
         tree = ast.parse(expression.strip(), mode="eval")
         with localcontext(_CONTEXT):
             return _value(tree.body, DEEPEST)
     except (SyntaxError, ArithmeticError, MemoryError, RecursionError) as error:
-        # Python's parser raises one of the last two, or a SyntaxError, for brackets that are too deep.
+        # For too deeply nested brackets Python's parser raises one of the last two, or a SyntaxError.
         raise ValueError(f"{expression!r} cannot be evaluated: {type(error).__name__}.") from error
 
 
@@ -175,7 +175,7 @@ def _value(node: ast.expr, depth: int) -> Decimal:
         if isinstance(node.op, ast.Pow) and abs(right) > LARGEST_EXPONENT:
             raise ValueError(f"The exponent {right} is beyond {LARGEST_EXPONENT}.")
         value = _BINARY[type(node.op)](left, right)
-        if not value.is_finite():  # 0 ** -1, which Decimal lets pass
+        if not value.is_finite():  # 0 ** -1, which Decimal accepts
             raise ValueError(f"The expression {left} {type(node.op).__name__} {right} is infinite.")
         return value
     raise ValueError(f"An expression holds only numbers and + - * / **, at most {DEEPEST} deep.")

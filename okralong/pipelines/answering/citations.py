@@ -1,8 +1,8 @@
-"""Citations: checking the sources that a reply claims. Also structured replies, with one repair of an unusable one.
+"""Check the sources that a reply claims. Also structured replies, with one repair attempt.
 
-A claim counts if its words are in a passage of the prompt, up to spacing, quote marks, dashes and case. A bare passage
-number cites the whole passage; under the short contract, which asks for no more, it cites the sentence or line that
-shares most with answer and question. All other claims are dropped, and an answer may end up without citations: a wrong
+A claim is valid if its words are in a passage of the prompt, ignoring spacing, quote marks, dashes and case. A bare
+passage number cites the whole passage, or under the short contract, which asks for no more, the sentence or line that
+shares most with answer and question. Other claims are dropped, even if the answer is left without citations: a wrong
 source is worse than none.
 """
 
@@ -22,9 +22,9 @@ from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Citation, CutShort, Message, NobodyAsked, Passage, Reply, ReplyError
 
 _TELLING = 20  # project default
-"""Characters from which a quotation cannot match by chance.
+"""Length in characters from which a quotation cannot match by chance.
 
-It may then begin or end inside a word, as in a reply cut short, and be in another passage than the one it names.
+Such a quotation may begin or end inside a word (a reply may be cut short) and be in a passage other than the one named.
 """
 
 _DOUBLE = "\u201c\u201d\u201e\u00ab\u00bb\u201f\u2033"
@@ -38,7 +38,7 @@ _ALIKE = (
 )
 
 _MOST_PLACES: Final = 1_000  # project default: bounds "a" in "aaaa"
-"""Most places inside words at which a quotation is tried."""
+"""The most positions inside words at which a quotation is tried."""
 
 Span = tuple[int, int]
 
@@ -46,13 +46,13 @@ Span = tuple[int, int]
 def find_citations(
     evidence: Iterable[Evidence], passages: Sequence[Passage], about: tuple[str, str] | None = None
 ) -> tuple[Citation, ...]:
-    """Return the claims that hold, in the order of the reply, each span once.
+    """Return the valid claims in the order of the reply, without duplicate spans.
 
     Args:
         evidence: The claims; number n refers to ``passages[n - 1]``.
         passages: The passages of the prompt, in the order shown.
-        about: The answer and its question. If given, a bare number cites the passage's ``best_line`` instead of all of
-            it.
+        about: The answer and its question. If given, a bare number cites the passage's ``best_line`` instead of the
+            whole passage.
     """
     shown = [_Shown(passage) for passage in passages]
     found = (citation for claim in evidence if (citation := _check(claim, shown, about)) is not None)
@@ -69,8 +69,8 @@ _OF_ANSWER: Final = 3.0  # project default
 def best_line(text: str, answer: str, question: str) -> Span:
     """Return the sentence or line of ``text`` that shares most with ``answer`` and ``question``.
 
-    A shared word or number counts more the fewer lines have it, and three times if it is the answer's. The first of
-    equals is returned, and all of ``text`` if no line shares anything.
+    A shared word or number counts more the fewer lines contain it, and three times if it is in the answer. Ties go to
+    the first line; if no line shares anything, all of ``text`` is returned.
     """
     spans = [match.span() for match in _LINE.finditer(text)]
     words = [_words(text[start:end]) for start, end in spans]
@@ -127,7 +127,7 @@ def _check(claim: Evidence, shown: Sequence[_Shown], about: tuple[str, str] | No
 
 
 def _find_words(text: str, words: str) -> Span | None:
-    """Return the first place of ``words`` in ``text`` between words; long quotations may also end inside one."""
+    """Return the first occurrence of ``words`` between words of ``text``; long ones may also end inside a word."""
     if not any(char.isalnum() for char in words):
         return None
     start = text.find(words)
@@ -147,7 +147,7 @@ def _inside_word(text: str, place: int) -> bool:
 
 
 def _normalise(text: str) -> tuple[str, list[int]]:
-    """Return ``text`` with uniform spacing, quote marks, dashes and case, and each character's original offset."""
+    """Normalise spacing, quote marks, dashes and case; also return each character's original offset."""
     out: list[str] = []
     origin: list[int] = []
     for index, char in enumerate(text):
@@ -163,7 +163,7 @@ def _normalise(text: str) -> tuple[str, list[int]]:
     return "".join(out), origin
 
 
-# Structured replies: an analysis, sub-questions, a step. A question does not fail because a model breaks their form:
+# Structured replies: an analysis, sub-questions, a step. A question does not fail if a model breaks their form, because
 # each caller has a fallback.
 
 T = TypeVar("T")
@@ -175,16 +175,16 @@ NOTHING: Final = "(nothing)"
 """Stands for an empty reply in the repair prompt: some servers reject empty messages."""
 
 CallStep = Callable[[str, Sequence[Message]], Awaitable[Reply]]
-"""Makes the call of a step. Raises ReplyError for an empty reply."""
+"""Makes a step's call. Raises ReplyError for an empty reply."""
 
 
 def always(messages: Sequence[Message]) -> bool:
-    """Return True: any prompt fits."""
+    """Return True, as if any prompt fits."""
     return True
 
 
 async def ask_for(tools: Tools, role: str, step: str, messages: Sequence[Message], read: Callable[[str], T]) -> T:
-    """Return what ``read`` makes of the generator's reply to a prompt of ``role``; see ``ask_and_read``."""
+    """Call the generator in ``role`` and parse its reply with ``read``; see ``ask_and_read``."""
     fits = partial(prompt_fits, role=role, tools=tools)
     found, _ = await ask_and_read(partial(tools.complete, role=role), step, messages, read, fits)
     return found
@@ -198,7 +198,7 @@ async def ask_or(
     read: Callable[[str], T],
     otherwise: Otherwise,
 ) -> T | Otherwise:
-    """Do the same as ``ask_for``, but return ``otherwise`` if no reply is usable. Raises NobodyAsked."""
+    """Call ``ask_for``, but return ``otherwise`` if no reply is usable. Raises NobodyAsked."""
     try:
         return await ask_for(tools, role, step, messages, read)
     except NobodyAsked:
@@ -215,10 +215,10 @@ async def ask_and_read(
     fits: Callable[[Sequence[Message]], bool] = always,
     chars: int = 0,
 ) -> tuple[T, Reply]:
-    """Return what ``read`` makes of the reply, and the reply; request an unusable one once more.
+    """Return the parsed and the raw reply; request an unusable one once more.
 
-    The second call shows the model its reply and what is wrong with it. It is a call like any other: reserved, recorded
-    in journal and ledger, replayed by a rerun. Steps: ``step``, ``step/repair``.
+    The second call shows the model its reply and the error. Like any other call, it is reserved, recorded in journal
+    and ledger, and replayed by a rerun. Steps: ``step``, ``step/repair``.
 
     Args:
         ask: Makes the call.
@@ -226,11 +226,11 @@ async def ask_and_read(
         messages: The prompt.
         read: Parses a reply; raises ReplyError for an unusable one.
         fits: Returns whether a prompt fits the window; without room there is no second call.
-        chars: Length of what ``read`` goes over beside the reply.
+        chars: Length of the text that ``read`` processes in addition to the reply.
 
     Raises:
-        ReplyError: Neither reply is usable; has the raw text of both.
-        CutShort: A reply ran into its limit; so would another.
+        ReplyError: Neither reply is usable; the error has the raw text of both.
+        CutShort: A reply reached its limit, as would another.
     """
     try:
         return await _read(ask, step, messages, read, chars)
@@ -254,7 +254,7 @@ async def ask_and_read(
 
 
 def repair_prompt(messages: Sequence[Message], error: ReplyError) -> list[Message]:
-    """Return the messages, the unusable reply, and what is wrong with it."""
+    """Return the messages, the unusable reply, and the error."""
     said = neutralise(error.raw).strip() or NOTHING
     complaint = f"This reply cannot be used: {neutralise(str(error))} Reply again, in the form that was asked for."
     return [*messages, Message("assistant", said), Message("user", complaint)]

@@ -1,7 +1,7 @@
-"""The probability that an answer is right, as the cross-encoder judges it from what is cited or shown.
+"""Confidence: the cross-encoder's probability that an answer is right, given the cited or shown passages.
 
-It works for every generator and is not in the paper. The reading of question and passage says whether the passage holds
-an answer, and whether it is this one.
+Works for every generator. Not in the paper. The cross-encoder's reading of question and passage shows whether the
+passage contains an answer, and whether it is this one.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from okralong.pipelines.statements.amounts import Amount, amounts, has_cells
 from okralong.pipelines.statements.periods import dates
 
 AROUND_CITATION: Final = 900  # project default: some 450 tokens together
-"""Characters on each side of a citation by which a longer passage is judged."""
+"""Characters kept on each side of a citation when a long passage is judged."""
 
 
 async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
-    """Return ``answer`` with the probability that it is right, unless it has one or no passage to judge it by.
+    """Add the confidence to ``answer``, unless it has one or there is no passage to judge it by.
 
-    That is how well the best cited passage supports it (any shown passage if none is cited). For "unanswerable" it is
-    the probability that no passage holds an answer. Results of arithmetic, booleans and choices are written in no
-    passage and are not compared with it. Step: ``step``, one reading of the shown passages.
+    This is the support by the best cited passage (or any shown passage if none is cited). For "unanswerable" it is the
+    probability that no passage contains an answer. Results of arithmetic, booleans and choices do not occur in passages
+    and are not compared with them. Step: ``step``, one reading of the shown passages.
     """
     known = answer.confidence is not None
     if known or not answer.context or answer.status not in ("answered", "unanswerable"):
@@ -50,18 +50,18 @@ async def with_confidence(tools: Tools, question: str, answer: Answer, step: str
 def support(
     question: str, answer: Answer, texts: Sequence[str], readings: Sequence[Reading], compared: bool = True
 ) -> float:
-    """Return how probably the passages say what the answer says, 0 to 1.
+    """Return the probability that the passages support the answer, 0 to 1.
 
-    The best cited passage counts, the best shown one if none is cited. A passage supports an answer by the probability
-    that it holds one at all, reduced by how much this answer differs from the place read, weighted by the confidence in
-    that place. For "unanswerable" it is the probability that no passage holds an answer.
+    The best cited passage counts, the best shown one if none is cited. A passage's support is the probability that it
+    contains an answer at all, reduced by how much this answer differs from the span read, weighted by the confidence in
+    that span. For "unanswerable" it is the probability that no passage contains an answer.
 
     Args:
         question: The question.
         answer: The answer.
         texts: The parts of its context's passages that were read.
-        readings: What was read there.
-        compared: Whether the answer is compared with the places read.
+        readings: The readings of these texts.
+        compared: Whether to compare the answer with the spans read.
     """
     if answer.status == "unanswerable":
         return 1.0 - max((reading.answerable or 0.0 for reading in readings), default=0.0)
@@ -83,11 +83,11 @@ def _place(text: str, reading: Reading) -> tuple[str, str]:
 
 
 def agreement(question: str, answer: str, place: str, row: str = "") -> float:
-    """Return the share of what the answer says that a place says too, 0 to 1.
+    """Return how much an answer and a span agree, 0 to 1.
 
-    Dates are compared if both have any, else amounts, else words; the share is of whichever of the two has fewer. If
-    the place is the label of a ``row``, the row's amounts count as its own. The result is 1 if the answer says nothing
-    that a place could differ in: yes, no, or one of the question's own choices.
+    Dates are compared if both have any, else amounts, else words; the result is the shared part of whichever has fewer.
+    If the span is the label of a ``row``, the row's amounts count as its own. The result is 1 for answers that cannot
+    differ from a span: yes, no, or one of the question's choices.
     """
     said, days, given = parts_said(answer)
     there = set(_telling(place))
@@ -118,8 +118,8 @@ def _share(shared: Sequence[bool], others: int) -> float:
 def _forms_said(amount: Amount) -> list[tuple[str, Decimal]]:
     """Return the forms in which an amount may match one in a text.
 
-    The sign is ignored, which words may express ("fell by 5 %"), and a scale that only one of them has, which a table's
-    head may give.
+    The sign is ignored, since words may express it ("fell by 5 %"), and so is a scale that only one of them has, since
+    a table's head may give it.
     """
     digits = abs(amount.digits)
     return [("both", digits * amount.factor) if amount.scale else ("there", digits), ("neither", digits)]
@@ -134,24 +134,24 @@ _WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
 _LINKS: Final = """a an the of in on at to for from by with and or as than per is are was were be been being it its this
 that these those there they he she his her their has have had do does did"""
 _LINKING: Final = frozenset(_LINKS.split())
-"""Words without meaning; unlike lists of stop words, without any month, name or number."""
+"""Function words; unlike common stop word lists, without months, names or numbers."""
 _SHORTLY: Final = frozenset({"yes", "no", "true", "false"})
-"""The beginning of answers that are written in no passage."""
+"""The beginning of answers that do not occur in passages."""
 _CHOICE: Final = re.compile(
     r"(?<![^\W_])(?:[^\W_]++\W++){1,4}(?<![^\W_])or\b(?:\W++[^\W_]++){1,4}|\bbetween\b(?:\W++[^\W_]++){1,9}"
 )
-"""Up to four words on each side of "or", or up to nine after "between": what a question offers to choose from."""
+"""The choices in a question: up to four words on each side of "or", or up to nine after "between"."""
 
 
 def _telling(text: str) -> list[str]:
-    """Return the words with meaning, without accents, case and commas in numbers."""
+    """Return the meaningful words, without accents, case and commas in numbers."""
     plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
     words = (word.replace(",", "") for word in _WORD.findall(plain.casefold()))
     return [word for word in words if word not in _LINKING]
 
 
 def _chosen(said: Sequence[str], question: str) -> bool:
-    """Return whether an answer takes one of the question's choices, in any form ("increased or decreased")."""
+    """Return whether an answer is one of the question's choices, in any form ("increased or decreased")."""
     offered = {word for found in _CHOICE.findall(question.casefold()) for word in _telling(found)}
     names = {word for word in offered if not word[0].isdigit()}
     begun = {name[:_STEM] for name in names if len(name) >= _STEM}
@@ -159,14 +159,14 @@ def _chosen(said: Sequence[str], question: str) -> bool:
 
 
 _STEM: Final = 5  # project default
-"""Fewest letters that two forms of a word share."""
+"""Fewest letters that two forms of a word must share."""
 
 
 def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
-    """Return the text by which a passage is judged.
+    """Return the part of a passage to judge.
 
-    Of a long passage that is the part around its first citation, or without one its beginning, since the cross-encoder
-    reads no more.
+    For a long passage this is the part around its first citation, or its beginning, since the cross-encoder reads no
+    more.
     """
     if len(passage.text) <= 2 * AROUND_CITATION:
         return passage.text
@@ -176,7 +176,7 @@ def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
 
 
 def holds(passage: Passage, citation: Citation) -> bool:
-    """Return whether a part of what is cited is in the passage."""
+    """Return whether the passage contains part of a citation."""
     return (
         passage.doc_id == citation.doc_id
         and citation.start_char < passage.end_char

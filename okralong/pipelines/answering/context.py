@@ -1,7 +1,7 @@
 """The context processor: from retrieved chunks to the passages of a prompt (paper sections 3.3, 3.4, appendix B.3).
 
-Neighbours are merged, passages widened if the plan says so, tables that a boundary cuts recovered, and overlaps merged
-again. Finally the prompt is fitted to the generator's window.
+It merges neighbours, widens passages if the plan says so, completes tables cut by a boundary, and merges overlaps
+again. Finally it fits the prompt to the generator's window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from okralong.pipelines.core.types import Document, Hit, Message, Passage, Plan,
 
 
 async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:
-    """Return the passages that show ``hits``: documents by best score, each in reading order."""
+    """Return ``hits`` as passages: documents by best score, each in reading order."""
     cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
     documents: dict[str, Document] = {}
     worked: list[Passage] = []
@@ -39,17 +39,17 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
 def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
     if plan.extension_tokens:
         passage = extend(passage, document, plan.extension_tokens, count_tokens)
-    # After the extension, whose new ends may cut a table too.
+    # After the extension, because its new ends may also cut a table.
     if plan.recover_tables:
         passage = recover_tables(passage, document, table_tokens, count_tokens)
     return passage
 
 
-# Order of passages in a prompt: documents by their best score, so that the likeliest source comes first; within a
-# document by position, since "the following table" makes sense only after that sentence.
+# Order of passages in a prompt: documents by best score, so that the likeliest source comes first; within a document by
+# position, since "the following table" only makes sense in reading order.
 
 _ORIGINS = ("retrieved", "merged", "extended", "table", "full")
-"""From the plainest to the most processed; a joined passage has the origin of its most processed part."""
+"""From least to most processed; a merged passage has the origin of its most processed part."""
 
 
 def passage_of(hit: Hit) -> Passage:
@@ -67,7 +67,7 @@ def passage_of(hit: Hit) -> Passage:
 
 
 def merge(passages: Iterable[Passage]) -> list[Passage]:
-    """Join passages of a document that touch or overlap; the result is in reading order.
+    """Merge passages of a document that touch or overlap; the result is in reading order.
 
     Each passage's text must be the document's text in its range.
     """
@@ -120,14 +120,14 @@ def _join(group: list[Passage]) -> Passage:
 _SENTENCE = re.compile(r"\n+|(?<=[.!?])\s+")
 _WORD = re.compile(r"\s+")
 _CHARS_PER_TOKEN = 12  # project default; prose has 4 to 5, the leaders of a table up to 10
-"""How far to look, in characters for each token."""
+"""How far to look, in characters per token."""
 
 
 def extend(passage: Passage, document: Document, tokens: int, count: Callable[[str], int]) -> Passage:
     """Widen a passage by up to ``tokens`` tokens on each side, within the document.
 
-    Each side ends where a sentence or line ends if one fits, else between words; if not even a word fits, that side
-    stays. ``count`` counts tokens.
+    Each side ends at a sentence or line boundary if one fits, else between words; if not even a word fits, that side is
+    unchanged. ``count`` counts tokens.
     """
     text = document.text
     reach = tokens * _CHARS_PER_TOKEN
@@ -159,7 +159,7 @@ def _widen_right(text: str, end: int, limit: int, tokens: int, count: Callable[[
 
 
 def _furthest(places: Sequence[int], fits: Callable[[int], bool]) -> int | None:
-    """Return the last of ``places`` that fits; each place is wider than the one before."""
+    """Return the last of ``places`` (each wider than the one before) that fits."""
     number = most_that_fits(len(places), lambda number: fits(places[number - 1]))
     return places[number - 1] if number else None
 
@@ -173,7 +173,7 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-# Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, so that the table is shown whole.
+# Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, to show the whole table.
 #
 # A passage is one contiguous range of its document. If the whole table exceeds the token bound, the passage first grows
 # to the table's start, because rows without column heads say little, and then forwards, row by row.
@@ -232,19 +232,19 @@ def _breaks(text: str, low: int, high: int) -> list[int]:
     return [i for i in range(low, high) if text[i] == "\n"]
 
 
-# Fitting a prompt to the generator's window: the least important passages are dropped, the last one is cut.
+# Fitting a prompt to the generator's window: drop the least important passages, truncate the last one.
 #
-# The window is counted in the generator's own tokens. An endpoint rejects a prompt that is too long, or worse, cuts it
-# silently.
+# The window is counted in the generator's own tokens. An endpoint rejects a prompt that is too long, or worse, silently
+# truncates it.
 
 MESSAGE_OVERHEAD = 16  # project default, on the safe side
-"""Tokens that a chat template may put around a message: role markers and line ends."""
+"""Tokens that a chat template may add to a message: role markers and line ends."""
 
 BuildPrompt = Callable[[Sequence[Passage]], list[Message]]
 
 
 def prompt_fits(messages: Sequence[Message], role: str, tools: Tools) -> bool:
-    """Return whether the prompt and the longest reply of ``role`` fit the window together."""
+    """Return whether the prompt plus the longest reply of ``role`` fit the window."""
     prompt = sum(tools.count(message.content) + message.vector_rows + MESSAGE_OVERHEAD for message in messages)
     return prompt + tools.completion_limit(role) <= tools.window
 

@@ -1,7 +1,8 @@
 """Upper bounds on the cost of a question: the calls that a plan makes, and the most tokens of each.
 
-A run reserves this bound before anything is spent (``plan_reserve``), so that no question is left half paid. What a
-question is *expected* to cost is estimated from the same ``Forecast`` of its prompts (``pipelines/run/estimate.py``).
+A run reserves this bound before spending anything (``plan_reserve``), so that no question runs out of budget halfway.
+What a question is *expected* to cost is estimated from the same ``Forecast`` of its prompts
+(``pipelines/run/estimate.py``).
 """
 
 from __future__ import annotations
@@ -18,18 +19,17 @@ PROMPT_OVERHEAD: Final = 600  # project default
 """The most tokens of instructions, frames and question around the passages of one prompt."""
 
 ANSWERS: Final = ("generate", "full_text")
-"""The roles whose reply is the answer, which may not fit the question's type."""
+"""The roles whose reply is the answer and may not fit the question's type."""
 
 LookUps = Literal["none", "split", "step"]
-"""The number of look-ups depends on the plan alone, the sub-questions, or the steps."""
+"""What the number of look-ups depends on: nothing but the plan, the sub-questions, or the steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One prompt, in tokens.
 
-    ``prefix`` is the hash of the text before its question and the tokens of that text, None if it is too short to be
-    cached.
+    ``prefix`` has the hash and the tokens of the text before the question; None if it is too short to be cached.
     """
 
     role: str
@@ -42,13 +42,13 @@ class Forecast:
     """The prompts of one question under one strategy.
 
     Attributes:
-        certain: Sent whatever the replies say.
-        looks: What decides the number of look-ups.
+        certain: Prompts that are sent whatever the replies are.
+        looks: What the number of look-ups depends on.
         answer: Tokens of the answer prompt after n + 1 look-ups that each found only new chunks; empty for "none".
         reason: The same for the prompt of a reasoning step.
         full_text: Tokens of the prompt that follows the reply "unanswerable", 0 if none does.
-        again: What is sent in addition where the answer is not trusted, None if nothing ever is.
-        typed: An answer that does not fit the question's type is requested once more.
+        again: The additional prompts of an escalation; None if there is none.
+        typed: Whether an answer that does not fit the question's type is requested once more.
     """
 
     certain: tuple[Prompt, ...] = ()
@@ -72,7 +72,7 @@ class Spender:
 def plan_reserve(
     plan: Plan, table_tokens: int, generator: Spender, stronger: Spender | None = None, *, typed: bool = False
 ) -> float:
-    """Return ``plan_bound`` in US dollars, second answer included where the plan escalates.
+    """Return ``plan_bound`` in US dollars, including the second answer if the plan escalates.
 
     The ``stronger`` generator gives the second answer, or the same one does from the full text.
     """
@@ -80,7 +80,7 @@ def plan_reserve(
     if plan.escalate_to == "stronger" and stronger is not None:
         second = plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit, typed)
         usd += _usd_at_most(stronger, second)
-    if plan.escalate_to == "precise" and not plan.escalate:  # with plan.escalate the bound has the full text
+    if plan.escalate_to == "precise" and not plan.escalate:  # with plan.escalate the bound includes the full text
         whole = Usage(generator.window, 0, generator.completion_limit("full_text"))
         usd += _usd_at_most(generator, whole) * (2 if typed else 1)
     return usd
@@ -95,8 +95,8 @@ def plan_bound(
 ) -> Usage:
     """Return the most prompt and completion tokens of a plan; no context is longer than the ``window``.
 
-    A plan that states its own bound (``most``) is taken at its word. With ``typed`` each answer counts twice: it may be
-    asked for again, with the reply that did not fit its type. In precise mode a full window counts, since the full text
+    A plan's own bound (``most``) is used unchecked. With ``typed`` each answer counts twice, because it may be
+    requested again with the reply that did not fit its type. In precise mode a full window counts, since the full text
     may be read. Repairs of malformed replies in other roles are not included: they are rare and reserve their own cost.
     """
     if plan.most is not None:
@@ -115,12 +115,12 @@ def plan_bound(
 
 
 def _repair(call: Prompt, longest: int, window: int) -> Prompt:
-    """Return the prompt that shows a reply of up to ``longest`` tokens and what is wrong with it."""
+    """Return the size of a prompt that shows a reply of up to ``longest`` tokens and its error."""
     return Prompt(call.role, min(call.tokens + longest + PROMPT_OVERHEAD, window))
 
 
 def most_of(tools: Tools, calls: Iterable[tuple[str, int]]) -> Usage:
-    """Return the most tokens of some calls, each a role and the tokens shown beside instructions and question."""
+    """Return the most tokens of some calls, each given by role and context tokens."""
     return sum(
         (Usage(min(shown + PROMPT_OVERHEAD, tools.window), 0, tools.completion_limit(role)) for role, shown in calls),
         Usage(),
@@ -130,7 +130,7 @@ def most_of(tools: Tools, calls: Iterable[tuple[str, int]]) -> Usage:
 def forecast_of_plan(
     plan: Plan, whole: int, overhead: int, shown: Callable[[int, int | None], float] | None = None
 ) -> Forecast:
-    """Return the prompts of a plan by the sizes that it names.
+    """Return the prompts of a plan, from the sizes in it.
 
     Args:
         plan: A plan of the method.
@@ -151,7 +151,7 @@ def forecast_of_plan(
         answer = growth(plan.sub_question_count, plan.sub_question_tokens, plan.max_sub_questions)
         return Forecast((Prompt("split", overhead),), "split", answer)
     if plan.workflow == "step":
-        # One more look-up follows the last step; only the answer sees it.
+        # One more look-up follows the last step; only the answer prompt contains it.
         answer = growth(plan.count, plan.max_tokens, plan.max_steps + 1)
         return Forecast((), "step", answer, answer[:-1])
     return Forecast((Prompt("generate", growth(plan.count, plan.max_tokens, 1)[0]),))

@@ -1,6 +1,6 @@
 """The answer call: build the prompt, call the generator, parse the reply into an answer with citations.
 
-Also the long context, which shows whole documents, and the calculator, which evaluates answers that are formulas.
+Also the long context, which shows whole documents.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.values import Context
 
 LONGER: Final = "longer"
-"""The step of a second call, with more room for the reply."""
+"""The step of a second call with more room for the reply."""
 
 
 async def generate(
@@ -62,7 +62,7 @@ async def generate(
     role: str = "generate",
     cite_in: Callable[[Sequence[Passage]], Sequence[Passage]] | None = None,
 ) -> Answer:
-    """Answer ``question`` from ``passages``, as far as the window has room for them.
+    """Answer ``question`` from as many ``passages`` as fit the window.
 
     A reply that its limit cut within the answer is requested once more with more room (``whole_reply``). A reply that
     does not fit the answer type is requested once more (``step/repair``); if that does not fit either, the answer is
@@ -72,11 +72,11 @@ async def generate(
         tools: The tools of the question.
         step: Step of the call.
         question: The question.
-        passages: The passages to show. Without any, no call is made and the answer is "unanswerable".
+        passages: The passages to show. If empty, no call is made and the answer is "unanswerable".
         hits: The chunks of the passages, most important first; the last ones are dropped first.
         role: Key of ``llm.max_completion_tokens``.
-        cite_in: Returns for each shown passage the one in which its quotations are searched, empty if it must not be
-            cited. By default they are searched in the shown passages.
+        cite_in: Maps each shown passage to the one to search for its quotations, empty if it must not be cited. The
+            default is the shown passage.
 
     Raises:
         QuestionError: The question leaves no room for a passage.
@@ -98,7 +98,7 @@ async def generate(
 async def answer_of_reply(
     tools: Tools, question: str, reply: str, shown: Sequence[Passage], sources: Sequence[Passage]
 ) -> Answer:
-    """Return the answer that a reply gives.
+    """Parse a reply into an answer.
 
     Args:
         tools: The tools of the question.
@@ -108,7 +108,7 @@ async def answer_of_reply(
         sources: The passages that may be cited, numbered as the shown ones.
 
     Raises:
-        ReplyError: The reply says nothing.
+        ReplyError: The reply has no content.
     """
     read = partial(_answer, tools, question, reply, shown, sources)
     return await off_loop(len(reply) + _length(sources), read)
@@ -138,7 +138,7 @@ async def whole_reply(
 ) -> Reply:
     """Return the reply, or one with more room (``step/longer``) if its limit cut it within its answer.
 
-    Half a number is a wrong number.
+    A truncated number would be a wrong number.
 
     Raises:
         CutShort: The second reply was cut as well.
@@ -191,7 +191,7 @@ async def _generate_typed(
     except NobodyAsked:
         raise
     except ReplyError as error:
-        if not misfits:  # a refusal, or nothing in it to read
+        if not misfits:  # a refusal or an empty reply
             raise
         return misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
     return replace(answer, replied_by=(reply.model,))
@@ -205,7 +205,7 @@ def _typed_answer(
     sources: Sequence[Passage],
     wanted: AnswerType,
 ) -> Answer:
-    """Return the answer that these values form, each with its own citations.
+    """Return the answer made of these values, each with its own citations.
 
     Raises:
         ValueError: A value does not fit the type, or, under the short contract, is in no passage.
@@ -231,9 +231,9 @@ def _typed_answer(
 
 
 def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
-    """Raise ValueError if an amount, or the year of a date or period, is in no passage.
+    """Raise ValueError if an amount, or the year of a date or period, does not occur in any passage.
 
-    A small model that finds no answer repeats the example of the contract.
+    Small models that find no answer tend to repeat the example in the contract.
     """
     if kind in AMOUNTS:
         known = {abs(each.digits) for passage in shown for each in amounts(passage.text)}
@@ -246,7 +246,7 @@ def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
         raise ValueError(f"{strange[0].strip()} stands in no passage")
 
 
-# The long context: every document of the scope in full if the window holds them, else the best chunks that fit.
+# The long context: all documents of the scope in full if they fit the window, else the best chunks that fit.
 #
 # Used by the strategy ``long_context`` and by precise mode. The fallback is the paper's (appendix B.2): the top chunks
 # of the dense retriever, 200 for a window of 128k tokens.
@@ -254,7 +254,7 @@ def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
 ROLE = "full_text"
 
 _SURELY_TOO_LONG = 2  # project default; vocabularies differ, but none in use needs half as many tokens as o200k
-"""A scope of more o200k tokens than this many windows is not fetched to be counted."""
+"""A scope of more o200k tokens than this many windows is too long; it is not fetched to be counted."""
 
 
 async def answer_from_full_text(tools: Tools, question: str, step: str = ROLE) -> Answer:
@@ -291,7 +291,7 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
 async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
     """Return as many of the best chunks as fit the window, neighbours merged, in reading order.
 
-    They are the best by dense vectors, or by BM25 if the archive has no vectors. Step: ``step``.
+    Chunks are ranked by dense vectors, or by BM25 if the archive has no vectors. Step: ``step``.
     """
     policy = tools.policy.full_text
     found = await tools.retrieve(step, question, granularity=policy.fallback_granularity, k=policy.fallback_count)

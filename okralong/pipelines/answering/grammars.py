@@ -1,9 +1,9 @@
 """The contracts of replies as GBNF grammars, which constrain llama.cpp's server while it generates.
 
-A grammar allows what the contract of the role's prompt describes and nothing else, so labels, brackets and quote marks
-are always there. Quotations are copies of the passages in the prompt: a small model that copies from a long prompt
-drops digits and runs words together; under these rules it only chooses where a quotation begins and ends. Other words
-are the model's own, of bounded length, since a line might otherwise never end.
+A grammar only allows what the contract of the role's prompt describes, so labels, brackets and quote marks are always
+present. Quotations must be copies of the passages: small models that copy from a long prompt drop digits and join
+words, so under these rules they only choose where a quotation begins and ends. Other text is free but of bounded
+length, since a line might otherwise never end.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from okralong.pipelines.core.types import QUESTION_MARK, Message
 from okralong.pipelines.statements.values import spans_of
 
 STRIDE: Final = 20  # project default: as the quotations that a reader learns from
-"""A quotation may have this many words from wherever it begins, and at most twice as many.
+"""From any word, quotations of up to this many words are possible; none is longer than twice this.
 
-A rule for each place would make the grammar twenty times as large.
+One rule per position would make the grammar twenty times as large.
 """
 
 _FRAME: Final = re.compile(r'<passage id="(\d+)" doc="[^"]*">\n(.*?)\n</passage>', re.DOTALL)
 
 
 def evidence_rules(messages: Sequence[Message], in_json: bool = False) -> str | None:
-    """Return the rule ``evidence`` and those that it uses, for a prompt of ``framed_prompt``.
+    """Return the rule ``evidence`` and its dependencies, for a prompt of ``framed_prompt``.
 
     The rule describes a line, or ``in_json`` an object of the typed contract. None if no word of a passage can be
     quoted.
@@ -69,10 +69,10 @@ def _passage_rules(number: str, stretches: Sequence[Sequence[str]]) -> Iterator[
 
 
 EVIDENCE_LINES: Final = 3  # project default
-"""Most evidence lines of a reply."""
+"""The most evidence lines of a reply."""
 
 SUB_QUESTIONS: Final = 4
-"""Most lines of a split: the default policy's limit."""
+"""The most lines of a split: the default policy's limit."""
 
 ANSWER_LENGTH: Final = 400
 QUERY_LENGTH: Final = 200
@@ -107,13 +107,13 @@ root ::= "Summary: " [^ \n] [^\n]{{0,{DIGEST_LENGTH - 1}}} "\nEvaluation: " ("[C
 reason ::= " " [^ \n] [^\n]{{0,{REASON_LENGTH - 1}}}
 """,
 }
-"""By role, without the rule ``evidence``. ``Answer: unanswerable`` and ``none`` are lines like any other."""
+"""Grammars by role, without the rule ``evidence``. ``Answer: unanswerable`` and ``none`` are ordinary lines."""
 
 _READ_SHORT: Final = rf"""
 root ::= "unanswerable" | [^ \n\[] [^\n\[]{{0,{ANSWER_LENGTH - 1}}} "[" [1-9] [0-9]? "]"
 """
 _SHORT: Final = {**_GRAMMARS, "generate": _READ_SHORT, "full_text": _READ_SHORT}
-"""The same under the short contract."""
+"""Grammars under the short contract."""
 
 ROLES: Final = frozenset(_GRAMMARS)
 """The roles whose replies have a grammar."""
@@ -122,8 +122,8 @@ ROLES: Final = frozenset(_GRAMMARS)
 def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool = False) -> str | None:
     """Return the grammar of a typed reply; None for a JSON schema.
 
-    Under the short contract, which is for small models, an amount, a date or a period is one that occurs in the
-    passages. An amount that a small model writes freely seldom does.
+    Under the short contract, which is for small models, only amounts, dates and periods that occur in the passages are
+    allowed, because those that small models write freely seldom do.
     """
     if wanted.kind == SCHEMA:
         return None
@@ -138,9 +138,9 @@ def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool =
 
 
 LIST_LENGTH: Final = 20  # project default
-"""Most values of a list."""
+"""The most values of a list."""
 MOST_OFFERED: Final = 400  # project default
-"""Most values of the passages that are offered, the first ones."""
+"""The most values of the passages that are offered; the first ones are used."""
 _OFFERED: Final = {"boolean": ["yes", "no"]}
 
 
@@ -161,7 +161,7 @@ def _typed_json(wanted: AnswerType, offered: Sequence[str], messages: Sequence[M
 
 
 def _values_shown(kind: str, messages: Sequence[Message]) -> list[str]:
-    """Return the amounts, dates or periods of the passages as they are written, each once; empty for other kinds."""
+    """Return the distinct amounts, dates or periods as written in the passages; empty for other kinds."""
     found: dict[str, None] = {}
     for _, text in _shown(messages):
         for start, end in spans_of(kind, text):
@@ -175,7 +175,7 @@ _NOTHING_TO_QUOTE: Final = 'evidence ::= "Evidence: none"\n'
 
 
 def grammar(role: str, messages: Sequence[Message], answer_type: str = "", short: bool = False) -> str | None:
-    """Return the grammar of the reply to a prompt, None for a role that has none, such as the analyzer's.
+    """Return the grammar of the reply to a prompt; None for roles without one, such as the analyzer's.
 
     Args:
         role: The role of the call.

@@ -1,4 +1,4 @@
-"""The archive, the local models and the generator of a run, as the tools of its questions use them."""
+"""Interfaces to a run's archive, local models and generator, as used by the tools of its questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from okralong.pipelines.core.types import Analysis, Message, Reading, Reply, Wor
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
 Part = Literal["embedder", "analyzer", "reranker", "scorer", "token_classifier", "compressor"]
-"""Local models that a run may have; each provides the methods of ``Models`` that name it."""
+"""Optional local models of a run; each provides the methods of ``Models`` that name it."""
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
@@ -26,10 +26,10 @@ class CrossEncoder:
     """Abilities of the run's cross-encoder beyond ranking.
 
     Attributes:
-        name: Its name, if it reads spans, else "".
+        name: Its name if it reads spans, else "".
         reads_spans: Whether it returns the span of an answer.
-        reads_answers: Whether it may answer by itself.
-        checks: Whether it estimates how probably an answer is right.
+        reads_answers: Whether it may answer questions itself.
+        checks: Whether it estimates the confidence of answers.
     """
 
     name: str = ""
@@ -44,7 +44,7 @@ RANKS_ONLY: Final = CrossEncoder()
 class Models(ABC):
     """The shards of a run's archive and its local models; a run has the models that ``parts`` names.
 
-    Without an analyzer the generator analyzes; without an embedder the archive has no vectors. A method whose part is
+    Without an analyzer the generator analyzes; without an embedder the archive has no vectors. Methods whose part is
     missing must not be called.
     """
 
@@ -54,7 +54,7 @@ class Models(ABC):
 
     @abstractmethod
     def shards(self, granularity: int) -> Sequence[ShardClient]:
-        """Return all shards of a granularity, in order of their numbers."""
+        """Return all shards of a granularity, in order."""
 
     async def embed(self, texts: list[str]) -> Vectors:
         """Return unit vectors of queries, shape (texts, dimension). Part: embedder."""
@@ -99,7 +99,7 @@ class GeneratorCall:
 
 
 class Generator(ABC):
-    """The generator that tools call: that of a run, or one without an endpoint (``OfflineGenerator``)."""
+    """The generator that tools call: the run's, or one without an endpoint (``OfflineGenerator``)."""
 
     @abstractmethod
     async def complete(self, call: GeneratorCall) -> Reply:
@@ -107,12 +107,12 @@ class Generator(ABC):
 
 
 class FunctionModels(Models):
-    """Models made of functions, for benches and tests; the run has the parts whose functions are given."""
+    """Models made of functions, for benchmarks and tests; parts without functions are absent."""
 
     def __init__(
         self, archive: Archive, *, cross_encoder: CrossEncoder = RANKS_ONLY, **functions: Callable[..., Any] | None
     ) -> None:
-        """``functions`` are methods of ``Models`` by name; None is the same as not given."""
+        """Take methods of ``Models`` by name; None means not given."""
         self.archive, self.cross_encoder = archive, cross_encoder
         self._functions = {name: function for name, function in functions.items() if function is not None}
         self.parts = frozenset(_PART_OF[name] for name in self._functions if name in _PART_OF)
@@ -126,7 +126,7 @@ class FunctionModels(Models):
     def having(
         self, cross_encoder: CrossEncoder | None = None, **functions: Callable[..., Any] | None
     ) -> FunctionModels:
-        """Return the same models with other functions; None takes one away."""
+        """Return a copy with other functions; None removes one."""
         return FunctionModels(
             self.archive, cross_encoder=cross_encoder or self.cross_encoder, **(self._functions | functions)
         )

@@ -1,4 +1,4 @@
-"""A generator without an endpoint, for everything that runs a strategy and pays for nothing."""
+"""A generator without an endpoint, for running a strategy at no cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from okralong.pipelines.llm.config import ANALYZE
 async def shortest_reply(call: GeneratorCall) -> Reply:
     """Reply "unanswerable".
 
-    Raises NobodyAsked for roles whose reply is parsed: keyword rules then analyze, and nothing further is looked up.
+    Raises NobodyAsked for roles whose reply is parsed: keyword rules then analyze, and there are no further look-ups.
     """
     if call.role in (ANALYZE, "split", "step", "documents"):
         raise NobodyAsked("Nobody was asked: this is an estimate.")
@@ -21,7 +21,7 @@ async def shortest_reply(call: GeneratorCall) -> Reply:
 
 
 class OfflineGenerator(Generator):
-    """Replies in this process, in place of ``LlmClient`` and the budget.
+    """Replies in this process, replacing ``LlmClient`` and the budget.
 
     ``calls`` holds the calls that were made, in order.
     """

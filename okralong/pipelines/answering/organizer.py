@@ -1,8 +1,8 @@
 """The organizer: a pure function from the analysis to the plan, by the policy (paper section 3.4).
 
 It makes three decisions. The workflow follows the question's type, the size and number of chunks follow the type and
-the presence of evidence, and the weights of the two retrievers follow how the evidence is found. Each decision leaves a
-reason in words, because a person who pays for a plan will ask why.
+the presence of evidence, and the weights of the two retrievers follow how the evidence is found. Each decision records
+a reason in words, so that users can see what they pay for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _WORKFLOW_WORDS: dict[Workflow, str] = {
 def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Plan:
     """Return the plan for a question with this analysis.
 
-    Without an analysis the plan is the most careful plain one: linear, factoid scope, evidence taken as absent, both
-    retrievers alike. ``precise`` allows the full text after "unanswerable".
+    Without an analysis the plan is conservative: linear, factoid scope, evidence assumed absent, equal weights.
+    ``precise`` allows the full text after "unanswerable".
     """
     workflow, workflow_reason = _workflow(analysis, policy)
     scope, granularity, count, size_reason = _size(analysis, policy, workflow)
@@ -80,7 +80,7 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
 
 
 def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
-    """Return the ``(exact, semantic)`` weights: the preferred retriever gets the larger one, "same" gives both alike.
+    """Return the ``(exact, semantic)`` weights: the preferred retriever's is larger, "same" makes them equal.
 
     If the policy uses one retriever only, that one gets all.
     """
@@ -128,15 +128,15 @@ def plain_plan(
     max_steps: int = 0,
     most: Usage | None = None,
 ) -> Plan:
-    """Return the plan of a baseline, which plans nothing, so that it can be admitted to the budget and shown.
+    """Return a plan for a baseline, which does not plan itself, so that it can be budgeted and shown.
 
     Args:
         granularity: Tokens of a chunk.
         count: Chunks of a dense retrieval.
-        reason: What the plan says of itself.
-        workflow: How the method goes on, for people.
-        max_steps: The same: how many steps it takes.
-        most: The most that the method can use, for the budget.
+        reason: The plan's reason.
+        workflow: A description of the method's workflow, for people.
+        max_steps: The number of steps, for people.
+        most: The most tokens that the method can use, for the budget.
     """
     return Plan(
         workflow=workflow,

@@ -1,7 +1,7 @@
-"""The policy: every constant that OkraLong decides by, and the sections of the other methods.
+"""The policy: all constants of OkraLong's decisions, and the sections of the other methods.
 
 ``configs/policy/paper.yaml`` is the paper's own policy and names the source of each value. A baseline's section is
-defined in the baseline's file; ``methods.registry.FullPolicy`` is the policy with all of them.
+defined in its own file; ``methods.registry.FullPolicy`` has all sections.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class PrimaryPolicy(Settings):
 
 
 class ScopePolicy(Settings):
-    """How much is shown for one class of questions.
+    """How much to show for one class of questions.
 
     ``count`` chunks are shown, of ``granularity_present`` tokens if the primary chunks held the evidence, otherwise of
-    ``granularity_absent``. ``tokens``, if set, also bounds the chunks of one retrieval together. ``neighbours`` weighs
+    ``granularity_absent``. ``tokens``, if set, also limits the total of one retrieval. ``neighbours`` weighs
     the better of a chunk's two neighbours in its score.
     """
 
@@ -61,7 +61,7 @@ class ScopePolicy(Settings):
 
 
 class SurroundingsPolicy(Settings):
-    """Ranking small chunks by the text around them. Not in the paper.
+    """Boosts for small chunks by the text around them. Not in the paper.
 
     The fused score of the chunks of ``granularity`` tokens around a smaller chunk is added to its own with ``weight``,
     if the scope has at most ``most_documents`` (null: always).
@@ -76,8 +76,8 @@ class NamedPolicy(Settings):
     """A second retrieval in the documents that the query names (``DocumentNames``). Not in the paper.
 
     In a scope of several documents, those with at least ``near`` times the best match are searched, unless they are
-    more than ``documents``. The fused score there is added to the chunk's own, times ``weight`` and the document's
-    share.
+    more than ``documents``. The fused score there, times ``weight`` and the document's share, is added to the chunk's
+    own.
     """
 
     weight: Annotated[float, Field(gt=0, le=100)]
@@ -86,7 +86,7 @@ class NamedPolicy(Settings):
 
 
 class FusionPolicy(Settings):
-    """The assembled retriever: the ``candidates`` best chunks of each retriever, fused by ``method``.
+    """The assembled retriever, which fuses the ``candidates`` best chunks of each retriever by ``method``.
 
     The retriever that the pattern prefers weighs ``preferred_weight``, the other one ``other_weight``; without a
     preference both weigh ``same_weight``. Chunks below ``threshold`` times the best score are dropped. Only ``method:
@@ -120,9 +120,9 @@ class RerankPolicy(Settings):
 
     The first ``candidates`` fused chunks of every retrieval are scored with its query and reordered, ahead of the
     others (0: off). ``weight`` is the share of the cross-encoder's score, the fused score has the rest, both scaled to
-    0..1. Chunks of more than ``largest`` tokens are not scored: the shipped model was trained on small ones. After the
-    first ``follow`` chunks come as many whose heading is a name that these contain and the query does not (0: off): the
-    second half of a question in two steps.
+    0..1. Chunks of more than ``largest`` tokens are not scored: the shipped model was trained on small ones. The first
+    ``follow`` chunks are followed by up to as many whose heading is a name that they, but not the query, contain (0:
+    off); this serves two-step questions.
     """
 
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
@@ -132,12 +132,12 @@ class RerankPolicy(Settings):
 
 
 class ReadPolicy(Settings):
-    """Answers without the generator, if the run lets the cross-encoder answer (``reranker.answers``). Not in the paper.
+    """Answering without the generator, if the run lets the cross-encoder answer (``reranker.answers``).
 
-    Questions of ``types`` are answered from the passages: with one retrieval (an abstractive one by the best sentence),
-    by comparing two things by a value (split), or by one retrieval after the other (multi-bridge). If no passage holds
-    the answer with at least the probability ``threshold``, the question is unanswerable. With ``calculations`` code
-    computes what a question of any type states in plain words (``statements/arithmetic.py``).
+    Not in the paper. Questions of ``types`` are answered from the passages: after one retrieval (abstractive ones by
+    the best sentence), by comparing a value of two things (split), or by successive retrievals (multi-bridge). If no
+    passage contains the answer with at least the probability ``threshold``, the question is unanswerable. With
+    ``calculations``, code computes what a question of any type states in plain words (``statements/arithmetic.py``).
     """
 
     types: list[QuestionType] = Field(default_factory=list)
@@ -146,10 +146,10 @@ class ReadPolicy(Settings):
 
 
 class LineItemsPolicy(Settings):
-    """Rows for line items of financial statements. Not in the paper.
+    """Showing rows for line items of financial statements. Not in the paper.
 
-    A question of the types ``rows`` is shown the row of a statement for each line item that it needs, in the place of a
-    chunk, if code finds the row in the document that the question names (``readers/named.py``).
+    For questions of the types ``rows``, each line item that code finds in the named document is shown as its statement
+    row, in place of a chunk (``readers/named.py``).
     """
 
     rows: list[QuestionType] = Field(default_factory=list)
@@ -159,8 +159,8 @@ class OverDocumentsPolicy(Settings):
     """Questions over many documents, each asked separately. Not in the paper.
 
     The method does so for questions of ``types`` whose scope has more than ``more_than`` documents (null: never) and at
-    most ``most``, which also bounds the strategy ``over_documents``. A document that is asked for an amount shows at
-    most ``count`` chunks (null: as planned), and with ``rows`` also the row or sentence that code finds for the amount.
+    most ``most``, which also bounds the strategy ``over_documents``. For an amount, a document shows at most ``count``
+    chunks (null: as planned) and, with ``rows``, also the row or sentence in which code finds the amount.
     """
 
     more_than: Count | None = None
@@ -174,7 +174,7 @@ class EscalatePolicy(Settings):
     """A second attempt at answers with a confidence below ``under``. Not in the paper.
 
     ``to`` is "stronger" to follow the plan again with the stronger generator (``llm.stronger``), or "precise" to read
-    the full text with the same one. The second answer counts. "unanswerable" has a confidence, too
+    the full text with the same one. The second answer is used. "unanswerable" also has a confidence
     (``confidence.with_confidence``).
     """
 
@@ -183,11 +183,11 @@ class EscalatePolicy(Settings):
 
 
 class SelectionPolicy(Settings):
-    """Which of the fused candidates are shown: the best ones, or chosen one by one for what each adds.
+    """Which fused candidates to show: the best ones, or ones chosen greedily for what each adds.
 
-    ``method`` is "none" for the best ones. "novelty" compares embeddings; "csi" uses the conditional self-information
-    of a local language model, which the run must configure (``scorer``). ``pool`` candidates take part. ``trade_off``
-    is the share of relevance against novelty. ``condition_on_question`` puts the question before the chosen chunks when
+    ``method`` "none" takes the best ones. "novelty" compares embeddings; "csi" uses the conditional self-information of
+    a local language model, which the run must configure (``scorer``). ``pool`` candidates compete. ``trade_off`` is the
+    weight of relevance against novelty. ``condition_on_question`` puts the question before the chosen chunks when
     self-information is measured. Novelty is measured in the ``space`` of the archive's encoder or of SARA's compressor.
     """
 
@@ -211,7 +211,7 @@ class ContextPolicy(Settings):
 
 
 class SplitPolicy(Settings):
-    """The question splitter: at most ``max_sub_questions``, each with ``count`` chunks of ``tokens`` together."""
+    """The question splitter: at most ``max_sub_questions``, each with ``count`` chunks of ``tokens`` in total."""
 
     max_sub_questions: Annotated[int, Field(ge=2, le=16)]
     count: Count
@@ -219,7 +219,7 @@ class SplitPolicy(Settings):
 
 
 class StepPolicy(Settings):
-    """The step-wise reasoner: at most ``max_steps``, with ``count`` chunks a retrieval (null: the scope's count)."""
+    """The step-wise reasoner: at most ``max_steps``, with ``count`` chunks per retrieval (null: the scope's count)."""
 
     max_steps: Annotated[int, Field(ge=1, le=16)]
     count: Count | None = None
@@ -241,15 +241,15 @@ REMOVED: Final[dict[str, Any]] = {
     "line_items.count": 2,
     "step.carry": "passages",
 }
-"""Keys that a policy file may no longer set: off in every shipped policy, and without a gain where they were measured
-(``docs/results.md``). A run's fingerprint includes them at these values, so that it did not change."""
+"""Keys that a policy file may no longer set: they were off in every shipped policy and gained nothing when measured
+(``docs/results.md``). Fingerprints still include these values, so that they do not change."""
 
 
 class Policy(Settings):
-    """Everything the organizer decides by.
+    """All constants of the organizer's decisions.
 
     ``name`` is the policy's name in plans and tables. ``workflow`` has one entry for each question type; ``contextual``
-    holds for the ``contextual_types``, ``factoid`` for the others. ``plugins`` holds the sections of methods that do
+    applies to the ``contextual_types``, ``factoid`` to the others. ``plugins`` holds the sections of methods that do
     not ship with okralong, by their keys.
     """
 
@@ -328,11 +328,11 @@ class Policy(Settings):
 
     @property
     def needs_vectors(self) -> bool:
-        """True if the archive needs dense vectors, to select chunks or to retrieve by alone."""
+        """True if the archive needs dense vectors, for selection or because they are the only retriever."""
         return self.selection.method == "novelty" or self.fusion.only == "semantic"
 
     def granularities(self) -> list[int]:
-        """Return the chunk sizes, in tokens, that an archive must hold for this policy."""
+        """Return the chunk sizes, in tokens, that an archive must have for this policy."""
         sizes = {self.primary.granularity}
         for scope in (self.contextual, self.factoid):
             sizes |= {scope.granularity_present, scope.granularity_absent}

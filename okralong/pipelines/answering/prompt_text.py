@@ -1,8 +1,8 @@
 """Document text in a prompt, and the parts of replies: thoughts, labels, evidence lines.
 
-Documents come from anywhere. A line of a document may look like the end of a frame, like a chat model's role marker, or
-like an order to the model. ``neutralise`` disarms the first two without changing the length, so that offsets in the
-shown text are offsets in the document; the rules that open every prompt handle the third.
+Documents are untrusted. A line may look like the end of a frame, a chat model's role marker, or an instruction to the
+model. ``neutralise`` disarms the first two without changing the length, so that offsets in the shown text equal those
+in the document; the rules at the start of every prompt handle the third.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Final
 
 from okralong.pipelines.core.types import QUESTION_MARK, Message, Passage
 
-# What document text must not spell: tags of our prompts, and the special tokens of chat models.
+# Strings that document text must not contain: our prompts' tags and the special tokens of chat models.
 #
-# Servers encode a special token wherever it is in a message, also inside a quotation, so a document that spells
-# ``<|im_end|>`` would end the turn that quotes it.
+# Servers encode special tokens anywhere in a message, even inside a quotation, so a document with ``<|im_end|>`` would
+# end the turn that quotes it.
 
 OPENINGS: Final = "<\uff1c\ufe64"
-"""The character that opens a tag, in its widths."""
+"""The characters that open a tag, in all widths."""
 
 BARS: Final = "|\uff5c"
 """The character beside it in most chat models' tokens; the wide one in DeepSeek's (``<\uff5cUser\uff5c>``)."""
@@ -35,7 +35,7 @@ BRACKETED: Final = re.compile(
 )
 """Mistral's ``[INST]``, ``[TOOL_CALLS]``, ``[control_8]`` and others of that form, GLM's ``[gMASK]``.
 
-Possessive, so that a bracket before ten thousand blanks is not tried ten thousand times.
+Possessive, to avoid quadratic time for a bracket before many blanks.
 """
 
 _WORDS: Final = """
@@ -54,7 +54,7 @@ _LOOKALIKES: Final = str.maketrans(
 """Cyrillic, Greek and other letters that look like those of our tag and that normal forms do not change."""
 
 _WORD_AND_UNDERSCORE: Final = re.compile(r"/?[a-z][a-z\d]*(?:[_\u2581][a-z\d]+)+/?>", re.IGNORECASE)
-"""Tokens, letter for letter: ``<tool_call>``, ``<start_of_image>``, ``<reserved_106>``."""
+"""Tokens, verbatim: ``<tool_call>``, ``<start_of_image>``, ``<reserved_106>``."""
 
 
 def opens_tag(following: str) -> bool:
@@ -71,7 +71,7 @@ def _shown(text: str) -> str:
     return unicodedata.normalize("NFKD", "".join(islice(visible, _LONGEST)))
 
 
-# Document text in a prompt: numbered frames that it cannot close.
+# Document text in a prompt, in numbered frames that it cannot close.
 
 RULES = (
     "You answer questions from numbered passages. Rely on the passages alone. "
@@ -86,7 +86,7 @@ HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\U000e0000-\U000e007f]"
 )
-"""Control characters, and characters that are invisible or turn the reading direction; tab and line feed stay."""
+"""Control characters, and characters that are invisible or change the text direction; tab and line feed are kept."""
 
 _OPENINGS = OPENINGS + STAND_INS["<"]
 _OPENING = re.compile(rf"[{_OPENINGS}]++(?=([^{_OPENINGS}]*+))")
@@ -95,7 +95,7 @@ _CLOSING_WITH_BAR = re.compile(rf"[{BARS}][>\uff1e\ufe65]")
 
 
 def neutralise(text: str) -> str:
-    """Return ``text`` in the same length, without anything that reads as our tag or as a model's special token."""
+    """Disarm everything in ``text`` that reads as our tag or a model's special token, keeping its length."""
     text = HIDDEN.sub(" ", text)
     text = _OPENING_WITH_BAR.sub(STAND_INS["<"] + STAND_INS["|"], text)
     text = _CLOSING_WITH_BAR.sub(STAND_INS["|"] + STAND_INS[">"], text)
@@ -112,7 +112,7 @@ def render_passages(passages: Sequence[Passage]) -> str:
 
 
 def framed_prompt(instructions: str, question: str, passages: Sequence[Passage]) -> list[Message]:
-    """Return the rules and ``instructions``, then passages, then the question: what prompts share comes first."""
+    """Return rules, ``instructions``, passages and question, in this order: shared parts come first."""
     shown = render_passages(passages)
     return [
         Message("system", f"{RULES}\n{instructions}"),
@@ -124,11 +124,11 @@ def _attribute(value: str) -> str:
     return re.sub(r'["<>\s]+', " ", neutralise(value)).strip()
 
 
-# Cutting a reply at its labels ("Answer:", "Evidence:"), however the model dressed them up.
+# Splitting a reply at its labels ("Answer:", "Evidence:"), however the model formatted them.
 
 _THINK = r"think(?:ing)?|thought|reasoning"
 _THOUGHT = re.compile(rf"<(?P<tag>{_THINK})>.*?(?:</(?P=tag)>|\Z)|\A.*</(?:{_THINK})>", re.DOTALL | re.IGNORECASE)
-"""A block of thoughts: closed, cut short, or opened by the chat template, so that the reply has only its end."""
+"""A block of thoughts: closed, cut short, or opened by the chat template so that the reply has only its end."""
 THOUGHT_TAG = re.compile(rf"</?(?:{_THINK})>", re.IGNORECASE)
 """The beginning or end of such a block."""
 _TURN = r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|\[/?INST\]"
@@ -146,7 +146,7 @@ def label_pattern(words: str) -> re.Pattern[str]:
 
 
 def cut_at_labels(pattern: re.Pattern[str], text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return the text before the first label, and for each label its lower case and the text up to the next one."""
+    """Return the text before the first label, and each label in lower case with the text up to the next one."""
     labels = list(pattern.finditer(text))
     if not labels:
         return text.strip(), []
@@ -177,7 +177,7 @@ def one_paragraph(reply: str) -> str:
 
 
 def strip_thought(reply: str) -> str:
-    """Return ``reply`` without what models and servers put around it.
+    """Strip what models and servers put around a reply.
 
     That is the block of thoughts of reasoning models, code fences, and the tokens that mark turns with everything after
     the turn's end.
@@ -193,7 +193,7 @@ def strip_thought(reply: str) -> str:
 
 
 MOST_CLAIMS: Final = 200  # project default: the long context shows 200 chunks at most
-"""Most sources of an answer, each of which is searched in all passages."""
+"""The most sources of an answer, since each is searched in all passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def _reference(name: str) -> str:
 
 
 _BEGINS = re.compile(rf"[\[]|passage|{_OPEN}", re.IGNORECASE)
-"""The possible beginning of an entry."""
+"""Where an entry may begin."""
 _QUOTED = re.compile(rf"(?:{_reference('n')}\s*+[:,\u2013\u2014-]?+\s*+)?{_OPEN}", re.IGNORECASE)
 """The beginning of words in quote marks, with or without a number."""
 _QUOTE_ENDS = re.compile(
@@ -229,7 +229,7 @@ _NEXT = re.compile(_NEXT_ENTRY)
 _NUMBERED = re.compile(rf"{_reference('n')}\s*+[:\u2013\u2014-]?+[ \t]*+(?P<words>[^\n\[\"“„«]*+)", re.IGNORECASE)
 """A number, with or without words."""
 REFERENCES = re.compile(r"(?:(?<!\s)\s++)?\[\s*+(\d{1,3}(?:\s*,\s*\d{1,3})*)\s*\]")
-"""Bracketed numbers of passages within an answer. A run of blanks is tried once, not from each of its characters."""
+"""Bracketed numbers of passages within an answer. A run of blanks is tried only once."""
 
 
 def parse_evidence(text: str) -> tuple[Evidence, ...]:
@@ -239,7 +239,7 @@ def parse_evidence(text: str) -> tuple[Evidence, ...]:
         quote = words.strip().strip(".,;:").strip()
         found += [Evidence(int(number), quote) for number in re.findall(r"\d+", numbers)]
     if not found and text.strip():
-        # Without numbers and quote marks, each line may still be words of a passage.
+        # Without numbers and quote marks, each line may still be a quotation.
         found = [Evidence(0, line.strip(" \t-*•")) for line in text.splitlines() if line.strip(" \t-*•")]
     return tuple(islice(dict.fromkeys(found), MOST_CLAIMS))
 
@@ -248,7 +248,7 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
     """Return the numbers ("0" for none) and the words of each entry.
 
     Words in quote marks end at a closing mark, or where the reply was cut short, and never run into the next entry.
-    Where they may end is found once for the whole text, so that a thousand marks without an end take linear time.
+    Possible ends are computed once for the whole text, so that a thousand unclosed marks take linear time.
     """
     ends = [match.start() for match in _QUOTE_ENDS.finditer(text)]
     nexts = [match.start() for match in _NEXT.finditer(text)]
@@ -287,7 +287,7 @@ def take_references(answer: str) -> tuple[str, tuple[Evidence, ...]]:
 
 
 def same_words(query: str) -> str:
-    """Return a form in which queries that differ only in case, spacing or punctuation are equal."""
+    """Return a normal form in which queries that differ only in case, spacing or punctuation are equal."""
     return " ".join(re.findall(r"\w+", query.casefold()))
 
 
@@ -296,9 +296,9 @@ JSON_BEGUN: Final = re.compile(r"\{\s*\"|\A\{")
 
 
 def first_json(text: str, openings: str) -> Any:
-    """Return the JSON that begins at the first of ``openings``, or None if there is no whole one.
+    """Return the JSON that begins at the first of ``openings``, or None if none is complete.
 
-    Parts of an object that is cut short are not returned, even if they are whole.
+    Complete parts of a truncated object are not returned.
     """
     place = min((at for each in openings if (at := text.find(each)) >= 0), default=-1)
     if place < 0:

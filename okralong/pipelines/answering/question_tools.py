@@ -1,8 +1,8 @@
 """``QuestionTools`` implements ``Tools`` for one question, and makes each step durable in the journal.
 
-Analysis, plan and retrieved chunk ids are in the journal before a call that rests on them is paid for, and are read
-from there when the question is resumed: a batch of another shape may round differently and change a label, and the plan
-must not change. The journal stores retrieved chunks without their text, which the archive has.
+Analysis, plan and retrieved chunk ids are in the journal before a call based on them is paid for, and a resumed
+question reads them from there: the plan must not change, although a batch of another shape may round differently and
+change a label. The journal stores retrieved chunks without their text, which the archive has.
 """
 
 from __future__ import annotations
@@ -56,31 +56,31 @@ class StepLog(Protocol):
     """The journal of one question."""
 
     def recorded(self, path: str, kind: str) -> str | None:
-        """Return the body (JSON) recorded earlier under a step path, or None."""
+        """Return the JSON body recorded under a step path, or None."""
         ...
 
     async def record(self, path: str, kind: str, body: str) -> None:
-        """Record a body; it is durable before the question's next request is sent, and before its answer."""
+        """Record a body; it becomes durable before the question's next request is sent and before its answer."""
         ...
 
     async def admit(self, plan: Plan) -> None:
-        """Reserve a plan's dollars, with the next call at the latest. Raises OverBudget."""
+        """Reserve a plan's dollars, at the latest with the next call. Raises OverBudget."""
         ...
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The parts that the tools of all questions of a run share.
+    """The parts shared by the tools of all questions of a run.
 
     Attributes:
         models: The archive and the run's local models.
         generator: The run's generator.
         policy: The constants of the run.
         window: See ``Tools``, as for ``count``, ``completion_limit``, ``calculator`` and ``short_contract``.
-        demonstrate: Whether a worked example is put before each prompt.
+        demonstrate: Whether to add a worked example to each prompt.
         name: The generator's name, as the config has it.
-        artifact: Returns a document's artifact; None if there is no run to keep one.
-        reads_answers: Whether the cross-encoder, if it can, may answer by itself.
+        artifact: Returns a document's artifact; None outside a run.
+        reads_answers: Whether the cross-encoder, if it can, may answer questions itself.
         stronger: The ports with the run's stronger generator, if it has one.
     """
 
@@ -107,10 +107,10 @@ class Ports:
 
 
 _TIMED: Final = ContextVar("timed", default=False)
-"""True while the current code is timed as part of a stage."""
+"""True while the current code is being timed as part of a stage."""
 
 FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
-"""Runs one branch, whose steps lie under a path; returns its result and its seconds by stage."""
+"""Runs one branch, with steps under a path; returns its result and its seconds by stage."""
 
 
 @dataclass
@@ -118,7 +118,7 @@ class QuestionTools:
     """``Tools`` for one question or branch.
 
     Attributes:
-        ports: The parts that it shares with the tools of other questions.
+        ports: The parts shared with the tools of other questions.
         question: The question.
         doc_ids: Its resolved scope; empty for the whole archive.
         log: Its journal.
@@ -318,7 +318,7 @@ class QuestionTools:
                     f"The policy {self.policy.name!r} ranks by a cross-encoder (rerank.candidates), and this run has "
                     "none. Name one under reranker in the answer config, or set rerank.candidates to 0."
                 )
-            # The primary chunks are mostly among those of the plan; no passage is read twice for a query.
+            # The plan's chunks mostly include the primary ones; no passage is read twice for a query.
             known = self._readings
             new = [text for text in dict.fromkeys(passages) if (query, text) not in known]
             if new:
@@ -431,7 +431,7 @@ class QuestionTools:
         return await self.ports.generator.complete(GeneratorCall(self.question.query_id, path, ANALYZE, messages))
 
     def _recorded(self, path: str, kind: str, wanted: Any) -> Any:
-        """Return the body recorded at a path if it is for the same ``wanted``, else None."""
+        """Return the body recorded at a path if it has the same ``wanted``, else None."""
         recorded = self.log.recorded(path, kind)
         body = json.loads(recorded) if recorded else None
         return body if body is not None and body["wanted"] == wanted else None
@@ -459,13 +459,13 @@ class QuestionTools:
     def _path(self, step: str) -> str:
         path = f"{self.prefix}/{step}" if self.prefix else step
         if path in self._seen:
-            raise ValueError(f"The strategy used the step path {path!r} twice; each step needs a path of its own.")
+            raise ValueError(f"The strategy used the step path {path!r} twice; each step needs a unique path.")
         self._seen.add(path)
         return path
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Count the time towards ``stage``, unless it is part of another stage: a choice includes its scoring."""
+        """Add the time to ``stage``, unless it is part of another stage (a choice includes its scoring)."""
         if _TIMED.get():
             yield
             return
@@ -481,7 +481,7 @@ class QuestionTools:
 
 
 def _short(value: float | int | None) -> Any:
-    """Round a number for the journal: five digits of a score tell one chunk from another."""
+    """Round a number for the journal; five digits of a score suffice to distinguish chunks."""
     return round(value, 5) if isinstance(value, float) else value
 
 
@@ -490,5 +490,5 @@ _KEPT: Final = ("chunk_id", "doc_id", "granularity", "ordinal", "start_char", "e
 
 
 def _rows(hits: Sequence[Hit]) -> list[list[Any]]:
-    """Return the chunks as rows of their fields and the score."""
+    """Return the chunks as rows of their fields and scores."""
     return [[*(getattr(hit.chunk, name) for name in _KEPT), hit.score] for hit in hits]

@@ -1,7 +1,7 @@
 """Ranking by a cross-encoder, which reads query and chunk together. Not in the paper, which ranks by fusion alone.
 
-The retrievers find the evidence among their first twenty to forty chunks far more often than among the five that are
-shown. Reordering those candidates costs milliseconds of a processor instead of tokens of a paid model.
+The evidence is far more often among the retrievers' first twenty to forty chunks than among the five shown. Reordering
+these candidates costs milliseconds of processor time instead of paid tokens.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ class RerankerConfig(Settings):
     """The ``reranker`` part of a run's config: the cross-encoder for policies with ``rerank.candidates``.
 
     ``model`` is "shipped", a folder that `okralong train` wrote, or the folder or hub name of a sentence-transformers
-    cross-encoder (BAAI/bge-reranker-v2-m3), which only ranks. ``precision`` is auto (bfloat16 on a GPU and on a
-    processor that multiplies it, else float32), float32, bfloat16, or int8 for processors. Up to ``max_batch`` pairs
-    share a pass, and queries that arrive within ``batch_wait_s`` seconds are read together. Each of ``replicas`` takes
-    ``gpus_per_replica`` GPUs. ``answers`` lets the model answer the questions of ``policy.read``: always, never, or
-    only in place of the embedded generator (auto). With ``confidence`` the model rates how probably each answer is
-    right.
+    cross-encoder (BAAI/bge-reranker-v2-m3), which only ranks. ``precision`` is auto (bfloat16 on GPUs and on CPUs that
+    support it, else float32), float32, bfloat16, or int8 for CPUs. Up to ``max_batch`` pairs share a pass, and queries
+    that arrive within ``batch_wait_s`` seconds are read together. Each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    ``answers`` lets the model answer the questions of ``policy.read``: always, never, or only in place of the embedded
+    generator (auto). With ``confidence`` the model estimates the confidence of each answer.
     """
 
     model: str = Field(default=SHIPPED, min_length=1)
@@ -53,7 +52,7 @@ class RerankerConfig(Settings):
 
     @property
     def reads_spans(self) -> bool:
-        """Return whether the model names the place of an answer, as models of `okralong train` do."""
+        """Return whether the model predicts an answer's span, as models of `okralong train` do."""
         return (self.folder() / CROSS_ENCODER).is_file()
 
     @property
@@ -63,11 +62,11 @@ class RerankerConfig(Settings):
         return f"{self.folder().name}@{digest[:12]}" if digest else self.model
 
     def may_answer(self, embedded: bool) -> bool:
-        """Return whether the model answers questions itself, given whether the generator is the ``embedded`` one."""
+        """Return whether the model answers questions itself; ``embedded`` says whether the generator is that one."""
         return self.answers == "always" or (self.answers == "auto" and embedded)
 
     def identity(self) -> dict[str, Any]:
-        """Return what a reading depends on: the model's content, the precision, and whether it answers."""
+        """Return everything that a reading depends on: model content, precision, and whether it answers."""
         return {
             "model": adapter_digest(self.folder()) or self.model,
             "precision": self.precision,
@@ -86,10 +85,10 @@ def load_reranker(config: RerankerConfig) -> CrossEncoder:
 
 
 async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Return ``hits`` with those that the cross-encoder reads in front, ordered by its scores.
+    """Move the ``hits`` that the cross-encoder reads to the front, ordered by its scores.
 
-    Their new scores are 1 to 2, the others' below 1, so that a threshold relative to the best score drops no chunk that
-    was read. If the policy has none read, ``hits`` are returned unchanged. Step: ``step``.
+    Their new scores are 1 to 2, the others' below 1, so that a relative threshold keeps every chunk that was read. If
+    the policy does not rerank, ``hits`` are returned unchanged. Step: ``step``.
     """
     policy = tools.policy.rerank
     pool = list(hits[: policy.candidates])
@@ -106,7 +105,7 @@ async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -
 
 
 def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
-    """Move up to ``count`` chunks about things that the first ``count`` chunks name behind these.
+    """After the first ``count`` chunks, insert up to as many chunks about things that those name.
 
     "Where was the director of Alder Hill born?" finds the film's passage, which names the director; the answer is in
     the director's own passage. A chunk moves if its heading is a name that the first chunks contain and the query does
@@ -128,7 +127,7 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
     moved = {hit.chunk.chunk_id for hit in named}
     found = first
     for hit in [*named, *(hit for hit in rest if hit.chunk.chunk_id not in moved)]:
-        # Strictly below the one before, so that later sorting keeps the order.
+        # Strictly below the previous score, so that later sorting keeps the order.
         below = math.nextafter(found[-1].score, -math.inf)
         found.append(replace(hit, score=below) if hit.score > below or hit.chunk.chunk_id in moved else hit)
     return found
@@ -137,7 +136,7 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
 def _heads_a_name(text: str, told: str, asked: str) -> bool:
     """Return whether a heading of ``text`` is a name that ``told`` mentions within a sentence and ``asked`` does not.
 
-    ``asked`` is in lower case. At the beginning of a line the name is a heading or the label of a table's row.
+    ``asked`` is in lower case. At the beginning of a line a name is a heading or a row label and does not count.
     """
     names = (name for name in heading_names(text) if name in told and name.lower() not in asked)
     return any(re.search(rf"(?<=[a-z,(] ){re.escape(name)}(?!\w)", told) for name in names)
@@ -156,11 +155,11 @@ def heading_names(text: str) -> list[str]:
 _REMARK: Final = re.compile(r"\s*\([^()]*\)$")
 _NO_END: Final = ".!?,;:"
 _FIGURES: Final = frozenset("|$%")
-"""Signs of a table's row."""
+"""Characters that indicate a table row."""
 MOST_WORDS: Final = 9  # project default
-"""Most words of a name."""
+"""The most words of a name."""
 _SHORT: Final = 4  # project default
-"""Most characters of a word in a name that needs no capital ("of", "and", "with")."""
+"""The most characters of a word that needs no capital within a name ("of", "and", "with")."""
 
 
 def _is_name(line: str) -> bool:

@@ -1,7 +1,7 @@
 """Retrieval as strategies use it.
 
-The assembled retriever (paper section 3.4, appendix B.3) fuses the ranked lists of BM25 and of dense vectors, drops
-what is far behind the first, and cuts the rest to the plan's size.
+The assembled retriever (paper section 3.4, appendix B.3) fuses the ranked lists of BM25 and dense vectors, drops chunks
+that score far below the first, and truncates the rest to the plan's size.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     if selection.method == "none":
         return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
     pool = select(fused, selection.pool, plan.threshold)
-    # Choices by a language model are expensive: choose no more than would fit of the shortest chunks.
+    # Choices by a language model are expensive, so choose no more than would fit of the shortest chunks.
     shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
     chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
     return within_tokens(chosen, plan.max_tokens)
@@ -50,7 +50,7 @@ async def dense_retrieval(tools: Retriever, step: str, query: str, plan: Plan) -
 async def primary_retrieval(tools: Retriever, step: str, query: str) -> tuple[list[Hit], RetrieverScores]:
     """Return the few small chunks for the analyzer (paper appendix B.3), and the retrievers' scores.
 
-    There is no threshold: the analyzer judges whether the chunks hold the evidence, so it must see weak ones too.
+    There is no threshold: the analyzer judges whether the chunks contain the evidence, so it must see weak ones too.
     """
     primary = tools.policy.primary
     k = max(tools.policy.fusion.candidates, primary.count)
@@ -68,7 +68,7 @@ async def _ranked(
     weights: tuple[float, float],
     neighbours: float = 0.0,
 ) -> tuple[list[Hit], Candidates]:
-    """Return the candidates, fused and boosted as plan and policy say, and what the retrievers found."""
+    """Return the candidates, fused and boosted by plan and policy, and the retrievers' results."""
     fusion = tools.policy.fusion
     found = await tools.retrieve(step, query, granularity=granularity, k=k)
     fused = fuse_by(fusion, found, *weights)
@@ -106,7 +106,7 @@ def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) ->
     """Return the union of both lists with fused scores S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
 
     BM25 scores and cosine similarities have different scales, so each list is stretched to 0..1 first. A chunk that one
-    retriever did not return counts 0 there.
+    retriever did not return gets 0 from it.
     """
     exact, semantic = (stretched([hit.score for hit in side]) for side in (candidates.exact, candidates.semantic))
     return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
@@ -130,7 +130,7 @@ def fuse_ranks(
 def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
     """Fuse as the policy's ``method`` says.
 
-    Without vectors in the archive BM25 ranks alone, whatever the weights.
+    Without vectors in the archive only BM25 ranks, whatever the weights.
     """
     if not candidates.semantic:
         exact_weight = exact_weight or 1.0
@@ -168,10 +168,9 @@ def sort_hits(hits: Sequence[Hit]) -> list[Hit]:
 
 # Boosts: a small chunk ranks higher if the text around it fits the query too. Not in the papers.
 #
-# Small chunks show evidence for few tokens, but have few words to match: the row of a table does not name its company
-# and year, the page around it does. The larger chunks are indexed anyway, and cost no prompt tokens since they are
-# never shown. In a meeting, talk about one topic spreads over several chunks of any size; there the neighbours of the
-# same size help.
+# Small chunks show evidence with few tokens, but have few words to match: a table row does not name its company and
+# year, while the page around it does. The larger chunks are indexed anyway, and cost no prompt tokens since they are
+# not shown. In meetings, a topic spreads over several chunks of any size; there neighbours of the same size help.
 
 
 def boost_by_wider(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> list[Hit]:
@@ -252,7 +251,7 @@ def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Return every chunk once, taking turns over the queries; a chunk found twice keeps its best score.
 
     Fused scores are relative to the best chunk of the same query, so in one ranked list a strong sub-question would
-    crowd out a weak one. The order is that of importance: chunks are dropped from the end.
+    crowd out a weak one. The order is by importance, since chunks are dropped from the end.
     """
     best: dict[str, Hit] = {}
     for turn in zip_longest(*finds):

@@ -1,4 +1,4 @@
-"""Choosing chunks one by one, each for what it adds to those chosen before (SARA algorithm 1).
+"""Greedy selection of chunks, each for what it adds to those already chosen (SARA algorithm 1).
 
 The loop is the same for every measure of novelty: conditional self-information, or distance of embeddings. The most
 relevant chunk always comes first.
@@ -16,11 +16,11 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Hit
 
 Novelty = Callable[[Sequence[Hit], Sequence[Hit]], Awaitable[Sequence[float]]]
-"""From the chosen and the remaining chunks: how much each of the latter adds; more is better."""
+"""Maps the chosen and the remaining chunks to how much each of the latter adds; more is better."""
 
 
 async def choose_greedily(hits: Sequence[Hit], count: int, trade_off: float, novelty: Novelty) -> list[Hit]:
-    """Return at most ``count`` of ``hits`` (best first, each once) in the order of choice; scores stay unchanged.
+    """Return at most ``count`` of ``hits`` (best first, distinct) in the order of choice, with unchanged scores.
 
     Each turn takes the chunk with the largest ``trade_off`` * relevance + (1 - ``trade_off``) * novelty. Both are
     stretched to 0..1 over the remaining chunks, since log-likelihoods, distances and fused scores share no scale. Ties
@@ -105,7 +105,7 @@ async def choose_novel(
 
     if not hits:
         return []
-    # A question alone says little: the paper takes the mean of it and the most relevant chunk (algorithm 1, line 2).
+    # A question alone says little, so the paper uses the mean of it and the most relevant chunk (algorithm 1, line 2).
     target = (query_vector + vectors[0]) / 2
     return await choose_greedily(hits, count, trade_off, novelty)
 

@@ -2,7 +2,7 @@
 
 A strategy is an async function ``answer(question, tools) -> Answer``. It uses documents, retrievers, analyzer and
 generator only through ``Tools``. Every call names a ``step``; the journal stores its result under the step path
-(``split/2/retrieve``), so that a run that was killed repeats nothing.
+(``split/2/retrieve``), so that a run resumed after a kill repeats nothing.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from okralong.pipelines.core.types import (
 )
 
 ESCALATED: Final = "escalated"
-"""The step path of a second answer, made because the first one has a low confidence."""
+"""The step path of a second answer, given because the first has a low confidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A part of a question's work that runs beside its other branches, perhaps in another process.
+    """A part of a question's work that runs concurrently with other branches, perhaps in another process.
 
     Attributes:
-        path: Where its steps lie, such as "split/2".
+        path: The path of its steps, such as "split/2".
         operator: A module-level async function, called as ``operator(tools, **arguments)``.
         arguments: Plain values, as is the result: both travel between processes.
         doc_ids: Its scope, within the question's; empty for the same scope.
@@ -52,7 +52,7 @@ class Branch:
     answer_type: str | None = None
 
     def posed(self, question: Question, doc_ids: tuple[str, ...]) -> tuple[Question, tuple[str, ...]]:
-        """Return the branch's question and scope, given those of the question that it belongs to."""
+        """Return the branch's question and scope, given those of its parent question."""
         if self.answer_type is not None:
             question = replace(question, answer_type=self.answer_type)
         return question, self.doc_ids or doc_ids
@@ -80,7 +80,7 @@ class Retriever(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """The constants that the run was started with."""
+        """The run's constants."""
         ...
 
     async def retrieve(
@@ -95,7 +95,7 @@ class Retriever(Protocol):
 
     @property
     def scope_size(self) -> int:
-        """Number of documents that the question may be answered from."""
+        """Number of documents in the question's scope."""
         ...
 
     def named(self, query: str) -> dict[str, float]:
@@ -108,7 +108,7 @@ class Retriever(Protocol):
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
         """Return the cross-encoder's reading of each passage for ``query``, in their order; at least one passage.
 
-        It is made durable before it is used, because two passes may round differently. Raises ConfigError if the run
+        It is made durable before use, because two passes may round differently. Raises ConfigError if the run
         has no cross-encoder.
         """
         ...
@@ -173,9 +173,9 @@ class Tools(Retriever, Protocol):
         Args:
             step: Name of the call.
             messages: The prompt.
-            role: A key of ``llm.max_completion_tokens``, which sets the completion limit.
+            role: A key of ``llm.max_completion_tokens``; sets the completion limit.
             logprobs: Whether the reply needs the log-probabilities of its tokens.
-            answer_type: The type that the prompt asks for; endpoints that can are constrained to its form.
+            answer_type: The type that the prompt asks for; endpoints that support it are constrained to its form.
             longer: Allow several times the completion limit, as far as the window has room.
 
         Raises:
@@ -217,7 +217,7 @@ class Tools(Retriever, Protocol):
     async def record_choice(
         self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
     ) -> list[Hit]:
-        """Return what ``pick`` chooses from ``pool`` for ``query``, made durable before it is used.
+        """Return the choice of ``pick`` from ``pool`` for ``query``, made durable before use.
 
         Two passes of a model may round differently. In a resumed run the recorded choice from the same pool is
         returned, and ``pick`` is not called.
@@ -268,7 +268,7 @@ class Tools(Retriever, Protocol):
         ...
 
     async def remember(self, step: str, asked: Any, make: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what ``make`` finds for ``asked``, made durable before it is used; both are JSON values.
+        """Return the result of ``make`` for ``asked``, made durable before use; both are JSON values.
 
         For decisions of local models, whose passes may round differently. In a resumed run the recorded result for the
         same ``asked`` is returned, and ``make`` is not called.
@@ -278,7 +278,7 @@ class Tools(Retriever, Protocol):
     async def artifact(
         self, name: str, doc_id: str, branch: Branch, *, version: int = 0, roles: Sequence[str] = ()
     ) -> Any:
-        """Return what ``branch`` makes of a document, a JSON value, once for all questions of the run.
+        """Return the result of ``branch`` for a document (a JSON value), computed once per run.
 
         Its steps and calls belong to ``artifact/<name>/<doc_id>`` instead of this question, and its tools have that
         document as their scope.
@@ -288,7 +288,7 @@ class Tools(Retriever, Protocol):
         the reply limits of ``roles`` counts as another generator. An artifact with unusable replies (``note_lacking``)
         is not kept.
 
-        Raises what the branch raises, and ConfigError where nothing can be kept.
+        Raises what the branch raises, and ConfigError outside a run.
         """
         ...
 

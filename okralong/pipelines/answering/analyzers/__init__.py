@@ -1,1 +1,1 @@
-"""Analyzers (rules, heads, adapter, LLM): a question's type, its evidence pattern, whether the passages hold it."""
+"""Analyzers (rules, heads, adapter, LLM), which label a question's type, pattern and evidence."""

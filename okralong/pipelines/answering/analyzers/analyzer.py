@@ -1,4 +1,4 @@
-"""The choice of a run's analyzer, and analyzers without a model: the generator, given labels, corrupted labels."""
+"""Choose a run's analyzer; analyzers without a model of their own (generator, given labels, corrupted labels)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PLAIN: Final = ("rules", "llm", "labels")
 
 
 class CorruptConfig(Settings):
-    """A ``share`` of labels to corrupt on purpose, by ``seed``."""
+    """A ``share`` of labels to corrupt deliberately, by ``seed``."""
 
     share: Annotated[float, Field(ge=0, le=1)]
     seed: int = 7
@@ -54,7 +54,7 @@ class AnalyzerConfig(Settings):
     """The ``analyzer`` part of a run's config.
 
     ``kind`` is "heads" (a small encoder with trained heads), "label_scorer" (a causal language model), "rules" (keyword
-    rules), "llm" (the run's own generator, at its price) or "labels" (those of the file ``labels``, see
+    rules), "llm" (the run's own generator, at its price) or "labels" (read from the file ``labels``, see
     ``GivenLabels``). ``corrupt`` changes a share of the labels, for ablations. ``adapter`` is "shipped", or the folder
     that `okralong train` wrote; for a label scorer also a hub name, or null for the model as it is. For a label scorer
     ``model`` is "embedded", a model folder or a hub name. Up to ``max_batch`` questions that arrive within
@@ -95,7 +95,7 @@ class AnalyzerConfig(Settings):
         return self
 
     def adapter_folder(self) -> Path | None:
-        """Return the adapter's folder, None for a kind or model without one; a hub name stays as it is.
+        """Return the adapter's folder, or None for a kind or model without one; a hub name is returned unchanged.
 
         Raises:
             ConfigError: The shipped adapter is missing.
@@ -107,7 +107,7 @@ class AnalyzerConfig(Settings):
         return Path(self.adapter).expanduser()
 
     def identity(self) -> dict[str, Any]:
-        """Return what an analysis depends on: kind, model, content of adapter and labels, and corruption.
+        """Return everything that an analysis depends on: kind, model, content of adapter and labels, corruption.
 
         Raises:
             ConfigError: The labels file is missing.
@@ -131,7 +131,7 @@ def analyzer_keys(said: str) -> dict[str, str]:
     """
     if said in get_args(Kind):
         return {"analyzer.kind": said}
-    # Absolute, since the analyzer's replicas have other working directories.
+    # Absolute, since the analyzer's replicas have different working directories.
     folder = Path(said).expanduser().resolve()
     if (folder / "heads.json").is_file():
         return {"analyzer.kind": "heads", "analyzer.adapter": str(folder)}
@@ -182,17 +182,17 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
 AS_JSON: Final = "\nThe dictionary is a JSON object."
 """OpenAI refuses a request for a JSON object whose prompt lacks the word JSON.
 
-It follows the prompt, which stays as label scorers were trained on it.
+It is appended, so that the prompt stays the one that label scorers were trained on.
 """
 
 
 async def analyze_by_generator(
     ask: CallStep, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
-    """Return the generator's three labels, each with probability 1, as a written label has no other.
+    """Return the generator's three labels, each with probability 1.
 
-    If the generator is not asked, as in an estimate, or neither its reply nor the repaired one is an analysis, the
-    keyword rules decide, and ``Analysis.analyzer`` names them. Steps: ``step``, ``step/repair``.
+    The keyword rules decide if the generator is not called (in an estimate) or if neither its reply nor the repaired
+    one is an analysis; ``Analysis.analyzer`` then names them. Steps: ``step``, ``step/repair``.
     """
     try:
         return await labels_by_generator(ask, step, asked, fits)
@@ -207,13 +207,13 @@ async def analyze_by_generator(
 async def labels_by_generator(
     ask: CallStep, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
-    """Return the generator's labels. Raises ReplyError, with the raw text of both replies, if it gives none."""
+    """Return the generator's labels. Raises ReplyError, with both raw replies, if it gives none."""
     (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
     return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
 
 
 def generator_prompt(asked: AnalysisInput) -> list[Message]:
-    """Return the analyzer's prompt as a generator gets it."""
+    """Return the analyzer's prompt for a generator."""
     system, *others = analyzer_prompt(asked)
     return [replace(system, content=system.content + AS_JSON), *others]
 
@@ -223,11 +223,11 @@ Label = TypeVar("Label", bound=str)
 
 @dataclass(frozen=True)
 class Corrupted:
-    """An analyzer that changes each of another's three labels with probability ``share``, for ablations.
+    """Changes each of another analyzer's three labels with probability ``share``, for ablations.
 
-    Which labels are changed follows from ``seed`` and the question alone (its query_id, or its words without one), so
-    that every method and every rerun gets the same; what is changed at a share is changed at every higher one. A
-    changed label has probability 1.
+    The changes depend only on ``seed`` and the question (its query_id, or else its words), so all methods and reruns
+    get the same labels; a label changed at one share is also changed at every higher one. A changed label has
+    probability 1.
     """
 
     analyzer: Analyzer
@@ -269,7 +269,7 @@ def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
     return {each: float(each == label) for each in labels}
 
 
-# Labels from a file: gold ones in an ablation, or those of another analyzer.
+# Labels from a file: gold labels for an ablation, or those of another analyzer.
 
 Labels = tuple[str, str, bool]
 """Type, pattern, and whether the primary chunks hold the evidence."""
@@ -277,7 +277,7 @@ Labels = tuple[str, str, bool]
 
 @dataclass(frozen=True)
 class GivenLabels:
-    """An analyzer that returns the labels of a file, with probability 1. Raises KeyError for an unknown query_id."""
+    """Returns the labels in a file, with probability 1. Raises KeyError for an unknown query_id."""
 
     labels: Mapping[str, Labels]
     name: str = "labels"

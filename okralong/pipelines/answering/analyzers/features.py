@@ -1,7 +1,7 @@
-"""Features that the trained heads read beside the text: a question and its primary passages as numbers near 1.
+"""Features for the trained heads in addition to the text: a question and its primary passages as numbers near 1.
 
-There are three kinds: how the two retrievers scored their first chunks and how far they agree, how much of the question
-the passages contain, and how the question is worded. None of them is from the paper.
+There are three kinds: how the two retrievers scored their first chunks and how much they agree, how much of the
+question the passages contain, and how the question is worded. None are from the paper.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ T = TypeVar("T")
 Features = npt.NDArray[np.float32]
 
 PASSAGES: Final = 3
-"""Passages that are examined one by one: as many as primary retrieval finds (paper appendix B.3)."""
+"""Passages examined individually: as many as primary retrieval finds (paper appendix B.3)."""
 
 RANKS: Final = (1, 2, 4, 9, 19)
-"""Ranks, from 0, whose scores are compared with the first's."""
+"""Ranks (from 0) whose scores are compared with the first."""
 
 DEPTHS: Final = (1, 3, 5, 10, 20)  # project default
 """Depths at which the two retrievers' lists are compared."""
@@ -37,7 +37,7 @@ _NUMBER: Final = re.compile(r"\d[\d,.]*")
 
 
 def features(asked: AnalysisInput) -> Features:
-    """Return the numbers of one question, float32, shape (``COUNT``,); missing passages and scores count as 0."""
+    """Return the features of one question, float32, shape (``COUNT``,); missing passages and scores count as 0."""
     return np.array(
         [
             *_exact_scores(asked.scores.exact),
@@ -51,7 +51,7 @@ def features(asked: AnalysisInput) -> Features:
 
 
 def _exact_scores(scores: Sequence[float]) -> list[float]:
-    """Return BM25's first score, squashed, and how far it stands out relative to the others.
+    """Return BM25's first score, squashed, and its margins over the others.
 
     BM25 has no upper bound.
     """
@@ -71,7 +71,7 @@ def _agreement(semantic_ranks: Sequence[int]) -> list[float]:
 
 
 def _covered(question: str, passages: Sequence[str]) -> list[float]:
-    """Return the shares of the question's content words, names and numbers in the passages, together and one by one."""
+    """Return the shares of the question's content words, names and numbers found in all passages and in each."""
     stems = [set(content_stems(passage)) for passage in passages]
     wanted, literals = content_stems(question), [token.casefold() for token in literal_tokens(question)]
     texts = [passage.casefold() for passage in passages]
@@ -116,4 +116,4 @@ def _share(wanted: Sequence[T], held: Callable[[T], bool]) -> float:
 
 
 COUNT: Final = len(features(AnalysisInput("", ())))
-"""Length of the features."""
+"""Number of features."""

@@ -1,4 +1,4 @@
-"""An analyzer of a small encoder with three heads over its vector and some features; takes milliseconds a question.
+"""An analyzer with three heads over a small encoder's vector and some features; takes milliseconds per question.
 
 A folder holds ``heads.json`` (what the heads read), ``heads.safetensors``, the temperatures, and ``adapter/`` if the
 encoder was tuned with LoRA. Runs without Ray.
@@ -39,7 +39,7 @@ Reads = Literal["question", "pairs"]
 
 
 class HeadsAnalyzer:
-    """An analyzer made by ``load``. Not safe for use by two threads at once."""
+    """The analyzer; create it with ``load``. Not thread-safe."""
 
     def __init__(
         self, encoder: TunableEncoder, heads: Heads, name: str, max_batch: int, temperatures: Temperatures
@@ -64,7 +64,7 @@ class HeadsAnalyzer:
         ``label`` is the name in ``Analysis.analyzer``, by default the folder's name.
 
         Raises:
-            ConfigError: Heads or encoder cannot be loaded, or the encoder has other weights than in training.
+            ConfigError: Heads or encoder cannot be loaded, or the encoder's weights differ from those in training.
         """
         target, _ = settle(device, "float32", threads)
         heads = load_heads(Path(folder))
@@ -167,11 +167,11 @@ QUESTION_TOKENS: Final = 128  # project default: the longest of 32,000 questions
 """Tokens of a question that are read."""
 
 PAIR_TOKENS: Final = 256  # project default: a chunk of 150 tokens fits with its question
-"""Tokens of a question and a passage together, special ones included."""
+"""Tokens of a question plus a passage, including special ones."""
 
 
 Read = tuple[dict[str, Tensor], list[int]]
-"""Tokens by the names of the model's inputs, and how many rows of them belong to each question."""
+"""Tokens by model input name, and the number of rows per question."""
 
 
 class TunableEncoder:
@@ -198,7 +198,7 @@ class TunableEncoder:
         return int(self.model.config.hidden_size) * (1 if self.reads == "question" else 2)
 
     def read(self, asked: Sequence[AnalysisInput]) -> Read:
-        """Return the padded tokens of what is embedded, and how many texts belong to each input."""
+        """Return the padded tokens to embed, and the number of texts per input."""
         if self.reads == "question":
             return self._tokens([item.question for item in asked], None, QUESTION_TOKENS), [1] * len(asked)
         counts = [max(1, min(len(item.passages), PASSAGES)) for item in asked]
@@ -207,7 +207,7 @@ class TunableEncoder:
         return self._tokens(questions, passages, PAIR_TOKENS), counts
 
     def vectors(self, tokens: Mapping[str, Tensor], counts: Sequence[int]) -> Tensor:
-        """Return vectors, shape (n, ``width``); of pairs their mean, and the largest value at each place."""
+        """Return vectors, shape (n, ``width``); for pairs their mean and element-wise maximum."""
         states = self.model(**tokens).last_hidden_state
         mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
         pooled = torch.nn.functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)

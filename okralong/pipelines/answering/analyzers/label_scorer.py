@@ -1,9 +1,9 @@
-"""An analyzer that asks a causal language model how likely each allowed label is, instead of letting it write.
+"""An analyzer that computes how likely a causal language model finds each allowed label.
 
-A malformed reply cannot happen, and the probabilities come for free. A batch costs one pass over the differing parts of
-its prompts (the instructions are read once, when the model is loaded) with the first field's labels, and a short pass
-for each of the other two fields. Training builds its replies from the same tokens, so that a label is scored with the
-tokens that it was trained with. Runs without Ray.
+Replies cannot be malformed, and the probabilities come for free. A batch costs one pass over the differing parts of its
+prompts (the instructions are read once, when the model is loaded) with the first field's labels, and a short pass for
+each of the other two fields. Training builds its replies from the same tokens, so that labels are scored with the
+tokens used in training. Runs without Ray.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REPLY_TOKENS = 96  # project default: three times the longest reply in the vocab
 
 
 class LabelScorer:
-    """A causal language model that scores labels, made by ``load``. Not safe for use by two threads at once."""
+    """Scores labels with a causal language model; create it with ``load``. Not thread-safe."""
 
     def __init__(
         self, model: Any, tokenizer: Any, name: str, max_batch: int, temperatures: Temperatures = UNCALIBRATED
@@ -67,14 +67,14 @@ class LabelScorer:
     ) -> LabelScorer:
         """Load ``model`` (folder or hub name) and merge the LoRA ``adapter``, if given, into it.
 
-        Only safetensors are read. An adapter's folder may hold the temperatures that its training measured
+        Only safetensors are read. An adapter's folder may contain temperatures measured in training
         (``calibration.json``).
 
         Args:
             model: Folder or hub name.
             adapter: Folder or hub name of a LoRA adapter.
-            max_batch: Most prompts in a pass.
-            precision: "auto" follows the processor.
+            max_batch: The most prompts per pass.
+            precision: "auto" depends on the processor.
             device: "auto" takes a GPU if there is one.
             label: Name of the model in ``Analysis.analyzer``.
             threads: CPU threads of torch for the whole process; None leaves them unchanged.
@@ -85,7 +85,7 @@ class LabelScorer:
         target, dtype = settle(device, precision, threads)
         try:
             tokenizer = AutoTokenizer.from_pretrained(model)
-            # An adapter is merged in float32: in bfloat16 its small steps would be rounded away.
+            # Merge the adapter in float32: in bfloat16 its small steps would be rounded away.
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 model, dtype=torch.float32 if adapter else dtype, use_safetensors=True
             )
@@ -111,7 +111,7 @@ class LabelScorer:
         """Score the labels of prompts that are read in one batch."""
         scored: list[list[dict[str, float]]] = [[] for _ in prompts]
         with torch.inference_mode():
-            # A prompt that was cut to the model's window may lack its beginning.
+            # A prompt cut to the model's window may lack the common opening.
             opening = self._opening if self._opening.opens(prompts) else None
             prefix = Prefix(self._model, len(prompts), opening)
             following = [ids[len(opening.ids) :] for ids in prompts] if opening else prompts
@@ -120,7 +120,7 @@ class LabelScorer:
                 following = []
                 for row, scores in zip(scored, _probabilities(prefix, rows, field, temperature), strict=True):
                     row.append(scores)
-                    # Later fields are scored after the label that was chosen here.
+                    # Later fields are scored after the label chosen here.
                     following.append(field.labels[best(scores)])
         return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
 
@@ -152,7 +152,7 @@ def reply_fields(tokenizer: Any) -> list[Field]:
 
 
 def reply_ids(tokenizer: Any, labels: dict[str, str]) -> Ids:
-    """Return a whole reply as tokens, end-of-turn token included: the target of training.
+    """Return a whole reply as tokens, including the end-of-turn token: the training target.
 
     ``labels`` maps key to label.
     """
@@ -166,7 +166,7 @@ def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
     """Return the prompt up to where the reply begins, at most ``limit`` tokens.
 
     A prompt that is too long loses its last passages, then the end of its question, so that one odd input does not fail
-    its whole batch.
+    the whole batch.
     """
     passages, question = asked.passages, asked.question
     while True:
@@ -182,7 +182,7 @@ def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
 
 
 def opening_ids(tokenizer: Any) -> Ids:
-    """Return the tokens that every prompt begins with: those that two prompts without a common word share."""
+    """Return the tokens that every prompt begins with: the common prefix of two unrelated prompts."""
     one, other = (_render(tokenizer, asked) for asked in (AnalysisInput("?", ("!",)), AnalysisInput("!", ())))
     return one[: next(at for at, (token, another) in enumerate(zip(one, other, strict=False)) if token != another)]
 
@@ -191,7 +191,7 @@ def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
     return chat_ids(tokenizer, analyzer_prompt(asked))
 
 
-# The instructions, with which every prompt begins: read once, kept as tokens and key-value cache.
+# The instructions at the start of every prompt are read once and kept as tokens and key-value cache.
 
 
 @dataclass(frozen=True)
@@ -203,20 +203,20 @@ class Opening:
 
     @classmethod
     def read(cls, model: Any, ids: Ids) -> Opening:
-        """Read ``ids`` with a causal language model; with gradients, if they are on, for training."""
+        """Read ``ids`` with a causal language model, with gradients if they are enabled (for training)."""
         tokens = torch.tensor([ids], device=model.device)
-        # The inner model alone, as no logits are needed. The rows of a DynamicCache can be repeated.
+        # Only the inner model, as no logits are needed. The rows of a DynamicCache can be repeated.
         cache = DynamicCache()
         model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
         return cls(ids, cache)
 
     def opens(self, rows: Sequence[Ids]) -> bool:
-        """Return whether every row begins with it and continues after it."""
+        """Return whether every row begins with the opening and is longer."""
         size = len(self.ids)
         return all(len(row) > size and row[:size] == self.ids for row in rows)
 
     def cache_for(self, rows: int) -> Any:
-        """Return a cache of ``rows`` rows that have read it; growing it leaves this one unchanged."""
+        """Return a copy of the cache for ``rows`` rows; extending it leaves the original unchanged."""
         grown = copy.copy(self.cache)
         grown.layers = [copy.copy(layer) for layer in self.cache.layers]
         grown.batch_repeat_interleave(rows)
@@ -231,7 +231,7 @@ class Opening:
 
 
 class Prefix:
-    """The part of a batch of rows that has been read.
+    """The part of a batch that has been read.
 
     Attributes:
         model: The model that reads.
@@ -248,11 +248,11 @@ class Prefix:
         self.lengths = torch.full((rows,), read, dtype=torch.long, device=model.device)
 
     def extend(self, rows: list[Ids], continuations: list[Ids]) -> Tensor:
-        """Read more tokens of every row, at least one of each, and score what may follow.
+        """Read at least one more token of every row, and score the possible continuations.
 
         Returns:
             The natural-log likelihood of each continuation after each row, shape (rows, continuations), float32. The
-            continuations are not kept.
+            continuations are not added to the cache.
         """
         device, width = self.model.device, max(len(row) for row in rows)
         real = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
@@ -283,7 +283,7 @@ class Prefix:
         # Additive and finite, so that a padding column without visible tokens gets an average instead of NaN.
         mask = torch.zeros(visible.shape, dtype=dtype, device=tokens.device)
         mask.masked_fill_(~visible, torch.finfo(dtype).min)
-        # The inner model alone, as the head would multiply every column with the whole vocabulary.
+        # Only the inner model, as the head would multiply every column with the whole vocabulary.
         output = self.model.base_model(
             input_ids=tokens,
             attention_mask=mask[:, None],
@@ -295,7 +295,7 @@ class Prefix:
         return hidden
 
     def _likelihoods(self, states: Tensor, inner: list[Ids], continuations: list[Ids]) -> Tensor:
-        """Score continuations from states: those of each row's last token (column 0), and of their inner tokens."""
+        """Score continuations from the states of each row's last token (column 0) and of the continuations' tokens."""
         # One contiguous matrix: with a slice of three dimensions torch may copy the whole vocabulary matrix first.
         flat = states.reshape(-1, states.shape[-1]).contiguous()
         logits = self.model.get_output_embeddings()(flat).float()
@@ -309,7 +309,7 @@ class Prefix:
 
 
 def _among(real: Tensor, owner: Tensor, depth: Tensor) -> Tensor:
-    """Say which new tokens see which: a row's tokens those before them, a continuation's its row and itself."""
+    """Return the attention mask of new tokens: rows are causal; a continuation sees its row and itself."""
     rows, width = real.shape
     size = width + owner.numel()
     among = torch.zeros((rows, size, size), dtype=torch.bool, device=real.device)

@@ -1,8 +1,7 @@
-"""The analyzer of readable rules, which needs no model.
+"""An analyzer of readable rules, without a model.
 
-Keywords give the type, literal tokens the pattern, and word overlap the evidence. A label that a rule chose gets a
-probability of about 0.7, never 1, and a label chosen because no rule matched gets less. The keywords are not from the
-paper.
+Keywords give the type, literal tokens the pattern, and word overlap the evidence. A label chosen by a rule gets a
+probability of about 0.7, never 1; a default label gets less. The keywords are not from the paper.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from okralong.pipelines.answering.analyzers.words import content_stems, literal_
 from okralong.pipelines.core.types import Analysis, QuestionType
 
 Keyword = tuple[re.Pattern[str], float]
-"""A pattern and its weight: 3 alone decides against a lesser one, 1 only leans."""
+"""A pattern and its weight: 3 is decisive against lesser ones, 1 is only a hint."""
 
 
 def _keywords(*pairs: tuple[str, float]) -> tuple[Keyword, ...]:
@@ -114,32 +113,32 @@ COMPARATIVE: Final = re.compile(
     r"faster|slower|better|worse|same|highest|lowest|largest|smallest|oldest|youngest)\b",
     re.IGNORECASE,
 )
-"""With two or more names in a question, a comparative makes it one of several sources."""
+"""In a question with two or more names, a comparative indicates several sources."""
 
 EXTRACTIVE_WEIGHT: Final = 1.5
-"""The weight of extractive for a question without keywords; a single weak keyword does not exceed it."""
+"""The weight of ``extractive`` for a question without keywords; a single weak keyword does not exceed it."""
 
 COMPARED_NAMES_WEIGHT: Final = 2.0
-"""Two or more names and a comparative, without any other keyword of a comparison."""
+"""The weight of two or more names and a comparative, without another keyword of comparison."""
 
 SMOOTHING: Final = 0.35
-"""Added to every type's weight, so that no type gets probability 0: a single strong keyword ends near 0.6."""
+"""Added to every type's weight, so that no type gets probability 0; a single strong keyword yields about 0.6."""
 
 EVIDENCE_SHARE: Final = 0.6
-"""Share of the question's content words, by stem, that the passages must hold for "evidence present"."""
+"""Share of the question's content words, by stem, that the passages must contain for "evidence present"."""
 
 EXACT_SHARE: Final = 0.5
-"""Share of the question's literal tokens that the passages must hold literally for "exact"."""
+"""Share of the question's literal tokens that the passages must contain verbatim for "exact"."""
 
 SEMANTIC_SHARE: Final = 0.35
-"""Below this share of content words in the passages the wording differs: "semantic"."""
+"""If the passages contain less than this share of content words, the wording differs: "semantic"."""
 
 SURE: Final = 0.7
 """Probability of a pattern that a rule chose; the others share the rest."""
 
 
 class KeywordRules:
-    """Keywords give the type, literal tokens the pattern, word overlap the evidence."""
+    """Derives the type from keywords, the pattern from literal tokens, the evidence from word overlap."""
 
     name = "keyword-rules"
 
@@ -156,7 +155,7 @@ def type_scores(question: str) -> Mapping[str, float]:
     weights: dict[str, float] = dict.fromkeys(TYPES, 0.0)
     weights["extractive"] = EXTRACTIVE_WEIGHT
     for question_type, keywords in KEYWORDS.items():
-        # The strongest keyword counts fully and the others a little: ten weak hints are not a proof.
+        # The strongest keyword counts fully and the others only a little, since ten weak hints are not a proof.
         found = sorted((weight for pattern, weight in keywords if pattern.search(question)), reverse=True)
         if found:
             weights[question_type] = found[0] + 0.2 * len(found[1:])

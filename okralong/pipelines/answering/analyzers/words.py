@@ -1,4 +1,4 @@
-"""Words of questions and passages: content words, stems, and what looks like a name."""
+"""Words of questions and passages: content words, stems, and likely names."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def words(text: str) -> list[str]:
 
 
 def content_stems(text: str) -> list[str]:
-    """Return the stems of the words that carry content, each once, in the order of their first use."""
+    """Return the distinct stems of the content words, in order of first use."""
     kept = dict.fromkeys(word for word in words(text) if word not in STOP_WORDS and len(word) > 1)
     return list(dict.fromkeys(_stemmer().stemWords(list(kept))))
 
 
 def names(question: str) -> list[str]:
-    """Return runs of capitalised words, each once, without a lone capitalised word that only opens the sentence."""
+    """Return distinct runs of capitalised words, except a lone one that only opens the sentence."""
     found: list[str] = []
     start, run = 0, ""
     for match in _NAME.finditer(question):
@@ -63,7 +63,7 @@ def _keep_name(found: list[str], run: str, at: int) -> None:
 
 
 def literal_tokens(question: str) -> list[str]:
-    """Return what a question can be looked up by literally: numbers, quoted strings, names, ticker-like tokens."""
+    """Return the tokens to look up verbatim: numbers, quoted strings, names, ticker-like tokens."""
     quoted = _QUOTED.findall(question)
     numbers = re.findall(r"\d[\d.,]*\d|\d", question)
     tickers = re.findall(r"\b(?:[A-Z]{2}[A-Z\d]*|[A-Za-z]+\d\w*)\b", question)

@@ -1,10 +1,9 @@
-"""Multi-bridge questions without a generator: the question's own words say what has to be looked up first.
+"""Answer multi-bridge questions without a generator, by rules that find what has to be looked up first.
 
 "Where was the director of the film X born?" asks for two things, one after the other: who the director of X is, and
-where that person was born. Rules find the innermost description of such a question, ask for it, and replace it by what
-was read, until nothing is left to be looked up first. The cross-encoder reads each answer off the passages. If the
-words are not understood, or an answer is not found, the step-wise reasoner takes over (paper section 3.3). Not in the
-paper.
+where that person was born. Rules find the innermost description in such a question, ask for it, and replace it by the
+answer, until only the final question is left. The cross-encoder reads each answer from the passages. If no rule matches
+or an answer is not found, the step-wise reasoner takes over (paper section 3.3). Not in the paper.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from okralong.pipelines.answering.retrieve import assembled_retrieval
 from okralong.pipelines.core.types import Answer, Passage, Reading
 
 MOST_LOOK_UPS: Final = 4  # project default: as many as MuSiQue's questions have
-"""Most look-ups of one question, the last one included."""
+"""The most look-ups of one question, including the last."""
 LONGEST: Final = 1000  # project default
-"""Most characters of a question that is read by rules."""
+"""The most characters of a question that rules are applied to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class LookUp:
     after: str
 
     def then(self, answer: str) -> str:
-        """Return what is left to ask when the answer is known; a word that both have at the seam is kept once."""
+        """Return the remaining question, with the answer inserted; a word repeated at the seam is kept once."""
         before = self.before
         last = before.rsplit(maxsplit=1)[-1] if before.strip() else ""
         if last and answer.casefold().endswith(f" {last.casefold()}"):
@@ -53,7 +52,7 @@ class LookUp:
 
 
 def first_look_up(question: str) -> LookUp | None:
-    """Return what ``question`` needs to know first, None if its words describe nothing that has to be looked up."""
+    """Return the first look-up that ``question`` needs, or None if it needs none."""
     text = _by_parents(" ".join(question.split()).rstrip("? ")) + "?"
     if len(text) > LONGEST:
         return None
@@ -63,7 +62,7 @@ def first_look_up(question: str) -> LookUp | None:
         for match in pattern.finditer(text)
         if (description := describe(match)) is not None
     ]
-    # Descriptions nest to the right: the last one contains no other.
+    # Descriptions nest to the right, so the last one contains no other.
     for start, stop, sub_question, head in sorted(found, key=lambda each: each[:2], reverse=True):
         before, after = text[:start], text[stop:]
         more = not (_ASKS_ONLY.fullmatch(before) and after == "?")
@@ -73,7 +72,7 @@ def first_look_up(question: str) -> LookUp | None:
 
 
 class Bridge(Reader):
-    """Answers questions in several look-ups whose order the question's own words give, in the workflow "step"."""
+    """Answers questions by several look-ups in the order that the question implies, in the workflow "step"."""
 
     workflows = ("step",)
 
@@ -84,8 +83,8 @@ class Bridge(Reader):
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
         """Return the answer with the sources of all look-ups; its confidence is the product of theirs.
 
-        None if the words describe nothing that has to be looked up first, or if an answer is not read with the
-        policy's ``read.threshold``. Steps: ``bridge/1/retrieve``, ``bridge/1/read`` onward.
+        None if nothing has to be looked up first, or if an answer is below the policy's ``read.threshold``. Steps:
+        ``bridge/1/retrieve``, ``bridge/1/read`` onward.
         """
         question, tools = ask.question, ask.tools
         look_up = first_look_up(question)
@@ -114,7 +113,7 @@ class Bridge(Reader):
 
 
 def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer | None:
-    """Return the most probable span that says something which the question does not, or None.
+    """Return the most probable span with words that the question lacks, or None.
 
     Its confidence is the probability that its passage holds the answer.
     """
@@ -127,7 +126,7 @@ def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Readi
 
 
 def name_in(answer: str) -> str:
-    """Return an answer as a part of the next question: its first line, up to where another fact begins."""
+    """Return the part of an answer to insert in the next question: its first line, up to another fact."""
     line = next((each for each in answer.splitlines() if each.strip()), answer).strip()
     return _ANOTHER_FACT.split(line, maxsplit=1)[0].removesuffix("'s").removesuffix("\u2019s")
 
@@ -136,7 +135,7 @@ _ANOTHER_FACT: Final = re.compile(r",? (?:and|who|which) (?=[a-z])")
 
 
 _Description = tuple[int, int, str, str]
-"""Start and end in the question, the question that asks for it, and which of its words stay before the answer."""
+"""Start and end in the question, the look-up's question, and the words that stay before the answer."""
 
 _PERSONS: Final = (
     "director|composer|performer|singer|author|writer|screenwriter|founder|co-founder|creator|inventor|designer|"
@@ -170,7 +169,7 @@ _PARENTS: Final = {
     "father-in-law": ("father", "spouse"),
     "mother-in-law": ("mother", "spouse"),
 }
-"""Relations that texts express in two."""
+"""Relations that texts express by two others."""
 _IN_TWO: Final = re.compile(rf"(?i:\bthe (?P<of>{'|'.join(_PARENTS)}) of |['\u2019]s (?P<s>{'|'.join(_PARENTS)})\b)")
 
 
@@ -211,7 +210,7 @@ def _end_of_name(text: str, start: int) -> int | None:
             if links > (2 if named else 3):
                 break
     if end is None or text[:end].endswith(("'s", "\u2019s")):
-        return None  # something of the name's is described: the other pattern's
+        return None  # a possessive follows the name: left to the other pattern
     return end - (text[end - 1] in ",;" or end == len(text))
 
 
@@ -249,11 +248,11 @@ _CLAUSE: Final = re.compile(
 )
 _AUXILIARY: Final = re.compile(r"(?P<subject>.+?) (?P<verb>is|was|are|were|has|had|can|will) (?P<rest>.+)")
 _NOT_ALONE: Final = re.compile(r"\b(?:did|does|do|is|are|will|become|became|or)\b")
-"""A second verb, which belongs to the question around the clause, or a choice."""
+"""A second verb, which belongs to the outer question, or a choice."""
 _STATE: Final = re.compile(r" (?:is|was|are|were) (?:an? )?\w+(?: of(?! [A-Z]))?")
 """The end of a clause after a name: "the country where X is located"."""
 _PLACES: Final = re.compile("country|city|state|county|town|village|continent|province|region|year|month|island")
-"""Nouns that are left out beside the answer: "in Austria", not "in the country Austria", but "the segment Optics"."""
+"""Nouns that are dropped before the answer: "in Austria", not "in the country Austria"; but "the segment Optics"."""
 _OPENS: Final = re.compile(r"(?i:(?:when|where|why|how) (?:was|were|is|are|did|does|do|has|had) )$")
 """A verb follows the description: "When was the pianist who recorded X born?"."""
 
@@ -291,4 +290,4 @@ DESCRIPTIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Desc
     (_POSSESSIVE, _possessive),
     (_CLAUSE, _clause),
 )
-"""How questions describe what has to be looked up first: patterns, and what makes a look-up of a match."""
+"""Patterns of what has to be looked up first, each with the function that makes a look-up of a match."""

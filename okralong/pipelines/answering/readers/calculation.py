@@ -1,4 +1,4 @@
-"""Calculations that a question states in plain words, over figures that code finds in one document."""
+"""Calculations stated in plain words, over figures that code finds in one document."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
 
 
 class Calculation(Reader):
-    """Computes sums, differences, ratios and changes; makes no look-up and no call."""
+    """Computes sums, differences, ratios and changes, without look-ups or calls."""
 
     def fits(self, ask: Ask) -> bool:
-        """Return whether the policy has code calculate."""
+        """Return whether the policy enables calculations by code."""
         return ask.tools.reads_answers and ask.tools.policy.read.calculations
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:

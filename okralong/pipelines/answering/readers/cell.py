@@ -1,4 +1,4 @@
-"""Typed answers off the retrieved chunks: the row of a statement, else the most probable span that holds a value."""
+"""Typed answers from the retrieved chunks: a statement's row, else the most probable span with a value."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Cell(Reader):
     workflows = ("linear", "extend")
 
     def fits(self, ask: Ask) -> bool:
-        """Return whether the cross-encoder may answer, and by a value."""
+        """Return whether the cross-encoder may answer and a value is wanted."""
         return cross_encoder_reads(ask) and ask.wanted != TEXT
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the value, see ``read_cell``."""
+        """Return the value (see ``read_cell``)."""
         return await read_cell(ask.tools, ask.question, pool([hits for _, hits in finds]), ask.wanted)
 
 
 async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: AnswerType) -> Answer | None:
-    """Return the answer to a typed question off chunks, with the scale and currency that its document states.
+    """Return the answer to a typed question from chunks, with the scale and currency that the document states.
 
-    If the scope is one document, the row whose label fits the question comes first; else the most probable span that
-    holds a value (``read_value_of``). Step: ``read``.
+    In a single document, a row whose label fits the question is preferred; otherwise the most probable span with a
+    value is used (``read_value_of``). Step: ``read``.
     """
     amount, gives = wanted.kind in AMOUNTS and not wanted.many, stated_in(question, wanted.kind)
     if amount and hits and tools.scope_size == 1:
@@ -66,7 +66,7 @@ def _none_in(sentence: str) -> Span | None:
 
 
 NEARLY: Final = 0.25  # project default
-"""Share of the best span's probability from which a span with a value is preferred to one without."""
+"""Share of the best span's probability above which a span with a value is preferred to one without."""
 
 
 async def read_value_of(
@@ -77,9 +77,9 @@ async def read_value_of(
     wanted: AnswerType,
     gives: Callable[[str], Span | None] | None = None,
 ) -> Answer | None:
-    """Return the most probable span of the chunks that holds a value of the wanted type.
+    """Return the most probable span of the chunks with a value of the wanted type.
 
-    A span without a value, such as the label of a row, leads to the values in its line. The answer is "unanswerable" if
+    For a span without a value, such as a row's label, the values in its line are used. The answer is "unanswerable" if
     no chunk reaches the policy's ``read.threshold``.
 
     Args:
@@ -88,8 +88,8 @@ async def read_value_of(
         question: The question.
         hits: The chunks to read.
         wanted: The type of the answer.
-        gives: Returns the amount that a sentence gives for the question. Amounts of other sentences are no answer then,
-            and without any the question is unanswerable.
+        gives: Returns the amount that a sentence gives for the question. If set, amounts in other sentences are
+            ignored, and without any the question is unanswerable.
 
     Returns:
         None if no span that is nearly as probable as the best one leads to a value, or if no span can hold the type: a
@@ -139,7 +139,7 @@ def _in_span(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
 
 
 def _in_line(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
-    """Return the first value behind a span in its line or sentence, else the nearest one before it."""
+    """Return the first value after a span in its line or sentence, else the nearest one before it."""
     first, last = line_around(text, start, end)
     if wanted.kind == "choices":
         return [(first, last)]

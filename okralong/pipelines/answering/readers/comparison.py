@@ -1,4 +1,4 @@
-"""Comparisons of two named things by one value of each, which the cross-encoder reads for its sub-question."""
+"""Comparisons of two named things by a value of each, which the cross-encoder reads per sub-question."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Comparison(Reader):
         return cross_encoder_reads(ask)
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the chosen thing, with the sources of both values.
+        """Return the thing chosen, with the sources of both values.
 
-        None if the question does not compare two things, if no sub-question names one of them alone, or if a value is
-        not read with the policy's ``read.threshold``. Steps: ``compare/1``, ``compare/2``.
+        None if the question does not compare two things, if no sub-question names only one of them, or if a value is
+        below the policy's ``read.threshold``. Steps: ``compare/1``, ``compare/2``.
         """
         asked = _CHOICE.search(ask.question)
         if asked is None:

@@ -1,4 +1,4 @@
-"""Facts of a report on its cover: the period that it covers and the shares outstanding."""
+"""Facts on a report's cover: its period and the shares outstanding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from okralong.pipelines.statements.rows import cited_answer
 from okralong.pipelines.statements.values import read_value
 
 COVER: Final = 8000  # project default
-"""Characters at the beginning of a document in which its cover stands."""
+"""Characters at the beginning of a document that contain its cover."""
 _OWN_PERIOD: Final = re.compile(
     r"\b(?:report|filing|document|statement|10-[kq])s?\b.*\b(?:cover|for|about|of|end)"
     r"|\b(?:reporting|fiscal|quarterly|annual|financial)\b.*\b(?:period|year|quarter)",
@@ -29,7 +29,7 @@ _TITLE: Final = re.compile(
     re.IGNORECASE,
 )
 _TITLE_LINES: Final = 400  # project default
-"""Characters at the beginning of a document in which its title stands."""
+"""Characters at the beginning of a document that contain its title."""
 _LEAST: Final = 0.05  # project default
 """Least share of a document's time spans that refers to the period it covers."""
 
@@ -42,8 +42,8 @@ def asks_period(question: str) -> bool:
 def report_period(document: Document) -> Answer | None:
     """Return the year or quarter that a report covers, or None if it names none.
 
-    It is named on the cover or in the title, else it is the latest time span that is mentioned more than now and then;
-    the year is preferred to the quarter if it is mentioned as often.
+    It comes from the cover or the title, else it is the latest time span that is mentioned frequently; a year is
+    preferred to a quarter mentioned equally often.
     """
     text = document.text
     named = [
@@ -89,9 +89,9 @@ _ASKS_SHARES: Final = re.compile(
 )
 _NOT_COUNTED: Final = re.compile(r"\baffiliates?\b|\bmarket value\b|\bauthorized\b|\bno shares\b", re.IGNORECASE)
 _FEWEST_SHARES: Final = 1000  # project default
-"""A smaller number is no count of a company's shares."""
+"""Smallest number that can be a company's shares."""
 _LISTED_LINES: Final = 8  # project default
-"""Lines below "outstanding at May 10, 2024" in which the classes are listed with their numbers."""
+"""Lines below "outstanding at May 10, 2024" that may list the classes with their numbers."""
 
 
 def asks_shares(question: str) -> bool:
@@ -102,7 +102,7 @@ def asks_shares(question: str) -> bool:
 def cover_shares(document: Document) -> Answer | None:
     """Return the shares outstanding that a report's cover states, in a sentence or in a list of classes.
 
-    None if it states none, or several classes.
+    None if it states none or several classes.
     """
     text = document.text[:COVER]
     at = 0

@@ -13,13 +13,13 @@ from okralong.pipelines.statements.line_items import items_needed
 from okralong.pipelines.statements.rows import first_row
 
 LONGEST_QUESTION: Final = 2_000  # project default: a question for a line item has a hundred characters
-"""Most characters of a question that code reads."""
+"""The most characters of a question that code analyzes."""
 MOST_NAMED: Final = 3  # project default
-"""Most documents whose rows are shown for one question."""
+"""The most documents whose rows are shown for one question."""
 TITLE_PAGE: Final = 2500  # project default
-"""Characters at the beginning of a document in which its company is named."""
+"""Characters at the beginning of a document that name its company."""
 _ANOTHER: Final = 0.5  # project default
-"""Share of its name by which a question must name another document than the best one."""
+"""Share of a document's name that a question must contain to name it besides the best one."""
 _NAME_WORD: Final = re.compile(r"[A-Z\d][\w&-]*")
 _PERIOD_WORD: Final = re.compile(r"(?:first|second|third|fourth|quarter|[Qq][1-4]|(?:19|20)\d\d)$")
 _NAME: Final = r"(?P<name>[A-Z\d][\w.&'\u2019/\\-]*,?(?:\s+(?:[A-Z\d(\\&][\w.&'\u2019/()\\-]*,?|of|and|the|for|de))*)"
@@ -32,7 +32,7 @@ _ITS: Final = re.compile(rf"\b(?:is|was|are|were)\s+{_NAME}(?:(?<=s)['\u2019]|['
 async def named_document(tools: Tools, question: str) -> tuple[Document, str] | None:
     """Return the document that a question is about, and the question without the document's name.
 
-    It is the only document of the scope, or the one that the question names best; None if there is no such document.
+    This is the only document of the scope, or the one that the question names best; None if there is none.
     """
     named = _OF_NAME.search(question) or _ITS.search(question)
     if tools.scope_size == 1:
@@ -48,7 +48,7 @@ async def named_document(tools: Tools, question: str) -> tuple[Document, str] | 
 
 
 async def line_item_rows(ask: Ask) -> list[Passage]:
-    """Return the rows, each with the lines around it, of the line items that the question needs.
+    """Return the rows of the line items that the question needs, each with the lines around it.
 
     The rows come from the only document of the scope, or from the documents that the question names. Empty if the
     question needs no line item, or names no document or more than ``MOST_NAMED``.
@@ -81,7 +81,7 @@ async def _named_documents(tools: Tools, question: str) -> list[str]:
 
 
 def _best_named(tools: Tools, words: str, least: float = 0.0) -> list[str]:
-    """Return the documents that the words name best, and those near them; the best share must exceed ``least``."""
+    """Return the documents that the words name best or nearly so; the best share must exceed ``least``."""
     near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
     shares = tools.named(words)
     most = max(shares.values(), default=0.0)

@@ -1,4 +1,4 @@
-"""The interface of readers, and how the method tries one after the other."""
+"""The interface of readers, and the function that tries them in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.core.types import Answer, Workflow
 
 Stage = Literal["before", "after"]
-"""Before the workflow retrieves, or after it on the retrieved chunks."""
+"""Before the workflow retrieves, or afterwards on the retrieved chunks."""
 
 
 class Reader(ABC):
@@ -26,7 +26,7 @@ class Reader(ABC):
 
     @abstractmethod
     def fits(self, ask: Ask) -> bool:
-        """Return whether run and policy let this reader try the question.
+        """Return whether run and policy allow this reader to try the question.
 
         A reader that uses the cross-encoder must check ``ask.tools.reads_answers`` (see ``cross_encoder_reads``).
         """
@@ -37,12 +37,12 @@ class Reader(ABC):
 
         Args:
             ask: The question.
-            finds: What the workflow retrieved; empty in the stage "before".
+            finds: The chunks that the workflow retrieved; empty in the stage "before".
         """
 
 
 async def first_reading(readers: Sequence[Reader], stage: Stage, ask: Ask, finds: Finds = ()) -> Answer | None:
-    """Return the answer of the first reader of a stage that finds one of the wanted type, or None."""
+    """Return the first answer of the wanted type by a stage's readers, or None."""
     for reader in readers:
         if reader.stage != stage or ask.plan.workflow not in reader.workflows or not reader.fits(ask):
             continue

@@ -1,7 +1,7 @@
 """Amounts of line items in sentences: "net sales were $5 million", "$5 million of cash generated from operations".
 
-Only line items with a known name (``configs/line_items.yaml``) are read, and only where the words around the name do
-not make it another item, such as "deferred revenue" or "net income of affiliates".
+Only known line items (``configs/line_items.yaml``) are read, and only if the words around the name do not make it a
+different item, such as "deferred revenue" or "net income of affiliates".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OTHER: Final = re.compile(
     r"|guidance|outlook|expected|average|difference|comprehensive|adjusted|non-gaap|pro forma|backlog)\b|%",
     re.IGNORECASE,
 )
-"""Makes a question ask for more, or for something else, than a line item."""
+"""Words that make a question ask for more than, or something other than, a line item."""
 _HOW_MUCH: Final = re.compile(
     r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b))",
     re.I,
@@ -54,13 +54,13 @@ _TIME_WORDS: Final = (
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
 )
 _TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*){{1,24}}"
-"""No two of the words begin alike and end at the same place: otherwise a long list of them takes exponential time."""
+"""No two alternatives may match the same text: otherwise a long list of them takes exponential time."""
 _ASKED_OF: Final = re.compile(
     rf"(?:\s*\([^)]*\))*\s*(?:$|[?;:.!]|(?:of|by|for)\s(?:the\s)?(?:company|firm|group|registrant|corporation)\b"
     rf"|attributable\b|,?\s?{_TIME}(?:$|[?;:.!(]))",
     re.IGNORECASE,
 )
-"""The end of a question for all of a line item."""
+"""The end of a question about the total of a line item."""
 
 
 def line_item_of(question: str) -> Item | None:
@@ -76,9 +76,9 @@ def line_item_of(question: str) -> Item | None:
 
 
 def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
-    """Return a function that finds the amount of the line item that ``question`` asks for in a sentence.
+    """Return a function that finds, in a sentence, the amount of the line item that ``question`` asks for.
 
-    It returns the amount's characters, or None. The result is None if the question asks for no line item.
+    The function returns the amount's span, or None. None is returned instead if the question asks for no line item.
     """
     item = line_item_of(question) if kind in AMOUNTS and kind != "percent" else None
     if item is None:
@@ -106,15 +106,15 @@ _STATES: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""How a sentence continues after its line item, up to the amount."""
+"""The words of a sentence between line item and amount."""
 _NOT_ALL: Final = re.compile(
     r"\s(?:related|relating|associated|resulting|(?P<from>from)|on|recorded|recognized|due|excluding|per)\b",
     re.IGNORECASE,
 )
-"""After an amount: it is only a part of the item."""
+"""After an amount: says that it is only part of the item."""
 _STOP: Final = re.compile(r"[.!?](?=\s|[A-Z\u2022]|$)(?<!\.[A-Z]\.)|(?<=[a-z)])\.(?=(?:19|20)\d\d\s)|[\n\u2022]")
 _REACH: Final = 160  # project default
-"""Characters after "increased" in which the amount that was reached may stand."""
+"""Characters after "increased" that are searched for the resulting amount."""
 _QUARTER: Final = re.compile(r"\bquarter|\bthree months|\b1[23] weeks|\bQ[1-4]\b", re.IGNORECASE)
 _YEARLY: Final = re.compile(r"\b(?:annual|year|twelve months|5[23] weeks)\b", re.IGNORECASE)
 _IN_HEADS: Final = re.compile(
@@ -133,9 +133,9 @@ class _Stated:
         value: The amount.
         time: The latest time that the sentence names.
         period: The amount's own time, "" if it has none.
-        asked: Whether it is of the time that the question names.
-        length: Whether it is of the span of time (quarter or year) that the question names.
-        whole: Whether it says that it is of the whole company.
+        asked: Whether it is for the time that the question names.
+        length: Whether it is for a time span of the length (quarter or year) that the question names.
+        whole: Whether it is stated to be for the whole company.
     """
 
     start: int
@@ -152,8 +152,8 @@ class _Stated:
 def stated(question: str, kind: str, item: Item, document: Document) -> Answer | None:
     """Return the amount that a sentence gives for a line item, or None.
 
-    It is of the time that the question names, else of the latest time that any sentence names, and the first such
-    sentence counts. None if the question names another time, or if several amounts are given for the same time, as for
+    It is for the time that the question names, else for the latest time that any sentence names; the first such
+    sentence is used. None if the question names another time, or if several amounts are given for the same time, as for
     the segments of a bank.
     """
     found = list(_sentences(question, kind, item, document.text))
@@ -172,7 +172,7 @@ def stated(question: str, kind: str, item: Item, document: Document) -> Answer |
 
 
 def _alike(one: TypedValue, other: TypedValue) -> bool:
-    """Return whether two values may be one, rounded: "$8.9 billion" and "$8,929 million"."""
+    """Return whether two values may be equal after rounding: "$8.9 billion" and "$8,929 million"."""
     if one.number is None or other.number is None:
         return one.value == other.value
     return abs(one.number - other.number) <= ROUNDED * max(abs(one.number), abs(other.number))
@@ -212,9 +212,9 @@ def _sentences(question: str, kind: str, item: Item, text: str) -> Iterator[_Sta
 _WHOLE: Final = re.compile(
     r"\b(?:total|consolidated|our|we|firmwide|firm|company\S*|\S+ reported|group)\s+(?:\w+\s+){0,2}$", re.I
 )
-"""Before a line item: it is of the whole company."""
+"""Before a line item: says that it is for the whole company."""
 _AND_MORE: Final = re.compile(r"cash\s(?:\w+\s){1,3}operati\w+(?:\sactivities)?\sand\b", re.IGNORECASE)
-"""Of "$5 million of cash generated from operations and $3 million of proceeds": only cash is listed so."""
+"""For "$5 million of cash generated from operations and $3 million of proceeds"; only cash is listed like this."""
 _BEHIND: Final = re.compile(r"\s(?:of|in)\s(?:our\s|total\s|net\s)?$", re.IGNORECASE)
 
 
@@ -243,8 +243,8 @@ def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) ->
 def _time_of(kind: str, sentence: str, place: Span) -> str:
     """Return the time of an amount in a sentence, "" if the sentence names none.
 
-    An amount in a list has the time at the same place in a list. Otherwise it is the last time before the amount, or
-    the one after it, unless the amount is compared with that one.
+    An amount in a list has the time at the same place in a list. Otherwise it has the last time before it, or the one
+    after it, unless that is the time of a comparison.
     """
     times = [(span, each) for span, each in periods(sentence) if each and not _YEARS.fullmatch(each)]
     for span, each in [*dates(sentence), *((match.span(), match[0]) for match in YEAR.finditer(sentence))]:
@@ -305,7 +305,7 @@ def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> Ty
 
 @lru_cache(maxsize=8)
 def _scales_of(text: str) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
-    """Return where a document states the scale of its amounts, and where amounts of money name their own.
+    """Return the places where a document states the scale of its amounts and where amounts have their own.
 
     Cached for the last few documents, since each sentence needs it.
     """
@@ -321,4 +321,4 @@ def _scales_of(text: str) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]
 
 
 _LONGEST_AMOUNT: Final = 200  # project default
-"""Characters of the next piece of a document that a piece includes, so that no amount is cut."""
+"""Characters by which pieces of a document overlap, so that no amount is cut."""

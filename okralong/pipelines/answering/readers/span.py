@@ -1,4 +1,4 @@
-"""Answers in words: the most probable span or sentence of the retrieved chunks, by the cross-encoder."""
+"""Answers in words: the span or sentence of the retrieved chunks that the cross-encoder finds most probable."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from okralong.pipelines.core.sentences import sentence_ends
 from okralong.pipelines.core.types import Answer, Hit
 
 SURER: Final = 0.1  # project default
-"""By how much two sentences together must be more probable to hold the answer than the best one alone."""
+"""How much more probable the answer must be in two sentences than in the best single one."""
 SHORTEST_SENTENCE: Final = 20  # project default
 """Fewest characters of a sentence that may be an answer."""
 MOST_SENTENCES: Final = 150  # project default
-"""Most sentences that are read for one question, those of the best chunks first."""
+"""The most sentences read for one question, starting with the best chunks."""
 _PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
 
 
 class Span(Reader):
-    """Answers questions without an answer type; always has an answer, at worst "unanswerable"."""
+    """Answers questions without an answer type; always returns an answer, possibly "unanswerable"."""
 
     stage = "after"
     workflows = ("linear", "extend")
 
     def fits(self, ask: Ask) -> bool:
-        """Return whether the cross-encoder may answer, and in words."""
+        """Return whether the cross-encoder may answer and text is wanted."""
         return cross_encoder_reads(ask) and ask.wanted == TEXT
 
     async def read(self, ask: Ask, finds: Finds) -> Answer:
@@ -53,7 +53,7 @@ async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit])
         return Answer("unanswerable", UNANSWERABLE)
     readings = await tools.read(step, question, [passage.text for passage in shown])
     found = span_answer(shown, readings)
-    # Any passage may show that there is an answer; only one that names a place shows where.
+    # Any passage may show that there is an answer; only one with a span shows where.
     if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not found.answer:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
     return found
@@ -62,9 +62,9 @@ async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit])
 async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
     """Return the sentence of the chunks that most probably answers, for example, a "why" question.
 
-    Each sentence is read alone, and together with the one before it in its paragraph, which may say what "it" means;
-    the pair is preferred where it is more probable by ``SURER``. The answer is "unanswerable" if no sentence reaches
-    the policy's ``read.threshold``.
+    Each sentence is read alone and with its predecessor in the paragraph, which may explain "it"; the pair is preferred
+    if it is more probable by ``SURER``. The answer is "unanswerable" if no sentence reaches the policy's
+    ``read.threshold``.
     """
     shown = tuple(passage_of(hit) for hit in hits)
     alone = [(passage, *place) for passage in shown for place in _sentences(passage.text)][:MOST_SENTENCES]

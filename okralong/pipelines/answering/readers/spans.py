@@ -1,4 +1,4 @@
-"""Spans of text that the cross-encoder points at: whole words, their line, and the amount that a sentence means."""
+"""Spans that the cross-encoder predicts: completing words, finding their line, and choosing a sentence's amount."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.values import spans_of
 
 LONGEST_LINE: Final = 400  # project default
-"""Most characters around an answer that are quoted as its source."""
+"""The most characters around an answer that are quoted as its source."""
 
 
 def probability(reading: Reading) -> float:
-    """Return how probably the answer is in the passage, at the place that the reading names."""
+    """Return the probability that the answer is in the passage, at the span of the reading."""
     return (reading.answerable or 0.0) * math.sqrt(reading.span or 0.0)
 
 
@@ -44,7 +44,7 @@ _WORD: Final = re.compile(r"\((?:[$€£¥]\s?)?\d[\d.,]*\)|(?:[$€£¥]\s?)?-?
 
 
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """Extend a span to the words and numbers that it cuts; of several columns of a table row keep the first.
+    """Extend a span to whole words and numbers; of several table columns keep the first.
 
     A model's tokens are parts of words and of numbers: "462" of "462,118" is another number.
     """
@@ -94,12 +94,12 @@ _JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
 
 
 def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
-    """Return the amount that a sentence gives for the question, if ``span`` is one of its amounts, or None.
+    """Return the amount that a sentence gives for the question, if ``span`` is one of its amounts; else None.
 
     A span alone may be wrong for "how much": "increased $1.3 billion to $2.2 billion" has the change first, "$4.8
     billion and $19.0 billion for Q1 2023 and Q1 2024" is a list over times, "$1.0 billion, compared to $0.4 billion"
-    ends with the year before. Of a list, the amount of the time that the question names is returned, else of the latest
-    one, which is the report's own. Rows of tables, and questions for a change, keep their span.
+    ends with the year before. In a list, the amount for the time that the question names is chosen, else for the latest
+    one, which is the report's own. For table rows, and questions about a change, the result is None.
     """
     first, last = line_around(text, *span)
     there = [each for each in spans_of(kind, text) if kind in AMOUNTS and first <= each[0] and each[1] <= last]
@@ -145,7 +145,7 @@ def lists_in(text: str, spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def same_time(one: str, other: str) -> bool:
-    """Return whether two of ``times_in`` may mean the same: a day or quarter is in its year."""
+    """Return whether two of ``times_in`` may mean the same time: a day or quarter matches its year."""
     return one.startswith(other) or other.startswith(one)
 
 

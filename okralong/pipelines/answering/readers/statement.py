@@ -1,7 +1,6 @@
-"""Typed answers off the whole text of one document: the row or the sentence that states an amount.
+"""Typed answers from the whole text of one document: the row or sentence that states an amount.
 
-A row's label or a sentence's subject identifies in a word or two what a cross-encoder has to guess from a page of
-figures.
+A row's label or a sentence's subject identifies an amount that a cross-encoder would have to guess among many figures.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from okralong.pipelines.statements.rows import item_row, measure_row
 
 
 class Statement(Reader):
-    """Answers questions for one amount, or for the period of a report; makes no look-up and no call."""
+    """Answers questions for one amount or a report's period, without look-ups or calls."""
 
     def fits(self, ask: Ask) -> bool:
         """Return whether the run answers without the generator, and the question has an answer type."""
         return ask.tools.reads_answers and ask.wanted != TEXT
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return what the document states, see ``read_statement``."""
+        """Return what the document states (see ``read_statement``)."""
         return await read_statement(ask)
 
 

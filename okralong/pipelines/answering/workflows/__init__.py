@@ -1,1 +1,1 @@
-"""Workflows, the ways of retrieving evidence between which the organizer chooses."""
+"""Workflows: the ways to retrieve evidence that the organizer chooses from."""

@@ -1,12 +1,11 @@
-"""The workflow "documents": each document answers one question separately, and code or the generator uses their values.
+"""The workflow "documents": each document answers separately, and code or the generator combines the values.
 
-1. The generator writes once what to ask each document and what to do with the values (``documents_task``).
-2. A table of one column is filled, each cell by the ordinary plan for its document.
-3. Code carries out a closed operation (``table_operations``). Any other question the generator answers from the table,
-   never from all passages.
-4. The answer cites the sources of its cells, and names the documents that gave no value.
+1. The generator writes, once, what to ask each document and what to do with the values (``documents_task``). 2. A table
+of one column is filled, each cell by the ordinary plan for its document. 3. Code carries out a closed operation
+(``table_operations``). Other questions are answered by the generator from the table, never from all passages. 4. The
+answer cites the sources of its cells, and names the documents that gave no value.
 
-All of it is admitted to the budget before the first call: the number of documents times the bound of a cell. Not in the
+The budget reserves for all of it before the first call: the number of documents times the bound of a cell. Not in the
 paper, whose split handles a handful of sub-questions.
 """
 
@@ -50,7 +49,7 @@ from okralong.pipelines.statements.rows import with_heads
 from okralong.pipelines.statements.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
 
 ROW_TOKENS: Final = 200  # project default
-"""Most tokens of one row of the table in the generator's prompt, frame included."""
+"""The most tokens of one table row in the generator's prompt, including its frame."""
 STATED_TOKENS: Final = 1000  # project default, for 1,500 characters
 """Most tokens of the row or sentence that code finds, with the lines around it."""
 QUOTED: Final = 400  # project default
@@ -80,7 +79,7 @@ def as_documents_plan(plan: Plan, tools: Tools, documents: int, precise: bool = 
 
 
 def table_bound(tools: Tools, documents: int) -> Usage:
-    """Return the most that task, cells and answer can use."""
+    """Return the most tokens that task, cells and answer can use."""
     policy = tools.policy
     cell = _cell_bound(policy, tools)
     cells = Usage(documents * cell.prompt_tokens, 0, documents * cell.completion_tokens)
@@ -88,7 +87,7 @@ def table_bound(tools: Tools, documents: int) -> Usage:
 
 
 def _cell_bound(policy: Policy, tools: Tools) -> Usage:
-    """Return the bound of one cell over everything that an analyzer, which may be the generator, can say of it."""
+    """Return the bound of one cell over all analyses that an analyzer (perhaps the generator) can return."""
     analyses = [
         Analysis(kind, "same", evidence, {kind: 1.0}, {"same": 1.0}, float(evidence), "expected")
         for kind in get_args(QuestionType)
@@ -158,9 +157,9 @@ async def fill_cell(tools: Tools, question: str, answer_cell: AnswerCell) -> Ans
 
 
 async def _task(ask: Ask, scope: Scope) -> DocumentsTask:
-    """Return the generator's task, else that of the rules, else the question itself, answered from the table.
+    """Return the generator's task, else the rules', else the question itself, to be answered from the table.
 
-    The generator is not asked where the run's cross-encoder answers in its place.
+    The generator is not called if the run's cross-encoder answers in its place.
     """
     otherwise = scope.task or DocumentsTask(ask.question, "", None)
     messages = task_prompt(ask.question, len(scope.doc_ids))
@@ -205,7 +204,7 @@ def _worked_out(outcome: Outcome, answers: Sequence[Answer], context: tuple[Pass
 
 
 def _refused(why: str, table: Sequence[Cell], answers: Sequence[Answer], context: tuple[Passage, ...]) -> Answer:
-    """Return the values as they are, and why the operation was not carried out."""
+    """Return the unprocessed values, and why the operation was not carried out."""
     listed = "; ".join(f"{each.label}: {written(each.value)}" for each in table if each.value)
     without = tuple(each.label for each in table if each.value is None)
     places = [place for place, each in enumerate(table) if each.value]
@@ -252,7 +251,7 @@ async def _from_table(ask: Ask, table: Sequence[Cell], answers: Sequence[Answer]
 
 
 def fits_type(answer: Answer, answer_type: str) -> Answer:
-    """Return ``answer`` without a computed number if the question asks for text or another kind of value.
+    """Remove a computed number from ``answer`` if the question asks for text or another kind of value.
 
     The value is then read from the answer's words, as for any answer.
     """

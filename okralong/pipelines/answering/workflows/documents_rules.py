@@ -1,7 +1,7 @@
-"""Rules that read the task of a question over many documents off its words.
+"""Rules that derive the task of a question over many documents from its words.
 
-They know questions that compare, rank, count, group, add up or follow over years, in the words of analysts, and nothing
-else. ``RULES`` is the table: a pattern finds a form of question, and a function makes the task of what it matched.
+They cover questions that compare, rank, count, group, sum or track over years, in analysts' wording, and nothing else.
+``RULES`` is the table: a pattern recognizes a form of question, and a function makes the task from the match.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from okralong.pipelines.statements.table_operations import Band, Condition, Oper
 
 
 def task_by_rules(question: str) -> DocumentsTask | None:
-    """Return the task that the rules read off a question, None if they do not know its form."""
+    """Return the task of a question, or None if no rule matches."""
     asked = " ".join(question.split())
     for forms in RULES:
         for form in forms:
@@ -28,12 +28,12 @@ def task_by_rules(question: str) -> DocumentsTask | None:
                 continue
             if (task := form.task(match)) is not None:
                 return task
-            break  # the first form of a group that fits decides for the group
+            break  # the first matching form of a group decides for the group
     return None
 
 
 class Form(NamedTuple):
-    """A form of question: what finds it, what makes its task, and a condition that the pattern cannot express."""
+    """A form of question: its pattern, the function that makes its task, and a condition beyond the pattern."""
 
     pattern: re.Pattern[str]
     task: Callable[[re.Match[str]], DocumentsTask | None]
@@ -93,7 +93,7 @@ def _bands(said: str) -> tuple[Band, ...]:
 
 
 def _band_limit(said: str) -> tuple[Condition, ...]:
-    """Return a group's limits, also of one that its sign alone makes: "positive cash flow"."""
+    """Return a group's limits, including those implied by a sign ("positive cash flow")."""
     sign: Sign | None = None
     if not amounts(said):
         sign = ">" if re.match(r"positive\b", said.strip()) else "<" if re.match(r"negative\b", said.strip()) else None
@@ -244,7 +244,7 @@ def _with_amount(match: re.Match[str]) -> DocumentsTask | None:
 
 
 def _is_money(said: str) -> bool:
-    """Return whether a text is one amount of money, with a currency or a scale, and nothing behind it."""
+    """Return whether a text is just an amount of money, with a currency or a scale."""
     found = amounts(said)
     return len(found) == 1 and bool(found[0].currency or found[0].scale) and not said[found[0].end :].strip()
 
@@ -303,14 +303,14 @@ _TIMES: Final = re.compile(
     r"|over\s+(?:time|the\s+years?)|based\s+on|according\s+to|as\s+per|and\s+what)\b.*$",
     re.IGNORECASE,
 )
-"""When and where a measure is looked at, after the measure."""
+"""Time and place after a measure."""
 
 
 def _over_years(match: re.Match[str]) -> DocumentsTask | None:
     measure = _quoted(match.string)
     if not measure:
         measure = _TIMES.sub("", match["measure"])
-        # "ARVANA INC's operating profit": the document says whose it is.
+        # "ARVANA INC's operating profit": the document implies whose it is.
         measure = re.sub(r"^.*?\b\S+['\u2019]s\s+(?=\w)", "", measure.strip())
         measure = re.sub(r"\s+(?:for|of|in)\s+(?:[A-Z][\w.,&'\u2019-]*\s*){2,}$", "", measure)
     return _task(measure, Operation("growth"))
@@ -352,7 +352,7 @@ RULES: Final[tuple[tuple[Form, ...], ...]] = (
 
 
 # --------
-# What is asked of each document.
+# The question to each document.
 
 _COUNTED: Final = re.compile(
     r"\b(?:shares? (?:outstanding|issued)|employees|headcount|number of|customers|stores|units|branches|workers|sites"
@@ -374,7 +374,7 @@ _MONEY: Final = re.compile(
 def _task(
     measure: str, operation: Operation, options: tuple[str, ...] = (), counted: bool = False
 ) -> DocumentsTask | None:
-    """Return the task over the measure that a question names, None if nothing is left of it."""
+    """Return the task over the measure that a question names, or None if the measure is empty."""
     said = _bare(measure)
     if len(re.findall(r"[A-Za-z]{2,}", said)) < 1:
         return None
@@ -425,7 +425,7 @@ def options_of(asked: str) -> tuple[str, ...]:
 
 
 def years_of(asked: str) -> list[str]:
-    """Return the years that a question names, each once."""
+    """Return the distinct years that a question names."""
     return list(dict.fromkeys(YEAR.findall(asked)))
 
 

@@ -1,6 +1,6 @@
 """The task of a question over many documents: a question to each document, and an operation on the values.
 
-The generator writes it by the contract below, or rules read it off the question (``documents_rules.py``).
+The generator writes it by the contract below, or rules derive it from the question (``documents_rules.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DocumentsTask:
     Attributes:
         ask: The question that each document gets.
         answer_type: The type of its answer, as ``answer_types.py`` writes it.
-        operation: What code does with the values, None if a language model answers from the table.
+        operation: The operation on the values; None if a language model answers from the table.
         options: The things that the question chooses between, if it names them.
     """
 
@@ -80,7 +80,7 @@ _ORDERS: Final[dict[str, tuple[OperationName, bool]]] = {
 }
 # Project default.
 LONGEST_ASK: Final = 400  # project default
-"""Most characters of ``ask``."""
+"""The most characters of ``ask``."""
 MOST_BANDS: Final = 40  # project default
 
 
@@ -94,7 +94,7 @@ def read_task(reply: str) -> DocumentsTask:
     """Parse a reply. The first label of each kind counts. The defaults are text and a language model.
 
     Raises:
-        ReplyError: There is no question, or type or operation is unknown.
+        ReplyError: There is no question, or type or operation are unknown.
     """
     _, sections = first_sections(_LABEL, strip_thought(reply))
     parts = {label: section.strip("`*").strip() for label, section in sections.items()}
@@ -156,7 +156,7 @@ _WORDS: Final[tuple[tuple[Sign, str], ...]] = (
 _BEFORE: Final = tuple(
     (sign, re.compile(rf"(?:{words})\W*(?:[A-Z]{{3}}\s*)?$", re.IGNORECASE)) for sign, words in _WORDS
 )
-"""Words before an amount, by the sign that they express; the first that fits counts."""
+"""Words before an amount, by the sign that they express; the first match counts."""
 _AFTER_MORE: Final = re.compile(
     r"^[\w\s]{0,30}?(?:\b(?:and|or) (?:above|more|over|higher|greater|up)\b|\+)", re.IGNORECASE
 )
@@ -164,9 +164,9 @@ _AFTER_LESS: Final = re.compile(r"^[\w\s]{0,30}?\b(?:and|or) (?:below|less|under
 
 
 def read_conditions(said: str, kind: str = "number") -> tuple[Condition, ...]:
-    """Return the conditions that a text names.
+    """Return the conditions in a text.
 
-    A scale after the last amount alone ("over 100,000 and below 1,000,000 in thousands") applies to all.
+    A scale only after the last amount ("over 100,000 and below 1,000,000 in thousands") applies to all.
     """
     if kind in ("boolean", "choices", "text"):
         value = said.strip().lstrip("=").strip()

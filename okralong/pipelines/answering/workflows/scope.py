@@ -16,9 +16,8 @@ class Scope:
     """The documents to ask.
 
     Attributes:
-        labels: By doc_id, the name that the document has in the answer: that of one of the things between which the
-            question chooses, else its doc_id.
-        task: What the rules read off the question, None if they do not know its form.
+        labels: By doc_id, the document's name in the answer: one of the question's options, else its doc_id.
+        task: The task found by the rules, or None if no rule matches.
     """
 
     labels: Mapping[str, str]
@@ -31,10 +30,10 @@ class Scope:
 
 
 async def scope_of(question: str, task: DocumentsTask | None, tools: Tools) -> Scope:
-    """Return the documents that the question chooses between ("..., Alder or Birch?"), else all of its scope.
+    """Return the documents that the question names as options ("..., Alder or Birch?"), else all of its scope.
 
     Raises:
-        QuestionError: There are more documents than the policy asks for one question.
+        QuestionError: There are more documents than the policy allows for one question.
     """
     years = years_of(question)
     options = options_of(question) or (task.options if task is not None else ())

@@ -17,10 +17,10 @@ from okralong.pipelines.core.types import Answer, Hit, Passage, ReplyError
 
 
 async def reason_in_steps(ask: Ask) -> Answer:
-    """Read the passages, look up the fact that a step says is missing, and read again, up to ``plan.max_steps`` times.
+    """Read the passages, look up the fact that a step finds missing, and repeat, up to ``plan.max_steps`` times.
 
-    The reasoning ends at the bound, or when a step answers, names nothing new to look up, or gives no usable reply even
-    after a repair. Without an answer by then, one last call answers from everything retrieved.
+    The reasoning ends after that many steps, or when a step answers, has no new query, or gives no usable reply even
+    after a repair. If there is no answer by then, a last call answers from everything retrieved.
 
     Steps: ``retrieve`` for the question itself, ``step/1/reason`` (and ``step/1/reason/repair``), ``step/1/retrieve``
     onward, and ``generate``.
@@ -39,7 +39,7 @@ async def reason_in_steps(ask: Ask) -> Answer:
             if answer.status == "answered":
                 return answer
             break  # no value of the wanted type: the last call asks for one
-        # A step that names no query means the question itself, which was looked up before the first step.
+        # A step without a query means the question itself, which was looked up before the first step.
         query = parsed.query or question
         if same_words(query) in asked:
             break
@@ -54,7 +54,7 @@ async def reason_in_steps(ask: Ask) -> Answer:
 
 
 async def _reason(ask: Ask, step: str, hits: Sequence[Hit]) -> tuple[ParsedStep, list[Passage]]:
-    """Return the reply of one step, empty if it is of no use, and the passages that its prompt showed."""
+    """Return the reply of one step (empty if unusable) and the passages that its prompt showed."""
     build = partial(step_prompt, ask.question)
     shown = fit_passages(await process_context(hits, ask.plan, ask.tools), hits, build, "step", ask.tools)
     if not shown:
