@@ -1,15 +1,15 @@
 """Adaptive-RAG (Jeong et al. 2024, section 3): a classifier chooses between no retrieval, one, and several.
 
-Class A answers without retrieval, B retrieves once, and C retrieves and reasons in turns (IRCoT).
+Class A answers without retrieval, B retrieves once, and C alternates retrieval and reasoning (IRCoT).
 
 Differences from the paper:
 
 - The classifier is the generator, prompted. The paper trains a T5-large on which of the three answered correctly.
-- Retrieval is dense, five chunks of 512 tokens each time, as in OkraLong's baselines (their section 4.2). The paper
+- Retrieval is dense, with five chunks of 512 tokens each time, as in OkraLong's baselines (section 4.2). The paper
   uses BM25 over paragraphs.
-- Reader and reasoner have our prompts and no worked examples.
+- Reader and reasoner use our prompts, without worked examples.
 - A reply without a letter, after one repair, counts as B.
-- Retrieval is limited to the question's scope. A never retrieves, even if the generator does not know the answer.
+- Retrieval is limited to the question's scope. Class A never retrieves, even if the generator does not know the answer.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs((size,), vectors=True, unforeseen="the classifier's reply decides how often it retrieves and asks")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Classify the question, then answer it in the way of its class.
+    """Classify the question, then answer it by the workflow of its class.
 
     Steps: ``classify``, ``plan``, then ``generate`` (A), ``retrieve`` and ``generate`` (B), or those of ``interleave``
     (C).
@@ -82,7 +82,7 @@ def _plan(letter: Complexity, tools: Tools) -> Plan:
         return plain_plan(size, 0, "Adaptive-RAG, A: no retrieval")
     if letter == "B":
         return plain_plan(size, count, f"Adaptive-RAG, B: the {count} best dense chunks of {size} tokens")
-    sentence = tools.completion_limit("sentence")  # every prompt repeats the earlier ones
+    sentence = tools.completion_limit("sentence")  # each prompt repeats the earlier ones
     shown = [size * min(number * count, policy.max_chunks) for number in range(1, policy.max_steps + 2)]
     calls = [("sentence", tokens + number * sentence) for number, tokens in enumerate(shown[:-1])]
     calls.append(("generate", shown[-1]))
@@ -93,11 +93,11 @@ def _plan(letter: Complexity, tools: Tools) -> Plan:
 async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -> Answer:
     """Answer by IRCoT (Trivedi et al. 2023, section 3): each sentence of a chain of thought is the next query.
 
-    Writes at most ``plan.max_steps`` sentences and keeps the first ``max_chunks`` chunks found. The reader sees the
-    passages and not the chain, as in the paper.
+    Writes at most ``plan.max_steps`` sentences and keeps the first ``max_chunks`` chunks found. As in the paper, the
+    reader sees the passages but not the chain.
 
-    Steps: ``retrieve``, then ``step/1/reason`` and ``step/1/retrieve`` onward until a sentence concludes or repeats
-    one, and ``generate``.
+    Steps: ``retrieve``, then ``step/1/reason`` and ``step/1/retrieve`` onward until a sentence concludes or is a
+    repetition, and ``generate``.
     """
     gathered: dict[str, Hit] = {}
 
@@ -119,7 +119,7 @@ async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -
 
 
 async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
-    """Answer from the generator's own knowledge: one call, no context and no citation."""
+    """Answer from the generator's own knowledge, in one call without context or citations."""
     reply = await tools.complete(step, closed_book_prompt(question, tools.calculator), role="generate")
     parsed = await off_loop(len(reply.text), partial(parse_answer, reply.text, question))
     if parsed.unanswerable:
@@ -127,8 +127,8 @@ async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     return Answer("answered", calculate(parsed.answer) if tools.calculator else parsed.answer)
 
 
-# The classifier's prompt (section 3.2). A reply is A, B or C. The classes are the paper's; the words are ours, because
-# the paper's classifier is trained without any.
+# The classifier's prompt (section 3.2). A reply is A, B or C. The classes are the paper's; the wording is ours, because
+# the paper's classifier is trained and has no prompt.
 
 Complexity = Literal["A", "B", "C"]
 
@@ -151,7 +151,7 @@ def complexity_prompt(question: str) -> list[Message]:
 
 
 def read_complexity(reply: str) -> Complexity:
-    """Return the letter that a reply begins with, standing alone.
+    """Return the standalone letter that a reply begins with.
 
     Raises:
         ReplyError: The reply begins with none of the letters.

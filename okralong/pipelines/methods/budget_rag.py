@@ -1,7 +1,8 @@
-"""Plain RAG under a token budget, which a compressing method must beat (SARA section 3.1, S2: 512 and 1,024 tokens).
+"""Plain RAG under a token budget, the baseline for compressing methods (SARA section 3.1, S2: 512 and 1,024 tokens).
 
-Shows the best chunks of 256 tokens by BM25 until the budget is full and cuts the last one at a word. The budget counts
-o200k tokens of the passages. SARA's paper limits the input but does not say what happens to a passage at the limit.
+It shows the best chunks of 256 tokens by BM25 until the budget is used up, and truncates the last one after a word. The
+budget is in o200k tokens of the passages. SARA's paper limits the input but does not say what happens to a passage at
+the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(MethodSection):
-    """Plain RAG's constants under a budget.
+    """Constants of plain RAG under a budget.
 
     Of the ``candidates`` best chunks of ``granularity`` tokens by ``retriever`` ("exact" is BM25), as many are shown as
     fit into ``max_tokens``; the last one is cut.
@@ -36,7 +37,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     section = policy.section(Section)
     return Needs(granularities=(section.granularity,), vectors=section.retriever == "semantic")
 
@@ -47,7 +48,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     exact = float(policy.retriever == "exact")
     name = "BM25" if exact else "dense vectors"
     reason = f"plain RAG: the best chunks of {policy.granularity} tokens by {name}, {policy.max_tokens} tokens together"
-    # The generator's tokenizer is not o200k; twice the tokens are on the safe side.
+    # The generator's tokenizer is not o200k; doubling is on the safe side.
     most = most_of(tools, [("generate", 2 * policy.max_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = replace(plan, exact_weight=exact, semantic_weight=1.0 - exact, max_tokens=policy.max_tokens)
@@ -61,7 +62,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def filled(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
-    """Return the first ``passages`` that fit into ``max_tokens`` o200k tokens, the last one cut."""
+    """Return the first ``passages`` that fit into ``max_tokens`` o200k tokens; the last one is truncated."""
     shown: list[Passage] = []
     left = max_tokens
     for passage in passages:
@@ -76,7 +77,7 @@ def filled(passages: Sequence[Passage], max_tokens: int) -> list[Passage]:
 
 
 def _head(passage: Passage, max_tokens: int) -> Passage:
-    """Return the whole words of ``passage`` that fit into ``max_tokens``."""
+    """Truncate ``passage`` to the whole words that fit into ``max_tokens``."""
     if passage.n_tokens <= max_tokens:
         return passage
     longest = most_that_fits(len(passage.text), lambda length: count_tokens(passage.text[:length]) <= max_tokens)

@@ -1,16 +1,16 @@
 """CompAct (Yoon et al. 2024): the generator compresses the 30 best chunks, five at a time, into one growing summary.
 
-It stops when it calls the summary complete, and answers from the summary alone. Thirty chunks, six rounds of five, and
-a reader that sees summary and evaluation are the authors' settings (``run_prompt.py``, their section 4.1).
+It stops when it considers the summary complete, and answers only from the summary. Thirty chunks, six rounds of five,
+and a reader that sees summary and evaluation are the authors' settings (``run_prompt.py``, their section 4.1).
 
 Differences from the paper:
 
-- The generator compresses, prompted, and its tokens count. The paper distils a Mistral-7B, whose tokens OkraLong's
+- The prompted generator compresses, and its tokens count. The paper distils a Mistral-7B, whose tokens OkraLong's
   authors do not count.
 - Chunks have 512 tokens, retrieved densely; the paper's passages have 100 words, so a segment here is four times
   longer.
 - A summary may have ``llm.max_completion_tokens.compress`` tokens (default 384); the authors allow 900.
-- A round whose reply has no summary, after one repair, leaves the summary unchanged. If no round brings one, the answer
+- A round whose reply has no summary, after one repair, leaves the summary unchanged. If no round yields one, the answer
   comes from the first segment's chunks.
 - The answer has neither context nor citations, because the summary occurs in no document.
 """
@@ -55,7 +55,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs((size,), vectors=True, unforeseen="it stops when the generator finds a summary complete")
 
@@ -82,7 +82,7 @@ def _plan(tools: Tools) -> Plan:
 
 
 async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int) -> Digest:
-    """Summarize for the question what ``hits`` contain, most important first and ``segment`` at a time.
+    """Summarize ``hits`` for the question, most important first, ``segment`` at a time.
 
     A round without a summary adds nothing. Steps: ``segment/1/compress`` onward (each with ``/repair`` if its reply is
     unusable), until a summary is complete or all segments are read.
@@ -98,8 +98,8 @@ async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int)
     return so_far
 
 
-# The prompt of one round (section 3.2). The two parts of a reply, their marks and the 200 words are the paper's, the
-# other words are ours::
+# The prompt of one round (section 3.2). The two parts of a reply, their marks and the 200 words are the paper's; the
+# other wording is ours::
 #
 #     Summary: what is known so far, in under 200 words
 #     Evaluation: [INCOMPLETE] the year is missing
@@ -118,7 +118,7 @@ _MARKS: Final = re.compile(r"\[?(?:IN)?COMPLETE\]?[ :;,.-]*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A summary, whether it suffices, and the generator's reason."""
+    """A summary, whether it is complete, and the generator's reason."""
 
     summary: str = ""
     complete: bool = False
@@ -126,7 +126,7 @@ class Digest:
 
     @property
     def text(self) -> str:
-        """Summary and reason, as the reader sees them (the authors' ``run_prompt.py``)."""
+        """Summary and reason, as shown to the reader (the authors' ``run_prompt.py``)."""
         return f"{self.summary} {self.reason}".strip()
 
 
@@ -143,7 +143,7 @@ def compress_prompt(question: str, so_far: Digest, passages: Sequence[Passage]) 
 
 
 def read_digest(reply: str) -> Digest:
-    """Read a reply; one without an evaluation counts as incomplete.
+    """Parse a reply; one without an evaluation counts as incomplete.
 
     Raises:
         ReplyError: The reply has no summary.

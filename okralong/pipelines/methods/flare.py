@@ -1,4 +1,4 @@
-"""FLARE (Jiang et al. 2023, section 3.2), direct, with implicit queries: retrieval for sentences with unlikely tokens.
+"""FLARE (Jiang et al. 2023, section 3.2; direct, implicit queries) retrieves for sentences with unlikely tokens.
 
 The generator writes the answer sentence by sentence. If a token of a temporary sentence is less likely than
 ``threshold``, the sentence without its tokens below ``mask_below`` becomes the query, and the sentence is rewritten
@@ -11,10 +11,10 @@ Differences from the paper:
   two passages of BM25 or of a search engine.
 - A chat model writes one sentence per call; the paper's text-davinci-003 continues a text.
 - The temporary sentence is written with the latest passages in the prompt, as in the authors' code; the paper's text
-  describes it without any.
+  describes it without passages.
 - At most ``max_sentences`` are written (project default) instead of 256 tokens. A repeated sentence ends the answer.
   Without a conclusion the whole chain is the answer.
-- Nothing is cited, because sentences name no passage.
+- There are no citations, because sentences do not name passages.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ ROLE: Final = "sentence"
 class Section(MethodSection):
     """FLARE's constants.
 
-    Each retrieval returns ``count`` chunks of ``granularity`` tokens. A temporary sentence with a token less likely
-    than ``threshold`` is looked up without its tokens less likely than ``mask_below``. At most ``max_sentences`` are
-    written.
+    Each retrieval returns ``count`` chunks of ``granularity`` tokens. If a temporary sentence has a token less likely
+    than ``threshold``, the query is the sentence without its tokens less likely than ``mask_below``. At most
+    ``max_sentences`` are written.
     """
 
     KEY = "flare"
@@ -60,7 +60,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs(
         (size,),
@@ -111,7 +111,7 @@ def _plan(tools: Tools) -> Plan:
 
 
 # The prompt for one more sentence of reasoning, also used by IRCoT (``adaptive_rag.py``). A reply is the next sentence,
-# in the end ``So the answer is: 4.2 million euros``; text after the first sentence is cut off.
+# finally ``So the answer is: 4.2 million euros``; text after the first sentence is cut off.
 
 INSTRUCTIONS: Final = """Reason step by step, one sentence at a time. Write the next sentence of the reasoning only: \
 one fact, with all names written out.
@@ -146,7 +146,7 @@ def sentence_end(reply: str) -> int:
 
 
 def conclusion(sentence: str) -> str | None:
-    """Return what the sentence concludes, without the final full stop, or None."""
+    """Return the sentence's conclusion without the final full stop, or None."""
     found = _CONCLUSION.search(sentence)
     if found is None:
         return None
@@ -165,16 +165,16 @@ class Sentence:
 
     @property
     def conclusion(self) -> str | None:
-        """The answer that the sentence states, or None."""
+        """The answer that the sentence concludes, or None."""
         return conclusion(self.text)
 
     @property
     def confidence(self) -> float:
-        """The probability of its least likely token; 1 without tokens."""
+        """The probability of the least likely token; 1 without tokens."""
         return min((probability for _, probability in self.tokens), default=1.0)
 
     def without_doubtful(self, below: float) -> str:
-        """Return the sentence without its tokens less likely than ``below``, or the whole sentence if none is left."""
+        """Return the sentence without tokens less likely than ``below``, or unchanged if none would be left."""
         kept = "".join(token if probability >= below else " " for token, probability in self.tokens)
         return " ".join(kept.split()) or self.text
 

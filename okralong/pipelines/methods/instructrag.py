@@ -6,13 +6,13 @@ questions. ``--replies-from`` reuses them in another run without new calls.
 
 Differences from the paper:
 
-- This is the in-context variant. For InstructRAG-FT, which the paper rates higher, ``lab/training/rows/labels.py``
-  makes the rows and ``okralong train`` a reader, used here without examples. None ships.
-- The examples are two made-up questions over made-up passages, one relevant and one not. The paper draws them from each
-  set's training questions. The rationales are the generator's own in both.
+- This is the in-context variant. For InstructRAG-FT, which does better in the paper, ``lab/training/rows/labels.py``
+  makes the rows and ``okralong train`` a reader, to be used without examples. No such reader ships.
+- The examples are two made-up questions over made-up passages, one relevant and one not. The paper samples them from
+  each data set's training questions. In both cases the generator writes the rationales.
 - A rationale ends with the lines of the answer contract, so that there is a short answer to score and a source to cite.
   The authors accept a rationale that contains the answer anywhere.
-- Only the passages count, as for all methods here; without evidence the answer is "unanswerable".
+- As for all methods here, only the passages count; without evidence the answer is "unanswerable".
 - Five dense chunks of 512 tokens, best first; the authors' passages have 100 words, best last.
 """
 
@@ -42,7 +42,7 @@ ROLE: Final = "rationale"
 
 ARTIFACT: Final = "instructrag"
 EXAMPLES: Final = "examples"
-"""Takes the document's place in the artifact's key, because the examples belong to no document."""
+"""Replaces the document in the artifact's key, because the examples belong to no document."""
 
 
 class Section(MethodSection):
@@ -55,7 +55,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     section = policy.section(Section)
     return Needs(
         granularities=(section.granularity,),
@@ -95,7 +95,7 @@ def _plan(tools: Tools) -> Plan:
 async def write_rationales(tools: Tools, count: int) -> list[str]:
     """Ask the generator how the passages of each of the first ``count`` examples lead to the answer.
 
-    An example whose rationale is unusable is shown with its answer alone. Steps: ``1/rationale`` onward.
+    An example whose rationale is unusable is shown with only its answer. Steps: ``1/rationale`` onward.
     """
     written: list[str] = []
     for number, example in enumerate(WORKED[:count], start=1):
@@ -105,7 +105,7 @@ async def write_rationales(tools: Tools, count: int) -> list[str]:
 
 
 # The examples and the two prompts (section 3): one asks for the rationale of a known answer, the other, after such
-# examples, for the rationale and the answer. The words are ours.
+# examples, for the rationale and the answer. The wording is ours.
 
 
 @dataclass(frozen=True, slots=True)

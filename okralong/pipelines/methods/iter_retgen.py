@@ -1,14 +1,14 @@
-"""Iter-RetGen (Shao et al. 2023): each answer becomes part of the next query; the last answer counts.
+"""Iter-RetGen (Shao et al. 2023): each answer becomes part of the next query; the last answer is returned.
 
-Even a wrong answer shows what an answer looks like, and lies nearer to the passage that holds it than the question does
-(their section 3).
+Even a wrong answer shows what an answer looks like, and is closer to the passage with the right one than the question
+is (their section 3).
 
 Differences from the paper:
 
 - Each retrieval returns five dense chunks of 512 tokens; the paper uses five paragraphs.
 - The answer and its quotations go into the next query; the paper uses the whole chain of thought.
 - It stops early if a retrieval finds the same chunks again, since the next prompt would be the same.
-- It stops after "unanswerable", which adds nothing to a query.
+- It stops after "unanswerable", which would not improve a query.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from okralong.pipelines.core.types import Answer, Plan, Question
 from okralong.pipelines.methods.needs import Needs
 
 LONGEST_QUERY: Final = 1200
-"""Characters of a query. project default: the encoder reads 256 tokens."""
+"""The most characters of a query. project default: the encoder reads 256 tokens."""
 
 
 class Section(MethodSection):
@@ -40,13 +40,13 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs((size,), vectors=True, unforeseen="each answer is part of the next look-up's query")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Retrieve and answer in turns.
+    """Alternate retrieval and answers.
 
     Steps: ``plan``, then ``iteration/1/retrieve`` and ``iteration/1/generate`` onward.
     """

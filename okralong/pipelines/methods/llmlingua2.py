@@ -1,9 +1,9 @@
 """LLMLingua-2 (Pan et al. 2024): a token classifier shortens the 30 best chunks; the generator answers once.
 
 The classifier is a bidirectional encoder (section 4) that judges all words in one pass, whatever the question. Coarse:
-the chunks with the highest mean probability stay, up to twice the target. Fine: the most probable words of each chunk
-stay, 2,000 tokens in all; a word's probability is the mean over its tokens (section 4.2). Prompt and citations are as
-in LongLLMLingua (``longllmlingua.py``).
+the chunks with the highest mean probability are kept, up to twice the target. Fine: the most probable words of each
+chunk are kept, 2,000 tokens in total; a word's probability is the mean over its tokens (section 4.2). Prompt and
+citations are as in LongLLMLingua (``longllmlingua.py``).
 
 Differences from the paper:
 
@@ -13,9 +13,9 @@ Differences from the paper:
   from GPT-4's compressions of meetings.
 - Retrieved chunks are shortened in their order, as in SARA's comparison; the paper shortens one context of LongBench.
 - Each chunk keeps the same share, as in the paper, counted in o200k tokens.
-- Line breaks and sentence ends (``always``) stay between kept words, as in the authors' runs. Words with a digit go
-  first if the policy says so, as in the authors' run on GSM8K.
-- Instruction and question stay whole, and quotations are looked up in the whole chunks.
+- Line breaks and sentence ends (``always``) are kept between kept words, as in the authors' runs. Words with a digit
+  are kept first if the policy says so, as in the authors' run on GSM8K.
+- Instruction and question are not shortened, and quotations are looked up in the whole chunks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from okralong.pipelines.methods.needs import Needs
 class Section(Shortening):
     """LLMLingua-2's constants.
 
-    The marks in ``always`` stay between kept words. With ``keep_digits`` words with a digit are kept first.
+    The marks in ``always`` are kept between kept words. With ``keep_digits`` words with a digit are kept first.
     """
 
     KEY = "llmlingua2"
@@ -49,7 +49,7 @@ class Section(Shortening):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs((size,), vectors=True, token_classifier=True)
 
@@ -61,7 +61,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
-    """Return the ``hits`` most worth keeping, in their order, with the spans of their text that stay."""
+    """Return the ``hits`` most worth keeping, in order, with the spans of their text that are kept."""
     words = dict(zip(hits, await tools.keep([hit.chunk.text for hit in hits]), strict=True))
     order = sorted(hits, key=lambda hit: -_mean(words[hit]))  # stable: ties keep the rank
     chosen = set(within_budget(order, policy.coarse_factor * policy.target_tokens))
@@ -82,11 +82,11 @@ class _Piece:
     end: int
     probability: float
     sign: str = ""
-    """The mark, if it is one that always stays; empty for a word."""
+    """The mark, if it is always kept; empty for a word."""
 
 
 def kept_words(text: str, words: Sequence[WordKept], share: float, policy: Section) -> list[Span]:
-    """Return the spans of ``text`` that stay: its most probable ``words`` and the marks between them.
+    """Return the spans of ``text`` to keep: its most probable ``words`` and the marks between them.
 
     They hold a ``share`` of the text's o200k tokens and at least one word. A share of 1 keeps the whole text.
     """
@@ -107,7 +107,7 @@ def kept_words(text: str, words: Sequence[WordKept], share: float, policy: Secti
 
 
 def _pieces(text: str, words: Sequence[WordKept], policy: Section) -> list[_Piece]:
-    """Return the words with the blank before them, and the marks that always stay."""
+    """Return the words with the blank before them, and the marks that are always kept."""
     pieces: list[_Piece] = []
     last = 0
     for word in words:
@@ -127,7 +127,7 @@ def _pieces(text: str, words: Sequence[WordKept], policy: Section) -> list[_Piec
 
 
 def _without_idle(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Drop marks that separate nothing: one without a word before it, or a second line break."""
+    """Drop redundant marks: those without a word before them, and repeated line breaks."""
     kept: list[_Piece] = []
     for piece in pieces:
         before = kept[-1].sign if kept else "\n"

@@ -13,7 +13,7 @@ from okralong.pipelines.methods.needs import Needs
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     return Needs(granularities=(policy.full_text.fallback_granularity,))
 
 

@@ -1,8 +1,8 @@
 """LongLLMLingua (Jiang et al. 2024): a small language model shortens the 30 best chunks for the question.
 
-The generator answers once, from what is left. Coarse (section 4.1): chunks are ranked by how likely each makes the
-question, and the best stay, up to twice the target. Fine (4.2, 4.3): of each chunk the tokens that the question makes
-more likely stay, more of the better chunks', 2,000 in all. The package ``llmlingua`` is not used: it downloads a
+The generator answers once, from the rest. Coarse (section 4.1): chunks are ranked by how likely each makes the
+question, and the best are kept, up to twice the target. Fine (4.2, 4.3): each chunk keeps the tokens that the question
+makes more likely, better chunks more of them, 2,000 in total. The package ``llmlingua`` is not used: it downloads a
 vocabulary when it starts and needs the cache format of older transformers.
 
 Differences from the paper:
@@ -11,9 +11,9 @@ Differences from the paper:
 - A token's two likelihoods are measured within its chunk; the paper reads segments of 200 tokens after what it kept.
 - The coarse part keeps twice the target (project default). The authors' README keeps 100 tokens more than the target,
   which suits their short passages.
-- Instruction and question stay whole; the paper shortens them slightly.
+- Instruction and question are not shortened; the paper shortens them slightly.
 - Instead of subsequence recovery, quotations are looked up in the whole chunks and cited from there.
-- The context of an answer is every span of a document that stayed.
+- The context of an answer is all spans that were kept.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ RESTRICTION: Final = "We can get the answer to this question in the given docume
 
 Span = tuple[int, int]
 Kept = list[tuple[Hit, list[Span]]]
-"""Chunks in the order shown, each with the spans of its text that stay."""
+"""Chunks in the order shown, each with the spans of its text that are kept."""
 
 
 class Shortening(MethodSection):
     """The constants that the shortening methods share.
 
-    Of the ``candidates`` best chunks of ``granularity`` tokens the best stay, up to ``coarse_factor`` times
-    ``target_tokens``, and are then cut to ``target_tokens``.
+    Of the ``candidates`` best chunks of ``granularity`` tokens, the best are kept up to ``coarse_factor`` times
+    ``target_tokens``, and then shortened to ``target_tokens``.
     """
 
     granularity: Tokens = 512
@@ -59,14 +59,14 @@ class Shortening(MethodSection):
 
 
 class Section(Shortening):
-    """LongLLMLingua's constants: the best chunk keeps ``spread`` more than the mean share of tokens, the last less."""
+    """LongLLMLingua's constants: the first chunk keeps ``spread`` more than the mean share of tokens, the last less."""
 
     KEY = "longllmlingua"
     spread: Share = 0.3
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs((size,), vectors=True, scorer=True)
 
@@ -85,13 +85,13 @@ async def answer_shortened(
     policy: Shortening,
     shorten: Callable[[Sequence[Hit]], Awaitable[Kept]],
 ) -> Answer:
-    """Answer from what ``shorten`` leaves of the best dense chunks; ``name`` appears in the plan's reason.
+    """Answer from the best dense chunks, shortened by ``shorten``; ``name`` appears in the plan's reason.
 
     Shared with ``llmlingua.py`` and ``llmlingua2.py``. Steps: ``plan``, ``retrieve``, ``compress``, ``generate``.
     """
     words = question.question
     reason = f"{name}: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
-    # The small model's tokenizer is not o200k; twice the tokens are on the safe side.
+    # The small model's tokenizer is not o200k; doubling is on the safe side.
     most = most_of(tools, [("generate", 2 * policy.target_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = await tools.record_plan("plan", plan)
@@ -118,7 +118,7 @@ async def answer_from_kept(tools: Tools, step: str, question: str, kept: Kept) -
 async def compress(
     tools: Tools, step: str, question: str, hits: Sequence[Hit], shorten: Callable[[], Awaitable[Kept]]
 ) -> Kept:
-    """Return what ``shorten`` leaves of ``hits``, journaled under ``step``. Raises ConfigError without a scorer."""
+    """Shorten ``hits`` by ``shorten``, journaled under ``step``. Raises ConfigError without a scorer."""
     by_id = {hit.chunk.chunk_id: hit for hit in hits}
 
     async def make() -> Any:
@@ -129,12 +129,12 @@ async def compress(
 
 
 async def _shortened(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> Kept:
-    """Return the most telling of ``hits``, best first (the paper's reordering), each cut to its best tokens."""
+    """Return the most relevant of ``hits``, best first (the paper's reordering), each cut to its best tokens."""
     return await _fine(tools, question, await _coarse(tools, question, hits, policy), policy)
 
 
 async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> list[Hit]:
-    """Return the chunks after which the question has the least perplexity: the coarse budget, and one more."""
+    """Return the chunks after which the question has the least perplexity, up to the coarse budget and one more."""
     asked = f"{question.strip()} {RESTRICTION}"
     doubt: dict[str, float] = {}
     for hit in hits:
@@ -145,7 +145,7 @@ async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Sect
 
 
 def within_budget(hits: Sequence[Hit], tokens: float) -> list[Hit]:
-    """Return the first ``hits`` that hold ``tokens`` together, and one more."""
+    """Return the first ``hits`` with at most ``tokens`` in total, and one more."""
     kept: list[Hit] = []
     for hit in hits:
         kept.append(hit)
@@ -199,7 +199,7 @@ def contrasts(conditioned: Sequence[float], plain: Sequence[float]) -> list[floa
 
 
 def shares(count: int, mean: float, spread: float) -> list[float]:
-    """Return the share of its tokens that each of ``count`` documents keeps, most important first.
+    """Return the share of tokens that each of ``count`` documents keeps, most important first.
 
     The shares fall linearly from ``mean`` + ``spread`` to ``mean`` - ``spread``, within 0 and 1 (equation 5).
     """
@@ -209,13 +209,13 @@ def shares(count: int, mean: float, spread: float) -> list[float]:
 
 
 def most_telling(values: Sequence[float], share: float) -> list[int]:
-    """Return the indexes of the highest ``values``, a ``share`` of them and at least one; ties keep the first."""
+    """Return the indexes of the highest ``share`` of ``values``, at least one; ties go to the first."""
     kept = max(1, round(share * len(values))) if values else 0
     return sorted(sorted(range(len(values)), key=lambda place: (-values[place], place))[:kept])
 
 
 def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
-    """Return the spans of a text that the chosen tokens cover, joined; a token includes the blanks before it."""
+    """Return the merged spans of the chosen tokens; a token includes the blanks before it."""
     starts = [0, *ends]
     spans: list[Span] = []
     for place in places:

@@ -1,7 +1,8 @@
-"""The method: retrieve a little, analyze, plan, follow the plan (paper section 3).
+"""The OkraLong method: retrieve a little, analyze, plan, follow the plan (paper section 3).
 
-In precise mode the full text is read if the retrieved passages do not hold the answer. With the policy's ``escalate``,
-an answer below a confidence is requested again, from a stronger generator or from the full text (not in the paper).
+In precise mode the full text is read if the retrieved passages do not contain the answer. With the policy's
+``escalate``, an answer below a confidence threshold is retried with a stronger generator or the full text (not in the
+paper).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from okralong.pipelines.methods.needs import Needs
 
 
 async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool = False) -> Answer:
-    """Analyze the question, plan, follow the plan, and escalate an answer of low confidence.
+    """Analyze the question, plan, follow the plan, and escalate answers of low confidence.
 
     Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow; if the policy escalates, ``check``
     and those below ``escalated``.
@@ -87,14 +88,14 @@ WORKFLOWS: Final[Mapping[Workflow, Callable[[Ask], Awaitable[Finds | Answer]]]] 
     "step": reason_in_steps,
     "documents": partial(ask_each_document, answer_cell=orchestrate_cell),
 }
-"""Workflows by name: a workflow retrieves, or already answers."""
+"""Workflows by name; a workflow retrieves or answers directly."""
 
 READERS: Final[Sequence[Reader]] = (Statement(), Calculation(), Bridge(), Comparison(), Cell(), Span())
 """The readers in the order in which they are tried; each is on unless its ``fits`` returns False."""
 
 
 async def _execute(ask: Ask) -> Answer:
-    """Follow the plan: the readers before retrieval, the workflow, the readers after it, else the generator."""
+    """Follow the plan: readers before retrieval, workflow, readers after it, finally the generator."""
     read = await first_reading(READERS, "before", ask)
     if read is not None:
         return read
@@ -105,7 +106,7 @@ async def _execute(ask: Ask) -> Answer:
 
 
 async def _generate(ask: Ask, finds: Finds) -> Answer:
-    """Answer from the retrieved chunks; rows that code finds in statements take the place of the last ones."""
+    """Answer from the retrieved chunks; rows that code finds in statements replace the last ones."""
     hits = pool([found for _, found in finds])  # in turns, so that each sub-question keeps its evidence
     rows = await _statement_rows(ask, hits)
     chunks = hits if ask.cell else hits[: len(hits) - len(rows)]
@@ -116,14 +117,14 @@ async def _generate(ask: Ask, finds: Finds) -> Answer:
 
 
 async def _statement_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
-    """Return the rows to show beside the chunks.
+    """Return the rows to show in addition to the chunks.
 
-    A cell shows the row of its amount. Other questions show the rows of their line items, each a part of a table:
-    only if the plan shows whole tables and no longer than those, so that the plan's reserve covers them.
+    A cell shows the row of its amount. Other questions show the rows of their line items, as parts of tables: only if
+    the plan recovers tables, and within their size, so that the plan's reserve covers them.
     """
     policy = ask.tools.policy
     if ask.cell:
-        # With ``reads_answers`` the reader ``Statement`` has searched the document already.
+        # With ``reads_answers`` the reader ``Statement`` has already searched the document.
         stated = None if ask.tools.reads_answers or not policy.over_documents.rows else await read_statement(ask)
         return [] if stated is None else list(stated.context)
     if not ask.is_one_of(policy.line_items.rows) or not ask.plan.recover_tables:
@@ -141,7 +142,7 @@ async def _follow(ask: Ask) -> tuple[Answer, bool]:
 
 
 async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
-    """Return ``first``, or if its confidence is too low the second answer, unless that reply is of no use."""
+    """Return ``first``, or the second answer if the confidence is too low and the second reply is usable."""
     to = ask.plan.escalate_to
     if to is None:
         return first
@@ -155,7 +156,7 @@ async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
         else:
             stronger = ask.tools.stronger
             by, (again, _) = stronger.generator, await _follow(replace(ask, tools=stronger))
-    except (QuestionError, ReplyError):  # CallFailed is neither: the question fails, and a rerun asks again
+    except (QuestionError, ReplyError):  # CallFailed is not caught: the question fails, and a rerun asks again
         return first
     again = replace(again, analysis=ask.analysis)
     again = await with_confidence(ask.tools, ask.question, again, f"{ESCALATED}/check")
@@ -163,9 +164,9 @@ async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
 
 
 async def _scope(question: str, analysis: Analysis | None, tools: Tools) -> Scope | None:
-    """Return the documents to ask one by one, None for a question over all of them together.
+    """Return the documents to ask separately, or None for a question over all of them together.
 
-    The rules must know the question's form: without them, each document would cost a call on a guess.
+    The rules must recognize the question; otherwise each document would cost a call on a guess.
     """
     policy = tools.policy.over_documents
     if policy.more_than is None or analysis is None or analysis.type not in policy.types:
@@ -175,7 +176,7 @@ async def _scope(question: str, analysis: Analysis | None, tools: Tools) -> Scop
 
 
 def _cell_plan(plan: Plan, tools: Tools) -> Plan:
-    """Return ``plan`` without an escalation, and for an amount with ``over_documents.count`` chunks at most."""
+    """Return ``plan`` without escalation, and for an amount with at most ``over_documents.count`` chunks."""
     plan = replace(plan, escalate_to=None)
     most, wanted = tools.policy.over_documents.count, AnswerType.of(tools.answer_type)
     if most is None or most >= plan.count or wanted.kind not in AMOUNTS or wanted.many:
@@ -198,13 +199,13 @@ async def answer_precisely(question: Question, tools: Tools) -> Answer:
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     precise = policy.escalate is not None and policy.escalate.to == "precise"
     return needs_precisely(policy) if precise else _needs(policy, ())
 
 
 def needs_precisely(policy: Policy) -> Needs:
-    """Return what the method needs in precise mode."""
+    """Return the method's needs in precise mode."""
     return _needs(policy, (policy.full_text.fallback_granularity,))
 
 

@@ -1,4 +1,4 @@
-"""Questions over many documents: each document answers separately, and code or the generator uses their values.
+"""Questions over many documents: each document answers separately, and code or the generator combines the values.
 
 Not in the paper. See ``answering/workflows/documents.py``; the method does the same for the questions that the policy's
 ``over_documents`` selects.
@@ -21,7 +21,7 @@ from okralong.pipelines.methods.okralong import orchestrate_cell
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run; a cell may get any plan."""
+    """Return the method's needs; a cell may get any plan."""
     return Needs(granularities=tuple(policy.granularities()), reranker=policy.needs_reranker)
 
 
@@ -29,7 +29,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     """Answer from the values that the documents give. Steps: ``plan``, then those of ``ask_each_document``.
 
     Raises:
-        QuestionError: There are more documents than the policy asks for one question.
+        QuestionError: There are more documents than the policy allows for one question.
     """
     asked = question.question
     scope = await scope_of(asked, task_by_rules(asked), tools)

@@ -1,17 +1,17 @@
-"""RAPTOR (Sarthi et al. 2024): the best of chunks, summaries of clusters of chunks, and summaries of summaries.
+"""RAPTOR (Sarthi et al. 2024) retrieves from chunks, summaries of clusters of chunks, and summaries of summaries.
 
-Chunks and summaries compete alike for 2,000 tokens ("collapsed tree"). A document's tree is kept with the archive: the
-first question that needs it has it written, by calls under the run's cap, and later questions and runs over the same
-content and generator reuse it. Clusters are soft: Gaussian mixtures over reduced vectors, their number chosen by the
-BIC, first over all nodes and then within each cluster (section 3; constants of the authors' ``cluster_utils.py`` and
-``cluster_tree_builder.py``).
+Chunks and summaries compete equally for 2,000 tokens ("collapsed tree"). A document's tree is kept with the archive:
+the first question that needs it triggers writing it, with calls under the run's cap, and later questions and runs over
+the same content and generator reuse it. Clusters are soft: Gaussian mixtures over reduced vectors, their number chosen
+by the BIC, first over all nodes and then within each cluster (section 3; constants of the authors' ``cluster_utils.py``
+and ``cluster_tree_builder.py``).
 
 Differences from the paper:
 
 - Vectors are reduced by PCA, not UMAP, which would add two dependencies (numba and llvmlite).
 - Leaves are the archive's chunks of 150 tokens, with the archive's vectors; the paper's have 100.
-- There is one tree a document. In a larger scope only the ``max_documents`` documents with the best leaves take part.
-- Only the retriever's ``candidates`` best leaves compete, which is more than the prompt holds.
+- There is one tree per document. In a larger scope only the ``max_documents`` documents with the best leaves compete.
+- Only the retriever's ``candidates`` best leaves compete, which are more than fit the prompt.
 - Only leaves are cited, because a summary occurs in no document.
 """
 
@@ -45,9 +45,9 @@ from okralong.pipelines.methods.needs import Needs
 SUMMARY: Final = "summary"
 ROLE: Final = "summarize"
 VERSION: Final = 1
-"""Version of ``build_tree``: raise it with the prompt, the clustering or the form of a tree."""
+"""Version of ``build_tree``: increment it when prompt, clustering or the form of a tree change."""
 SUMMARY_WORDS: Final = 100
-"""Words of a cluster's first node that replace a missing summary; a summary has as many."""
+"""Words of a cluster's first node that replace a missing summary, as many as a summary has."""
 
 ALL: Final = 1_000_000
 """More chunks than any document has."""
@@ -59,19 +59,19 @@ DIMENSIONS: Final = 10
 MEMBERSHIP: Final = 0.1
 """The authors' ``threshold``: a vector belongs to each cluster with more than this probability."""
 MOST_CLUSTERS: Final = 50
-"""The authors' ``max_clusters`` of one mixture."""
+"""The authors' ``max_clusters`` per mixture."""
 SEED: Final = 224
 """The authors' ``RANDOM_SEED``."""
 TRIED_BEYOND: Final = 5
-"""Numbers of clusters tried after the best one so far. project default: the authors try all."""
+"""How many further numbers of clusters are tried after the best so far. project default: the authors try all."""
 
 
 class Section(MethodSection):
     """RAPTOR's constants.
 
     Leaves have ``granularity`` tokens; a tree has at most ``layers`` layers over clusters of at most
-    ``cluster_tokens``. Of the ``candidates`` best leaves, and the summaries of the ``max_documents`` documents with the
-    best leaves, the best nodes are shown up to ``max_tokens``.
+    ``cluster_tokens``. Shown are the best nodes, up to ``max_tokens``, of the ``candidates`` best leaves and the
+    summaries of the ``max_documents`` documents with the best leaves.
     """
 
     KEY = "raptor"
@@ -84,7 +84,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs(
         (size,), vectors=True, unforeseen="the summaries of its documents must be written first", packages=("sklearn",)
@@ -123,7 +123,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def node_passage(hit: Hit) -> Passage:
-    """Return a node as a passage; a generated one, which has no granularity, is marked as a summary."""
+    """Return a node as a passage; a generated node, which has no granularity, is marked as a summary."""
     passage = passage_of(hit)
     return passage if hit.chunk.granularity else replace(passage, origin=SUMMARY)
 
@@ -136,8 +136,8 @@ def only_leaves(shown: Sequence[Passage]) -> list[Passage]:
 async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, cluster_tokens: int) -> list[Any]:
     """Return the summaries of one document, lowest layer first: ``[text, vector]``, the vector as base64 of float32.
 
-    A cluster of more than ``cluster_tokens`` is clustered again. The head of its first node replaces a missing summary,
-    and a step ``lacking`` records it. There are at most ``layers`` layers, and none over too few nodes to reduce.
+    A cluster of more than ``cluster_tokens`` is clustered again. The beginning of its first node replaces a missing
+    summary, recorded by a step ``lacking``. There are at most ``layers`` layers, and none over too few nodes to reduce.
 
     Steps: ``leaves``, then for each layer ``layer/1/clusters`` and ``layer/1/1/summarize`` onward.
     """
@@ -168,9 +168,9 @@ async def _clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[li
 
 
 def bounded_clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Return ``soft_clusters`` of at most ``most`` tokens each, by ``sizes``.
+    """Return ``soft_clusters`` with at most ``most`` tokens each, given ``sizes``.
 
-    A cluster that clustering does not make smaller is halved (project default); the authors' code would not terminate.
+    A cluster that clustering does not divide is halved (project default); the authors' code would not terminate.
     """
     groups: list[list[int]] = []
     for rows in soft_clusters(vectors) if len(vectors) > DIMENSIONS + 1 else [list(range(len(vectors)))]:
@@ -252,13 +252,13 @@ def _mixture(points: Any) -> list[list[int]]:
         if tried == TRIED_BEYOND:
             break
     member = best.predict_proba(points) > MEMBERSHIP
-    # Over more than ten clusters a vector can be below the threshold everywhere; it joins its most probable one.
+    # With more than ten clusters a vector may be below the threshold everywhere; it then joins the most probable one.
     lost = ~member.any(axis=1)
     member[lost, best.predict_proba(points)[lost].argmax(axis=1)] = True
     return [rows.tolist() for rows in (np.flatnonzero(column) for column in member.T) if rows.size]
 
 
-# The prompt for a summary (section 3). Like the authors' it asks for many key details; the words are ours.
+# The prompt for a summary (section 3). Like the authors', it asks for many key details; the wording is ours.
 
 INSTRUCTIONS: Final = """Sum up the numbered passages of a document in one paragraph of at most 100 words.
 Keep as many key details as you can: names, figures, dates, causes.

@@ -1,4 +1,4 @@
-"""RECOMP (Xu et al. 2024): the chunks are compressed for the question before the generator answers once.
+"""RECOMP (Xu et al. 2024): the chunks are compressed for the question, then the generator answers once.
 
 The extractive compressor keeps the nearest sentences, the abstractive one writes a summary.
 
@@ -6,9 +6,9 @@ Differences from the paper:
 
 - Neither compressor is trained. The extractive one is the archive's encoder, by the dot product of question and
   sentence; the paper fine-tunes a Contriever on which sentences help. The abstractive one is the prompted generator,
-  whose tokens count; the paper distils a T5 of 775M parameters.
+  and its tokens count; the paper distils a T5 of 775M parameters.
 - Five sentences of five dense chunks of 512 tokens; the paper takes one or two of five passages of 100 words.
-- The word "none" says that nothing helps; the paper's summary is empty then. Both lead to an answer without passages
+- The word "none" means that nothing helps; the paper's summary is then empty. Both lead to an answer without passages
   (selective augmentation).
 - Sentences are shown nearest first, each as a passage that can be cited. A summary occurs in no document, so its answer
   has neither context nor citations.
@@ -42,7 +42,7 @@ from okralong.pipelines.methods.needs import Needs
 ROLE: Final = "summarize"
 
 SHORTEST: Final = 12
-"""Minimal characters of a sentence. project default: a shorter one is a heading's number or a cut word."""
+"""Fewest characters of a sentence. project default: a shorter one is a heading's number or a truncated word."""
 
 
 class Section(MethodSection):
@@ -60,7 +60,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     section = policy.section(Section)
     written = "it answers from a summary that is yet to be written"
     return Needs(
@@ -143,7 +143,7 @@ async def summarized(tools: Tools, step: str, question: str, hits: Sequence[Hit]
     return await ask_or(tools, ROLE, step, build(shown), read_summary, "")
 
 
-# The prompt of the abstractive compressor (section 3.2). The words are ours; the paper trains its compressor on
+# The prompt of the abstractive compressor (section 3.2). The wording is ours; the paper trains its compressor on
 # GPT-3.5's replies to a similar prompt.
 
 INSTRUCTIONS: Final = """Do not answer the question yet. Write one paragraph of at most 80 words that holds what the \

@@ -1,6 +1,6 @@
-"""Strategies by name or place, their needs, and the policy with the sections of all methods.
+"""Strategies by name or location, their needs, and the policy with the sections of all methods.
 
-A method that ships is one file in this package and one line in ``BUILT_IN``. The file has ``answer(question, tools)``,
+A shipped method is one file in this package and one line in ``BUILT_IN``. The file has ``answer(question, tools)``,
 ``needs(policy)``, which returns a ``Needs``, and, if the method has constants, a ``Section`` of the policy.
 
 Other strategies are named by the entry point of an installed package (group ``okralong.strategies``), or by their
@@ -69,18 +69,18 @@ def _sections() -> dict[str, Any]:
 
 
 FullPolicy: Final[type[Policy]] = create_model("FullPolicy", __base__=Policy, __module__=__name__, **_sections())
-"""The policy with the sections of all methods that ship, as its files are read."""
+"""The policy with the sections of all shipped methods, used to read policy files."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategySpec:
-    """A strategy as a run uses it, described once when the run is prepared.
+    """A run's strategy, described once when the run is prepared.
 
     Attributes:
         name: Its name in tables.
-        place: Where any process can load it from.
+        place: The location from which any process can load it.
         identity: What identifies it in the run's fingerprint; for a file its content, not its path.
-        needs: What it needs of a run under the policy.
+        needs: Its needs under the policy.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Method:
 
 
 def describe(name: str, policy: Policy) -> StrategySpec:
-    """Describe the strategy of a name or place.
+    """Describe the strategy with a name or location.
 
     Raises:
         ConfigError: It is unknown or cannot be loaded, its section of the policy is wrong, or a package is missing.
@@ -134,7 +134,7 @@ def load_strategy(name: str) -> Strategy:
 
 
 def names() -> list[str]:
-    """Return all known names, the built-in ones first. Other packages cannot take a built-in name."""
+    """Return all known names, the built-in ones first. Other packages cannot override a built-in name."""
     return [*BUILT_IN, *sorted(set(_offered()) - set(BUILT_IN))]
 
 
@@ -179,7 +179,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def _checked(name: str, place: str, loaded: Any) -> Method:
-    """Return a third-party method, including modules of the older form without ``needs(policy)``."""
+    """Validate and return a third-party method, including modules of the older form without ``needs(policy)``."""
     older = callable(getattr(loaded, "granularities", None))
     missing = [each for each in ("answer", "needs") if not callable(getattr(loaded, each, None))]
     if missing and not (older and missing == ["needs"]):
@@ -191,7 +191,7 @@ def _checked(name: str, place: str, loaded: Any) -> Method:
 
 
 def _needs_by_attributes(module: Any, policy: Policy) -> Needs:
-    """Return the needs of a module of the older form, which states them by attributes."""
+    """Return the needs of a module of the older form, which states them as attributes."""
 
     def says(constant: str, function: str = "") -> bool:
         told = getattr(module, function, None)
@@ -211,7 +211,7 @@ def _needs_by_attributes(module: Any, policy: Policy) -> Needs:
 
 
 def _load_place(name: str) -> object:
-    """Load the module at a place; its ``answer`` is the function that ``name`` gives."""
+    """Load the module at a location; its ``answer`` is the function given in ``name``."""
     place, function = _parts(name)
     try:
         module = _from_file(place) if place.endswith(".py") else import_module(place)
@@ -223,8 +223,8 @@ def _load_place(name: str) -> object:
         ) from error
     if not callable(getattr(module, function, None)):
         raise ConfigError(
-            f"The strategy {name!r} cannot be loaded: {place} has no function {function!r}. Name one of its functions "
-            "behind a colon."
+            f"The strategy {name!r} cannot be loaded: {place} has no function {function!r}. Name one of its "
+            "functions after a colon."
         )
     public = {attribute: value for attribute, value in vars(module).items() if not attribute.startswith("_")}
     return SimpleNamespace(**{**public, "answer": getattr(module, function)})
@@ -245,7 +245,7 @@ def _from_file(file: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError(f"The strategy file {file} cannot be loaded. Its name must end in .py.")
     module = module_from_spec(spec)
-    sys.modules[unique] = module  # before executing it: dataclasses look their module up there
+    sys.modules[unique] = module  # before executing it, because dataclasses look up their module there
     try:
         spec.loader.exec_module(module)
     except BaseException:

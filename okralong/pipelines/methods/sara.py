@@ -1,23 +1,23 @@
 """SARA (Jin et al. 2026): a few passages as text, many more as vectors in the generator's embedding space.
 
 The ten best chunks of 256 tokens are the candidates (section 3.1, S1): by BM25 or, as in the paper's table 4, by dense
-vectors, by both, or reordered by a cross-encoder. Five of them are chosen by what each adds (algorithm 1) and shown as
-text in the order of choice. Each other one is shown as the trained compressor's vectors of its sentence embedding, on a
-separate line: one token, and four or five for the line. The vectors are made at index time. ``text: 0`` with one
-candidate is xRAG's single vector.
+vectors, by both, or reordered by a cross-encoder. Five of them are selected for what each adds (algorithm 1) and shown
+as text in the order of selection. The others are shown as the vectors that the trained compressor makes of their
+sentence embeddings, each on a separate line: one token, plus four or five for the line. The vectors are computed at
+index time. ``text: 0`` with one candidate is xRAG's single vector.
 
 Differences from the paper:
 
 - The generator is SmolLM2-135M-Instruct and the sentence encoder all-MiniLM-L6-v2, which ship with okralong. The paper
   uses models of 4 to 24 billion parameters and SFR-Embedding.
-- Chunks are chosen by vectors of unit length, the mean if a chunk has several; the paper does not specify it.
+- Chunks are selected by unit vectors (the mean if a chunk has several); the paper does not specify this.
 - The prompt is ours (``pipelines/sara/prompts.py``), after the paper's table 7: each compressed chunk has a numbered
   line, and no "Judgment" is requested.
-- The model is trained to answer and not to quote, so nothing is cited. The context of an answer is the text shown.
+- The model is trained to answer, not to quote, so there are no citations. The context of an answer is the text shown.
 - The dense retriever is the archive's encoder; the paper's are SFR-Embedding and bge-reranker-v2-m3, a cross-encoder
   that a run can use as its ``reranker``.
 - Under ``max_tokens`` a chunk whose text does not fit is shown as vectors. The paper limits the input to 512 or 1,024
-  tokens and does not say how.
+  tokens without saying how.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
 
 ROWS_AT_MOST: Final = 16
-"""Vectors of a chunk that a plan assumes. project default, on the safe side: the paper has one."""
+"""Vectors per chunk that a plan assumes. project default, on the safe side: the paper has one."""
 
 
 LINE: Final = 5
@@ -57,10 +57,10 @@ class Section(MethodSection):
     ``retriever`` ranks them: exact (BM25), semantic (dense vectors) or hybrid (both, equally fused). The cross-encoder
     reorders the first ``rerank`` candidates (0: none).
 
-    ``selection`` chooses the text: the best as retrieved (none), or one by one by what each adds (novelty, csi).
-    Novelty is measured in ``space``; ``trade_off`` is as in ``SelectionPolicy``. ``max_tokens`` bounds texts and
-    vectors together (a vector counts as one); a chunk whose text does not fit is shown as vectors. ``compression``
-    false omits the others.
+    ``selection`` chooses the text: the best as retrieved (none), or greedily for what each adds (novelty, csi). Novelty
+    is measured in ``space``; ``trade_off`` is as in ``SelectionPolicy``. ``max_tokens`` limits the total of texts and
+    vectors (a vector counts as one); a chunk whose text does not fit is shown as vectors. Without ``compression`` the
+    other candidates are omitted.
     """
 
     KEY = "sara"
@@ -83,7 +83,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     section = policy.section(Section)
     return Needs(
         granularities=(section.granularity,),
@@ -180,7 +180,7 @@ def _plan(tools: Tools) -> Plan:
     if policy.rerank:
         by += f", the first {policy.rerank} ordered by the cross-encoder"
     reason = f"SARA: the {policy.candidates} best chunks {by}, {policy.text} as text and {rest} as vectors"
-    # The generator's tokenizer is not o200k; twice the tokens are on the safe side.
+    # The generator's tokenizer is not o200k; doubling is on the safe side.
     shown = 2 * policy.text * policy.granularity + policy.candidates * ROWS_AT_MOST
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most_of(tools, [("generate", shown)]))
     exact, semantic = {"exact": (1.0, 0.0), "semantic": (0.0, 1.0), "hybrid": (1.0, 1.0)}[policy.retriever]

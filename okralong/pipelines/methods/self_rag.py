@@ -1,13 +1,13 @@
-"""Self-RAG (Asai et al. 2024), with prompted critique: each chunk is answered from separately; the best answer counts.
+"""Self-RAG (Asai et al. 2024) with prompted critique: answer from each chunk separately and keep the best answer.
 
-The generator marks whether the chunk is relevant, how far it supports the answer and how useful the answer is. Marks
-and sum are the authors' (``retrieval_lm/run_short_form.py``): relevant 1 or 0; support full 1, partial 0.5, none 0;
+The generator marks whether the chunk is relevant, how well it supports the answer, and how useful the answer is. Marks
+and weights are the authors' (``retrieval_lm/run_short_form.py``): relevant 1 or 0; support full 1, partial 0.5, none 0;
 usefulness of 1 to 5 as -1 to 1; weights 1, 1 and 0.5.
 
 Differences from the paper:
 
-- The generator is prompted and its marks are read from the reply; ties go to the better ranked chunk. The paper trains
-  a generator that writes its marks as tokens, and weighs their probabilities.
+- The generator is prompted and its marks are parsed from the reply; ties go to the better ranked chunk. The paper
+  trains a generator that writes its marks as tokens and uses their probabilities.
 - A separate call decides by yes or no whether to retrieve, and an unreadable reply counts as yes; the paper compares
   the probability of a token with 0.2. After "no" the generator answers from its own knowledge.
 - There is one segment, the answer. The paper's beam search over the sentences of long answers is left out, because all
@@ -55,8 +55,8 @@ ROLE: Final = "critique"
 class Section(MethodSection):
     """Self-RAG's constants.
 
-    Each of the ``count`` best chunks of ``granularity`` tokens is answered from separately. ``relevance``, ``support``
-    and ``utility`` weigh the marks of the critique. ``adaptive`` first asks whether to retrieve.
+    There is a separate answer from each of the ``count`` best chunks of ``granularity`` tokens. ``relevance``,
+    ``support`` and ``utility`` weigh the marks of the critique. ``adaptive`` first asks whether to retrieve.
     """
 
     KEY = "self_rag"
@@ -69,13 +69,13 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs((size,), vectors=True, unforeseen="the generator decides whether it retrieves at all")
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Answer from each chunk and return the best marked answer.
+    """Answer from each chunk and return the answer with the best marks.
 
     Steps: ``plan``, ``decide`` if the policy is adaptive, then ``generate``, or ``retrieve`` and ``passage/1/critique``
     onward.
@@ -150,7 +150,7 @@ async def _must_look_up(tools: Tools, step: str, question: str) -> bool:
 
 
 # The prompts. The marks are the paper's (table 1): relevant or irrelevant; fully, partially, or no support; 1 to 5. The
-# words are ours, because the paper's generator is trained on the marks without any.
+# wording is ours, because the paper's generator is trained and has no prompt for the marks.
 
 DECIDE_INSTRUCTIONS: Final = """Must documents be looked up to answer the question? Reply with one letter:
 A: no; I know it for certain
@@ -180,7 +180,7 @@ def read_decision(reply: str) -> bool:
 
 
 def read_marks(reply: str) -> Marks:
-    """Read a reply; a missing mark counts as its lowest. Raises ReplyError if there is no answer."""
+    """Parse a reply; a missing mark counts as the lowest. Raises ReplyError if there is no answer."""
     rename = {"supported": "support", "usefulness": "utility"}
     unlabelled, sections = first_sections(_LABEL, strip_thought(reply), rename)
     answer, references = take_references(clean(sections.get("answer", "" if sections else unlabelled)))

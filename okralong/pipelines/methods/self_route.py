@@ -1,6 +1,6 @@
 """Self-Route (Li et al. 2024): answer from the best chunks, and from the full text if they do not suffice.
 
-The generator decides by answering "unanswerable", so that a long context is paid for only if retrieval fails. It is
+The generator decides by answering "unanswerable", so that long context is only paid for if retrieval fails. This is
 OkraLong's precise mode without analysis and plan.
 
 Differences from the paper:
@@ -33,7 +33,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     sizes = {policy.section(Section).granularity, policy.full_text.fallback_granularity}
     return Needs(granularities=tuple(sorted(sizes)), vectors=True)
 

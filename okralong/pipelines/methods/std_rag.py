@@ -23,7 +23,7 @@ class Section(MethodSection):
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs((size,), vectors=True)
 

@@ -3,10 +3,10 @@
 The generator reads every chunk of a document for entities and relations and writes a report on each community. Local
 search shows reports, entities and chunks; global search asks every report what it contributes to the question.
 
-A document's graph is kept with the archive, like RAPTOR's tree: the first question that needs it has it written, by
-calls under the run's cap, and later questions and runs over the same content and generator reuse it. It is the most
-expensive artifact here: it reads every token once and writes more than half as many. Communities come from Leiden's
-algorithm, by the package that the authors use (``graspologic-native``).
+A document's graph is kept with the archive, like RAPTOR's tree: the first question that needs it triggers writing it,
+with calls under the run's cap, and later questions and runs over the same content and generator reuse it. It is the
+most expensive artifact here: every token is read once, and more than half as many are written. Communities are found by
+Leiden's algorithm in the authors' package (``graspologic-native``).
 
 Differences from the paper:
 
@@ -15,11 +15,11 @@ Differences from the paper:
 - The descriptions of an entity are joined up to ``DESCRIPTION`` tokens; the authors summarize them. A report sees its
   community's best connected entities and relations up to ``report_tokens``; the authors replace what does not fit by
   reports on smaller communities.
-- There is one graph a document. In a larger scope the graphs of the ``max_documents`` documents with the best chunks
-  are used; entities of the same name are not merged.
+- There is one graph per document. In a larger scope the graphs of the ``max_documents`` documents with the best chunks
+  are used, without merging entities of the same name.
 - Local search, the default, is the authors' code (``query/structured_search/local_search``) and not the paper's, with
   their shares of reports and chunks, and 8,000 tokens as in the paper's comparisons; the code has 12,000.
-- Global search asks at most ``max_maps`` batches of reports, in the order of their rating and not shuffled.
+- Global search asks at most ``max_maps`` batches of reports, ordered by rating instead of shuffled.
 - Entities are matched by the archive's encoder.
 - Only chunks are cited, because reports and descriptions occur in no document.
 """
@@ -44,11 +44,11 @@ from okralong.pipelines.methods.needs import Needs
 __all__ = ["Section", "answer", "needs"]
 
 VERSION: Final = 1
-"""Version of ``build_graph``: raise it with the prompts, the readers of replies, or the form of a graph."""
+"""Version of ``build_graph``: increment it when prompts, parsers or the form of a graph change."""
 
 
 def needs(policy: Policy) -> Needs:
-    """Return what the method needs of a run."""
+    """Return the method's needs."""
     size = policy.section(Section).granularity
     return Needs(
         (size,),

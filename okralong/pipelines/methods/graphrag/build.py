@@ -1,4 +1,4 @@
-"""Writing the graph of one document: the generator reads its chunks and reports on its communities."""
+"""Build the graph of one document: the generator reads its chunks and reports on its communities."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REPORT: Final = "report"
 AT_ONCE: Final = 16
 """Concurrent calls for one graph. project default"""
 LONGEST_NAME: Final = 80
-"""Characters of an entity's name. project default: a longer one is a sentence."""
+"""The most characters of an entity's name. project default: a longer one is a sentence."""
 
 
 async def build_graph(
@@ -48,9 +48,9 @@ async def build_graph(
 ) -> dict[str, Any]:
     """Return the graph of one document (``Graph.written``).
 
-    Communities of ``cluster_size`` entities and more are divided. A chunk whose reply names nothing, after one repair,
-    has no entities, and the names of its entities replace a community's missing report; a step ``lacking`` records
-    both.
+    Communities of ``cluster_size`` entities and more are divided. If a chunk's reply is unusable after one repair, the
+    chunk has no entities; a community's missing report is replaced by the names of its entities. A step ``lacking``
+    records both.
 
     Steps: ``chunks``, ``chunk/1/extract`` onward, ``communities``, and ``community/1/report`` onward.
     """
@@ -127,8 +127,8 @@ async def _reported(
     return replace(bare, title=title, report=report, rating=rating)
 
 
-# The prompts. Their contents and scales (strength 1 to 10, rating 0 to 10, score 0 to 100) are the authors'; the words
-# are ours, and lines replace their tuples and JSON objects.
+# The prompts. Their contents and scales (strength 1 to 10, rating 0 to 10, score 0 to 100) are the authors'; the
+# wording is ours, and lines replace their tuples and JSON objects.
 
 EXTRACT_INSTRUCTIONS: Final = """List the people, organisations, places, events, products and figures that the passage \
 names, and how they are related. Reply with lines of these two forms and nothing else:
@@ -157,12 +157,12 @@ def extract_prompt(passages: Sequence[Passage]) -> list[Message]:
 
 
 def read_extracted(reply: str) -> Extracted:
-    """Read a reply, ignoring lines that name nothing. Raises ReplyError if no line has one of the forms."""
+    """Parse a reply, ignoring lines without a name. Raises ReplyError if no line has one of the forms."""
     entities: dict[tuple[str, str, str], None] = {}
     relations: dict[tuple[str, str, str, float], None] = {}
     lines = [match for line in strip_thought(reply).splitlines() if (match := _LINE.match(line)) is not None]
     for match in lines:
-        # Neutralised first, because special tokens contain bars.
+        # Neutralise first, because special tokens contain bars.
         parts = [part.strip(" \t*_\"'()[]") for part in neutralise(match[2]).split("|")]
         first, second, told, strength = [*parts, "", "", ""][:4]
         if not _is_name(first):

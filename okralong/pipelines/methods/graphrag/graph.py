@@ -13,7 +13,9 @@ from okralong.pipelines.core.tokens import count_tokens
 SEED: Final = 0xDEADBEEF
 """The authors' seed of Leiden's algorithm (``index/operations/cluster_graph.py``)."""
 DESCRIPTION: Final = 160
-"""Tokens of an entity's or a relation's joined descriptions. project default: the authors' summaries have 500 at most.
+"""The most tokens of an entity's or relation's joined descriptions.
+
+project default: the authors' summaries have 500 at most.
 """
 
 
@@ -47,7 +49,7 @@ class Community:
     """A community of entities (their indexes).
 
     Level 0 has the largest communities; ``parent`` is the index of the enclosing one (-1: none). ``rating``, from 0 to
-    10, is how telling the generator finds its ``report``.
+    10, is how informative the generator rates its ``report``.
     """
 
     level: int
@@ -111,8 +113,8 @@ class Extracted:
 def merged(said: Sequence[Extracted]) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
     """Merge what the chunks of a document name into entities and relations.
 
-    Names that differ only in case and spacing are one, spelled as first seen. A relation has no direction. Entities
-    keep the order in which they were first named.
+    Names that differ only in case and spacing are merged, spelled as first seen. Relations are undirected. Entities are
+    in order of first mention.
     """
     names: dict[str, str] = {}
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
@@ -173,7 +175,7 @@ def _joined(descriptions: Mapping[str, None]) -> str:
 def communities(graph: Graph, cluster_size: int) -> list[Community]:
     """Return the communities of a graph's entities, level by level, without reports.
 
-    An entity without a relation is in none. The same graph always has the same communities.
+    An entity without relations is in none. The result is deterministic.
     """
     with needs_extra("lab"):
         from graspologic_native import hierarchical_leiden
@@ -208,7 +210,7 @@ def relation_line(graph: Graph, relation: Relation) -> str:
 
 
 def first_lines(lines: Sequence[str], most: int) -> list[str]:
-    """Return the first lines that hold ``most`` tokens together, at least one."""
+    """Return the first lines with at most ``most`` tokens in total, at least one line."""
     kept: list[str] = []
     used = 0
     for line in lines:

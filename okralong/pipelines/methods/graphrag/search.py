@@ -1,4 +1,4 @@
-"""Answering from graphs: local search around the nearest entities, global search over the reports."""
+"""Answer from graphs: local search around the nearest entities, global search over the reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from okralong.pipelines.methods.raptor import node_passage, only_leaves, unpacke
 
 
 async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], policy: Section) -> Answer:
-    """Answer from what surrounds the entities nearest to the question.
+    """Answer from the surroundings of the entities nearest to the question.
 
     Reports take up to ``community_share`` of ``max_tokens``, chunks up to ``text_share``, entities and relations the
     rest.
@@ -54,7 +54,7 @@ async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], pol
 
 
 def _reports(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> list[Hit]:
-    """Return the reports of the communities with the most of the nearest entities; ties go by rating."""
+    """Return the reports of the communities with the most of the nearest entities; ties are broken by rating."""
     chosen = set(nearest)
     found = [
         (sum((number, place) in chosen for place in community.members), community.rating, number, at)
@@ -69,7 +69,7 @@ def _reports(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> lis
 
 
 async def _units(tools: Tools, graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> list[Hit]:
-    """Return the chunks that name the nearest entities, entity by entity, those with most of its relations first."""
+    """Return the chunks that name the nearest entities, by entity, those with most of its relations first."""
     ranked: dict[tuple[int, int], None] = {}
     for number, place in nearest:
         graph = graphs[number]
@@ -90,7 +90,7 @@ async def _units(tools: Tools, graphs: Sequence[Graph], nearest: Sequence[tuple[
 
 
 def _lists(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]], relationships: int, left: float) -> list[Hit]:
-    """Return the nearest entities and their relations as one passage a document, ``left`` tokens in all.
+    """Return the nearest entities and their relations as one passage per document, ``left`` tokens in total.
 
     Relations among the nearest entities come first, then those of the best connected ones.
     """
@@ -121,7 +121,7 @@ def _lists(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]], relation
 
 
 def within(hits: Sequence[Hit], tokens: float) -> list[Hit]:
-    """Return the first ``hits`` that hold ``tokens`` together; none if the first one is longer."""
+    """Return the first ``hits`` with at most ``tokens`` in total, possibly none."""
     kept: list[Hit] = []
     for hit in hits:
         tokens -= hit.chunk.n_tokens
@@ -142,7 +142,7 @@ def _written(doc_id: str, what: str, text: str) -> Hit:
 async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], policy: Section) -> Answer:
     """Answer from the points that the reports of ``level`` make, highest score first, up to ``max_tokens``.
 
-    Without a point the question is unanswerable. Steps: ``map/1/points`` onward, and ``generate``.
+    Without points the question is unanswerable. Steps: ``map/1/points`` onward, and ``generate``.
     """
     reports = [
         (-community.rating, number, at, _written(graph.doc_id, f"report-{at:04d}", community.text))
@@ -172,7 +172,7 @@ async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], po
 
 
 def _of_level(found: Sequence[Community], place: int, level: int) -> bool:
-    """Return whether ``level`` shows a community: it is of that level, or of a lower one and not divided further."""
+    """Return whether a community belongs to ``level``: it has that level, or a lower one and no parts."""
     own = found[place].level
     return own == level or (own < level and not any(each.parent == place for each in found))
 

@@ -17,8 +17,9 @@ class Section(MethodSection):
     documents with the best of the ``candidates`` best chunks are used.
 
     Local ``search`` shows ``max_tokens`` around the ``entities`` nearest to the question: at most ``community_share``
-    of reports, at most ``text_share`` of chunks, and else the entities with ``relationships`` relations each. Global
-    search asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of ``max_tokens``.
+    for reports, at most ``text_share`` for chunks, and the rest for the entities with ``relationships`` relations each.
+    Global search asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of
+    ``max_tokens``.
     """
 
     KEY = "graphrag"
@@ -39,5 +40,5 @@ class Section(MethodSection):
     @model_validator(mode="after")
     def _shares(self) -> Self:
         if self.community_share + self.text_share > 1:
-            raise ValueError("community_share and text_share are more than the whole together")
+            raise ValueError("community_share and text_share must not add up to more than 1")
         return self
