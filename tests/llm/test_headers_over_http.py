@@ -55,7 +55,7 @@ async def test_a_429_tells_its_limits_too_and_lies_change_nothing(tmp_path: Path
         async with client_over(tmp_path, config_for(server)) as (client, _):
             for n in range(3):
                 await asyncio.wait_for(client.complete(f"q{n}", "a", "generate", ask("hello")), 5)
-            with pytest.raises(QuestionError, match="names = 60000"):
+            with pytest.raises(QuestionError, match="limit of tokens per minute = 60000"):
                 await client.complete("q", "b", "generate", ask("hello " * 60_000))
 
 
