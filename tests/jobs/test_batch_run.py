@@ -48,6 +48,7 @@ def billed(run: Path) -> Decimal:
 
 
 def test_a_batch_run_answers_the_same_for_half_of_the_bill(
+    ray_cluster: None,
     sample_archive: Path,
     sample_folder: Path,
     tmp_path: Path,

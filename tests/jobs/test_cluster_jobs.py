@@ -126,6 +126,7 @@ def answer_config(endpoint: FakeOpenAI) -> dict[str, Any]:
     return {**config, "policy": PAPER, "concurrency": 3, "tags": {"team": "tests"}, "placement": places}
 
 
+@pytest.mark.soak  # tests/faults/test_node_lost.py loses a machine, tests/jobs/test_submit.py submits over HTTP
 def test_a_night_over_http_with_a_machine_lost_in_each_job(
     machines: RayMachines,
     store: ObjectStore,

@@ -168,7 +168,7 @@ def test_what_cannot_work_is_said_before_a_token_is_spent(
     refused(ConfigError, r"llm.base_url is https://api.openai.com/v1.*takes only text.*Nothing was spent", **paid)
     refused(ConfigError, r"trained for the generator .*, and llm.model is 'embedded'", **{"llm.model": "embedded"})
     refused(ConfigError, r"holds no compressor", **{"sara.compressor": str(tmp_path)})
-    refused(ConfigError, r"adapter of its own", **{"llm.reader": str(tmp_path)})
+    refused(ConfigError, r"uses the adapter in the compressor", **{"llm.reader": str(tmp_path)})
     refused(ArchiveError, r"holds no compressed chunks.*Nothing was spent", f"{archive}@1")
     other = random_compressor(tmp_path / "other", seed=9, hidden=32, generator=tiny.name)
     refused(ArchiveError, r"holds chunks compressed by", **{"sara.compressor": str(other)})
