@@ -92,7 +92,7 @@ def test_a_batch_run_answers_the_same_for_half_of_the_bill(
 
 @pytest.mark.soak  # tests/llm/batch has each part of it
 def test_a_revoked_key_stops_the_run_and_what_its_batch_did_is_collected_after_the_deadline(
-    sample_archive: Path, sample_folder: Path, tmp_path: Path, server: EndpointProcess
+    ray_cluster: None, sample_archive: Path, sample_folder: Path, tmp_path: Path, server: EndpointProcess
 ) -> None:
     """The first start loses its key at the first look at its batch; the second finds that its deadline has passed."""
     revoked = {"kind": "revoked_key", "where": "batches", "at": [2]}
