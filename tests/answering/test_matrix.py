@@ -145,7 +145,7 @@ def test_a_matrix_asks_every_question_of_each_document(tmp_path: Path, place: Pa
 
 
 def test_a_matrix_over_no_documents_is_refused_and_a_column_over_none_is_a_failure(tmp_path: Path, place: Path) -> None:
-    with pytest.raises(InputError, match=r"The matrix has no cell.*names no document.*nearest") as told:
+    with pytest.raises(InputError, match=r"The matrix has no cells.*matches no document.*nearest") as told:
         prepared(place, columns_file(tmp_path), MatrixRows(("x_10K",)))
     assert "columns.yaml, revenue" in str(told.value)
     made = prepared(place, [{"question": "Who?", "for_each": "none"}, {"query_id": "q", "question": "Why?"}])

@@ -110,6 +110,6 @@ async def test_a_proxy_that_is_none_of_http_is_refused_before_anything_is_sent(m
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ALL_PROXY", "socks5://anna:secret@127.0.0.1:9")
     config = LlmConfig(base_url="https://models.example/v1", model="m")
-    with pytest.raises(ConfigError, match=r"proxy socks5://127\.0\.0\.1:9, and only HTTP proxies") as caught:
+    with pytest.raises(ConfigError, match=r"proxy socks5://127\.0\.0\.1:9, but only HTTP proxies") as caught:
         open_client(config, config.base_url, "k")
     assert "secret" not in str(caught.value)

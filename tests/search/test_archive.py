@@ -36,9 +36,9 @@ def test_scopes_are_ids_and_globs(small: Small) -> None:
 
 
 def test_a_scope_that_names_nothing_says_what_is_near(small: Small) -> None:
-    with pytest.raises(QuestionError, match=r"'reprot-007' names no document.*'report-007'"):
+    with pytest.raises(QuestionError, match=r"'reprot-007' matches no document.*'report-007'"):
         small.open().resolve(("report-001", "reprot-007"))
-    with pytest.raises(QuestionError, match=r"'zzz\*' names no document"):
+    with pytest.raises(QuestionError, match=r"'zzz\*' matches no document"):
         small.open().resolve(("zzz*",))
 
 

@@ -79,7 +79,7 @@ def test_every_prior_has_a_role_and_a_bad_file_is_refused() -> None:
     text = shipped_config("estimate.yaml")
     with pytest.raises(ConfigError, match="no entry for split"):
         parse_config(Priors, text.replace("  split: {mean: 25}\n", ""), "mine.yaml")
-    with pytest.raises(ConfigError, match="from 1 on"):
+    with pytest.raises(ConfigError, match="from 1 up"):
         parse_config(Priors, text.replace("{1: 0.05,", "{0: 0.05,"), "mine.yaml")
 
 
