@@ -1,11 +1,11 @@
 # `make demo` and `make test` set up what they need and then run; a second run installs nothing.
 #
-#   make demo                    six made-up reports in, twenty answers and a cost ledger out
-#   make quick                   the tests that need no Ray, no process and no model: a minute and a half at most
-#   make test                    all tests but the long ones, which `make soak` runs: half an hour at most on two cores
+#   make demo                    index six generated reports, answer twenty questions, with a cost ledger
+#   make quick                   the tests without Ray, processes and models; at most a minute and a half
+#   make test                    all tests except the long ones of `make soak`; at most half an hour on two cores
 #   make docs                    the documentation site, below build/site
-#   make smoke                   every method but over_documents over a few made-up questions, and a page of what came out
-#   make BESIDE=4 test           four files of tests beside each other, instead of two
+#   make smoke                   run most methods over a few generated questions, and write a report
+#   make BESIDE=4 test           four test files in parallel instead of two
 #   make FAISS=faiss-gpu demo    the same with the GPU build of FAISS (faiss-cpu and faiss-gpu exclude each other)
 
 PYTHON ?= python3
