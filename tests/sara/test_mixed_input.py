@@ -149,7 +149,7 @@ def test_vectors_of_a_wrong_shape_are_refused(generator: tuple[Any, Any]) -> Non
     with pytest.raises(ValueError, match="differ in length"):
         row_of(tokenizer, [Vectors(torch.zeros(1, HIDDEN)), Vectors(torch.zeros(1, HIDDEN + 1))])
     row = row_of(tokenizer, [Text("a"), Vectors(torch.zeros(1, HIDDEN + 1))])
-    with pytest.raises(ValueError, match="have 32 numbers"):
+    with pytest.raises(ValueError, match="have length 32"):
         padded([row], model.get_input_embeddings(), "left")
 
 
