@@ -101,7 +101,8 @@ def documents(
     for row in table.to_pylist():
         pages = f"  {row['pages']} pages" if row.get("pages") else ""
         day, title = (f"  {row[name]}" if row.get(name) else "" for name in ("date", "title"))
-        _say(f"{row['doc_id']}  {row['tokens']:,} tokens{pages}{day}{title}")
+        partly = f"  (not read: {row['not_read']})" if row.get("not_read") else ""
+        _say(f"{row['doc_id']}  {row['tokens']:,} tokens{pages}{day}{title}{partly}")
         if text:
             _say(row["text"])
     _say(f"version {opened.version}: {table.num_rows:,} documents")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from okralong.jobs.terminal import say_line
-from okralong.pipelines.core.schemas import FAILURES
+from okralong.pipelines.core.schemas import FAILURES, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
 from okralong.pipelines.run.rows import BEGUN, table
@@ -23,8 +23,13 @@ def failures(
         str | None, typer.Option(help="Write the list to this file instead: xlsx, csv, jsonl, parquet or duckdb.")
     ] = None,
 ) -> None:
-    """List what a run could not answer or an archive could not read, and why. Exits with 1 if there is anything."""
+    """List what a run could not answer or an archive could not read, and why.
+
+    Exits with 1 if anything failed; documents that were read in part are warnings and listed as well.
+    """
     console, rows = Console(), failure_rows(place)
+    warnings = sum(row["error_type"] == READ_IN_PART for row in rows)
+    failed = len(rows) - warnings
     if to is not None:
         from okralong.pipelines.reporting.export import format_of, without_zones, write_tables
 
@@ -34,16 +39,18 @@ def failures(
         if as_json:
             say_line(console, json.dumps(row, ensure_ascii=False, default=lambda value: value.isoformat()))
         else:
-            say_line(console, f"{row['id']}  ({row['stage']})  {row['message']}")
+            kind = "read in part" if row["error_type"] == READ_IN_PART else row["stage"]
+            say_line(console, f"{row['id']}  ({kind})  {row['message']}")
     if not as_json:
         where = "" if to is None else f", in {to}"
-        say_line(console, f"{place}: {len(rows) or 'no'} failures{where}")
-    if rows:
+        partly = f", {warnings:,} read in part" if warnings else ""
+        say_line(console, f"{place}: {failed or 'no'} {'failure' if failed == 1 else 'failures'}{partly}{where}")
+    if failed:
         raise typer.Exit(EXIT_FAILURES)
 
 
 def failure_rows(place: str) -> list[dict[str, Any]]:
-    """Return the failures of a run or of an archive version, sorted by ``at`` and ``id``.
+    """Return the failures of a run or of an archive version, sorted by ``at`` and ``id``; warnings come last.
 
     Failures of questions that were answered later are left out.
 
@@ -66,5 +73,6 @@ def failure_rows(place: str) -> list[dict[str, Any]]:
             ) from error
         rows = archive.folder.at("failures").read_table(archive.manifest["files"]["failures"]).to_pylist()
     return sorted(
-        ({name: row[name] for name in FAILURES.names} for row in rows), key=lambda row: (row["at"], row["id"])
+        ({name: row[name] for name in FAILURES.names} for row in rows),
+        key=lambda row: (row["error_type"] == READ_IN_PART, row["at"], row["id"]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -53,6 +54,18 @@ def index(
         raise typer.Exit(EXIT_FAILURES)
 
 
+PARTIAL_SHOWN: Final = 3
+PARTIAL_CHARS: Final = 160
+
+
+def _partial(documents: int, messages: list[str], archive: str) -> str:
+    """Return the line about documents that were read in part."""
+    said = " ".join(shorten(message, PARTIAL_CHARS, placeholder=" …") for message in messages[:PARTIAL_SHOWN])
+    more = f" List all with: okralong failures {archive}" if len(messages) > PARTIAL_SHOWN else ""
+    what = "1 document was" if documents == 1 else f"{documents:,} documents were"
+    return f"{what} read in part: {said}{more}"
+
+
 def _summary(console: Console, result: IndexResult) -> None:
     from okralong.pipelines.archive.archive import Archive
 
@@ -78,6 +91,8 @@ def _summary(console: Console, result: IndexResult) -> None:
         lines.append(f"{ocr['pages_without_text']:,} pages have no text layer and were not read: {OCR_REMEDY}")
     if note := (opened.manifest.get("metadata") or {}).get("note"):
         lines.append(note)
+    if partly := opened.read_in_part():
+        lines += [_partial(opened.manifest["read_in_part"], partly, result.archive)]
     failed = opened.failures()
     lines += [f"not read: {message}" for message in failed[:FAILURES_SHOWN]]
     if len(failed) > FAILURES_SHOWN:

@@ -174,6 +174,7 @@ def test_what_a_version_holds_as_a_table_for_people(folder: Path, tmp_path: Path
         "title",
         "date",
         "tokens",
+        "not_read",
         "company",
         "year",
         "source_uri",

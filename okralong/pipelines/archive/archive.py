@@ -36,7 +36,7 @@ from okralong.pipelines.archive.versions import (
     read_catalogue,
     read_version,
 )
-from okralong.pipelines.core.schemas import DOCUMENTS
+from okralong.pipelines.core.schemas import DOCUMENTS, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, Section, TableSpan
 
@@ -179,6 +179,7 @@ class Archive:
         doc_ids = known["doc_id"].to_pylist()
         columns = {name: known[name] for name in ("doc_id", "title", "date") if name in known.column_names}
         columns["tokens"] = pa.array([entries[doc_id].n_tokens for doc_id in doc_ids], pa.int64())
+        columns |= {name: known[name] for name in ("not_read",) if name in known.column_names}
         columns |= {name: known[name] for name in known.column_names if name not in (*columns, *FIXED_COLUMNS)}
         columns["source_uri"] = known["source_uri"]
         columns["sha256"] = pa.array([entries[doc_id].sha256 for doc_id in doc_ids], pa.string())
@@ -188,8 +189,15 @@ class Archive:
 
     def failures(self) -> list[str]:
         """Return the failure messages of documents, sorted by doc_id."""
-        table = self.folder.at("failures").read_table(self.manifest["files"]["failures"], ["message"])
-        return list(table["message"].to_pylist())
+        return [row["message"] for row in self._failure_rows() if row["error_type"] != READ_IN_PART]
+
+    def read_in_part(self) -> list[str]:
+        """Return a message for each document that was read in part, sorted by doc_id."""
+        return [row["message"] for row in self._failure_rows() if row["error_type"] == READ_IN_PART]
+
+    def _failure_rows(self) -> list[dict[str, Any]]:
+        table = self.folder.at("failures").read_table(self.manifest["files"]["failures"], ["message", "error_type"])
+        return list(table.to_pylist())
 
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)

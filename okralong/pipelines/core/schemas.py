@@ -362,7 +362,14 @@ FAILURES: Final = table_schema(
         ("at", _UTC),
     ],
 )
-"""A document or question (``id``) that failed: at which ``stage``, and why."""
+"""A document or question (``id``) that failed: at which ``stage``, and why.
+
+A row of an archive with the ``error_type`` ``READ_IN_PART`` is a warning: the document was read, but for what the
+message names.
+"""
+
+READ_IN_PART: Final = "PartialRead"
+"""The ``error_type`` of a document that was read in part."""
 
 RUN_TABLES: Final = {"answers": ANSWERS, "journal": JOURNAL, "ledger": LEDGER, "failures": FAILURES}
 """The tables of a run by folder name."""

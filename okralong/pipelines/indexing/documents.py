@@ -67,6 +67,33 @@ class RawDocument:
     sections: tuple[Section, ...] = ()
 
 
+NOT_READ: Final = "not_read"
+"""Metadata key for what a file holds and its document does not, in words; reserved, see ``Losses``."""
+
+
+class Losses:
+    """Counts what a file holds and its document does not give."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str, str], int] = {}
+
+    def add(self, one: str, many: str, count: int = 1, remedy: str = "") -> None:
+        """Count ``count`` more of a kind, named in the singular and in the plural; ``remedy`` is a short clause."""
+        if count > 0:
+            self._counts[one, many, remedy] = self._counts.get((one, many, remedy), 0) + count
+
+    def words(self) -> str:
+        """Return all counts in words: "2 comments; 1 picture (the remedy)"; "" if there are none."""
+        return "; ".join(
+            f"{count:,} {one if count == 1 else many}{f' ({remedy})' if remedy else ''}"
+            for (one, many, remedy), count in self._counts.items()
+        )
+
+    def metadata(self) -> dict[str, str]:
+        """Return the counts as a document's metadata, empty if there are none."""
+        return {NOT_READ: words} if (words := self.words()) else {}
+
+
 @dataclass(frozen=True, slots=True)
 class HeldSource(Source):
     """A file within another one, such as an attachment, with its bytes as ``data``."""

@@ -96,8 +96,9 @@ class IndexResult:
     """The archive after the job. ``up_to_date`` means that nothing changed and no version was added.
 
     ``chunks`` and ``over_limit`` (chunks longer than the encoder's limit) are by granularity. ``skipped`` are files
-    with unknown suffixes. The table ``failures`` has the reasons of the failures. ``changes`` counts added, changed,
-    removed and unchanged documents, ``work`` files read, texts embedded and shards written.
+    with unknown suffixes. The table ``failures`` has the reasons of the failures, and what was not read of the
+    ``read_in_part`` documents. ``changes`` counts added, changed, removed and unchanged documents, ``work`` files read,
+    texts embedded and shards written.
     """
 
     archive: str
@@ -110,6 +111,7 @@ class IndexResult:
     seconds: dict[str, float]
     up_to_date: bool = False
     changes: dict[str, int] = field(default_factory=lambda: dict(_NO_CHANGES))
+    read_in_part: int = 0
     work: dict[str, int] = field(default_factory=dict)
 
 
@@ -437,6 +439,7 @@ def _result(location: str, manifest: dict[str, Any], skipped: tuple[str, ...], u
         version=manifest["version"],
         documents=manifest["documents"],
         failures=manifest["failures"],
+        read_in_part=manifest.get("read_in_part", 0),
         chunks={int(size): count for size, count in manifest["chunks"].items()},
         over_limit={int(size): count for size, count in manifest["chunks_over_encoder_limit"].items()},
         skipped=skipped,

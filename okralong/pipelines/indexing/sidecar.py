@@ -16,10 +16,11 @@ from okralong.pipelines.archive.versions import DocumentEntry
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, plain, read_workbook
 from okralong.pipelines.core.types import DocumentError, InputError
+from okralong.pipelines.indexing.documents import NOT_READ
 
 _KINDS: Final = (".csv", ".tsv", ".xlsx", ".jsonl", ".parquet")
 _KEYS: Final = ("doc_id", "file")
-_RESERVED: Final = ("source_uri", "source_name")
+_RESERVED: Final = ("source_uri", "source_name", NOT_READ)
 _MOST_KEY_CHARS: Final = 200
 _SHOWN: Final = 3
 

@@ -12,7 +12,16 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.core.table_files import plain
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source, decode, newlines
+from okralong.pipelines.indexing.documents import (
+    NOT_READ,
+    BadRow,
+    Losses,
+    ParserOutput,
+    RawDocument,
+    Source,
+    decode,
+    newlines,
+)
 
 _MOST_ID_CHARS: Final = 1000
 """Every chunk of the document repeats its id. # project default"""
@@ -21,17 +30,20 @@ _MOST_METADATA_CHARS: Final = 1_000_000
 """Metadata is a brief description of a document. # project default"""
 
 
-def document_of_row(row: Any, uri: str, number: int) -> ParserOutput:
-    """Return the document of ``row``, or a BadRow with the error in row ``number`` (from 1) of ``uri``."""
+def document_of_row(row: Any, uri: str, number: int, unread: int = 0) -> ParserOutput:
+    """Return the document of ``row``, or a BadRow with the error in row ``number`` (from 1) of ``uri``.
+
+    ``unread`` is the number of its columns that were left out of ``row``.
+    """
     where = f"row {number}"
     try:
-        return _parse(row, uri, where)
+        return _parse(row, uri, where, unread)
     except DocumentError as error:
         named = row.get("doc_id") if isinstance(row, Mapping) else None
         return BadRow(named if isinstance(named, str) and _is_text(named) and named else f"{uri} {where}", str(error))
 
 
-def _parse(row: Any, uri: str, where: str) -> RawDocument:
+def _parse(row: Any, uri: str, where: str, unread: int) -> RawDocument:
     if not isinstance(row, Mapping):
         raise DocumentError(f'{uri}, {where}, is not an object. Write each row as {{"doc_id": ..., "text": ...}}.')
     values = {name: row.get(name) for name in ("doc_id", "text", "title")}
@@ -52,7 +64,12 @@ def _parse(row: Any, uri: str, where: str) -> RawDocument:
         )
     if not str(values["doc_id"]).strip():
         raise DocumentError(f"{uri}, {where}: doc_id is empty. Give the row a name that questions can point to.")
-    metadata = _columns(row) | _metadata(row.get("metadata"), uri, where)
+    losses = Losses()
+    losses.add(*_UNREAD_COLUMNS, unread)
+    metadata = _columns(row, losses) | _metadata(row.get("metadata"), uri, where)
+    if metadata.pop(NOT_READ, ""):
+        losses.add(f"column named {NOT_READ}, a reserved name", f"columns named {NOT_READ}")
+    metadata |= losses.metadata()
     return RawDocument(str(values["doc_id"]), newlines(str(values["text"])), uri, str(values["title"]), where, metadata)
 
 
@@ -60,14 +77,22 @@ _MOST_COLUMN_CHARS: Final = 1000
 """Longest value of a metadata column; longer ones are texts and not used in filters. # project default"""
 
 
-def _columns(row: Mapping[Any, Any]) -> dict[str, str]:
+_UNREAD_COLUMNS: Final = ("list or binary column", "list or binary columns")
+
+
+def _columns(row: Mapping[Any, Any], losses: Losses) -> dict[str, str]:
     """Return the other columns of a row with one short value each, which become metadata."""
     found = {}
     for name, value in row.items():
-        if name in _COLUMNS or value is None or isinstance(value, Mapping | list | tuple | bytes):
+        if name in _COLUMNS or value is None:
+            continue
+        if isinstance(value, Mapping | list | tuple | bytes):
+            losses.add(*_UNREAD_COLUMNS, bool(value))
             continue
         said = plain(value)
-        if said and len(said) <= _MOST_COLUMN_CHARS and _is_text(str(name)) and _is_text(said):
+        if len(said) > _MOST_COLUMN_CHARS:
+            losses.add("column with a long value", "columns with long values")
+        elif said and _is_text(str(name)) and _is_text(said):
             found[str(name)] = said
     return found
 
@@ -153,7 +178,7 @@ def read_parquet(source: Source) -> Iterator[ParserOutput]:
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
                 for row in batch.to_pylist():
                     number += 1
-                    yield document_of_row(row, source.uri, number)
+                    yield document_of_row(row, source.uri, number, len(names) - len(columns))
         except MemoryError:
             raise
         except (pa.ArrowException, OSError) as error:
