@@ -71,7 +71,7 @@ def failure_rows(place: str) -> list[dict[str, Any]]:
                 f"{place} is neither a run (it has no {BEGUN}) nor an archive ({error}) Give a folder written "
                 "by okralong answer --run or okralong index."
             ) from error
-        rows = archive.folder.at("failures").read_table(archive.manifest["files"]["failures"]).to_pylist()
+        rows = archive.failure_rows()
     return sorted(
         ({name: row[name] for name in FAILURES.names} for row in rows),
         key=lambda row: (row["error_type"] == READ_IN_PART, row["at"], row["id"]),

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from okralong.pipelines.archive.failures import read_failures
 from okralong.pipelines.archive.files import CompressedRows, granularity_folder, table_folders
 from okralong.pipelines.archive.metadata import (
     FIXED_COLUMNS,
@@ -38,7 +39,7 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.schemas import DOCUMENTS, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError, Document, QuestionError, Section, TableSpan
+from okralong.pipelines.core.types import NOT_READ, ArchiveError, Document, QuestionError, Section, TableSpan
 
 CACHED_DOCUMENTS: Final = 8
 """Documents kept in memory; the passages of one question come from few. # project default"""
@@ -179,7 +180,7 @@ class Archive:
         doc_ids = known["doc_id"].to_pylist()
         columns = {name: known[name] for name in ("doc_id", "title", "date") if name in known.column_names}
         columns["tokens"] = pa.array([entries[doc_id].n_tokens for doc_id in doc_ids], pa.int64())
-        columns |= {name: known[name] for name in ("not_read",) if name in known.column_names}
+        columns |= {name: known[name] for name in (NOT_READ,) if name in known.column_names}
         columns |= {name: known[name] for name in known.column_names if name not in (*columns, *FIXED_COLUMNS)}
         columns["source_uri"] = known["source_uri"]
         columns["sha256"] = pa.array([entries[doc_id].sha256 for doc_id in doc_ids], pa.string())
@@ -189,15 +190,15 @@ class Archive:
 
     def failures(self) -> list[str]:
         """Return the failure messages of documents, sorted by doc_id."""
-        return [row["message"] for row in self._failure_rows() if row["error_type"] != READ_IN_PART]
+        return [row["message"] for row in self.failure_rows() if row["error_type"] != READ_IN_PART]
 
     def read_in_part(self) -> list[str]:
         """Return a message for each document that was read in part, sorted by doc_id."""
-        return [row["message"] for row in self._failure_rows() if row["error_type"] == READ_IN_PART]
+        return [row["message"] for row in self.failure_rows() if row["error_type"] == READ_IN_PART]
 
-    def _failure_rows(self) -> list[dict[str, Any]]:
-        table = self.folder.at("failures").read_table(self.manifest["files"]["failures"], ["message", "error_type"])
-        return list(table.to_pylist())
+    def failure_rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table ``failures``: failures and warnings."""
+        return read_failures(self.folder, self.manifest["files"]["failures"])
 
     def _no_such(self, entry: str) -> str:
         near = difflib.get_close_matches(entry, self.doc_ids(), n=3, cutoff=0.4)

@@ -64,6 +64,10 @@ def section_at(sections: Sequence[Section], char: int) -> Section | None:
     return sections[found - 1] if found else None
 
 
+NOT_READ: Final = "not_read"
+"""Metadata key for what a file holds and its document does not, in words; reserved."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One version of a document. Scopes and citations name it by ``doc_id``; ``sections`` are sorted by their start."""

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Document, DocumentError, Section, SectionKind, TableSpan
+from okralong.pipelines.core.types import NOT_READ, Document, DocumentError, Section, SectionKind, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
 
 
@@ -65,10 +65,6 @@ class RawDocument:
     where: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
-
-
-NOT_READ: Final = "not_read"
-"""Metadata key for what a file holds and its document does not, in words; reserved, see ``Losses``."""
 
 
 class Losses:

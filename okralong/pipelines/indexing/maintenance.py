@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from okralong.pipelines.archive.artifacts import ARTIFACTS, artifacts_of
+from okralong.pipelines.archive.failures import FAILURES_FOLDER
 from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
 from okralong.pipelines.archive.metadata import METADATA_FOLDER
 from okralong.pipelines.archive.vectors import VECTORS, Keys, TextIndex, VectorStore, drop_unused_vectors
@@ -60,7 +61,7 @@ _FOLDERS: Final = (
     CATALOGUES,
     KNOWN_SOURCES,
     METADATA_FOLDER,
-    "failures",
+    FAILURES_FOLDER,
     "index",
     COMPRESSED,
     CHUNKS_FOLDER,
@@ -137,7 +138,7 @@ def _named(archive: Folder, manifest: Mapping[str, Any]) -> Iterator[str]:
     for name in files["catalogue"]:
         yield archive.at(CATALOGUES, name).path
     yield archive.at(KNOWN_SOURCES, files["sources"]).path
-    yield archive.at("failures", files["failures"]).path
+    yield archive.at(FAILURES_FOLDER, files["failures"]).path
     if "metadata" in files:
         yield archive.at(METADATA_FOLDER, files["metadata"]).path
     for size, names in files["index"].items():

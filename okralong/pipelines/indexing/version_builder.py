@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from okralong.pipelines.archive import files as layout
+from okralong.pipelines.archive.failures import write_failures
 from okralong.pipelines.archive.files import (
     FILE,
     compressed_folder,
@@ -48,14 +49,12 @@ from okralong.pipelines.archive.versions import (
     digest,
     publish,
     write_catalogue,
-    write_once,
     write_sources,
 )
-from okralong.pipelines.core.schemas import FAILURES, READ_IN_PART, SCHEMA_VERSION
+from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import ArchiveError
+from okralong.pipelines.core.types import NOT_READ, ArchiveError
 from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
-from okralong.pipelines.indexing.documents import NOT_READ
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
@@ -68,9 +67,6 @@ Built = Mapping[int, Sequence[BuiltShard]]
 
 NO_MODEL: Final = ResolvedModel("", "none", None)
 """The encoder of an archive without vectors."""
-
-_MOST_WARNINGS_OF_FILE: Final = 100
-"""Documents of one file of rows that are reported one by one as read in part. # project default"""
 
 _PACKAGES: Final = ("okralong", "ray", "torch", "transformers", "sentence-transformers", "pyarrow", "pypdfium2")
 """Packages whose versions a manifest records."""
@@ -249,11 +245,10 @@ class VersionBuilder:
     ) -> dict[str, Any]:
         """Write the tables as ``publish`` does and return the manifest without making it visible."""
         facts = self._facts(sources)
-        warnings = _warnings(facts)
         files = {
             "catalogue": write_catalogue(self.archive, self.entries, len(next(iter(shards.values())))),
             "sources": write_sources(self.archive, sources),
-            "failures": _write_failures(self.archive, failures, warnings),
+            "failures": write_failures(self.archive, failures, facts),
             "metadata": write_facts(self.archive, facts),
             "parts": sorted({entry.part for entry in self.entries}),
             "encoder": self.encoder,
@@ -340,33 +335,6 @@ def _ocr_facts(facts: Sequence[DocumentFacts]) -> dict[str, int]:
 def _day(mtime_ns: int) -> str:
     """Return the UTC day of a time of change, "" if unknown."""
     return datetime.fromtimestamp(mtime_ns / 1e9, UTC).date().isoformat() if mtime_ns > 0 else ""
-
-
-def _warnings(facts: Sequence[DocumentFacts]) -> list[tuple[str, str]]:
-    """Return (doc_id, paragraph) of each document that was read in part; a file of many such rows has one."""
-    of_file: dict[str, list[DocumentFacts]] = {}
-    for each in facts:
-        if NOT_READ in each.own:
-            of_file.setdefault(each.source_uri, []).append(each)
-    found = []
-    for uri, those in of_file.items():
-        if len(those) > _MOST_WARNINGS_OF_FILE:
-            first = f"{those[0].doc_id}: {those[0].own[NOT_READ]}"
-            found.append((those[0].source_name, f"{uri}: {len(those):,} rows were read in part. Not read of {first}."))
-        else:
-            found += [(each.doc_id, f"{uri} was read in part. Not read: {each.own[NOT_READ]}.") for each in those]
-    return sorted(found)
-
-
-def _write_failures(archive: Folder, failures: Sequence[tuple[str, str]], warnings: Sequence[tuple[str, str]]) -> str:
-    now = datetime.now(UTC)
-    kinds = [("DocumentError", pair) for pair in sorted(failures)] + [(READ_IN_PART, pair) for pair in warnings]
-    rows = [
-        {"id": doc_id, "stage": "read", "error_type": kind, "message": message, "at": now}
-        for kind, (doc_id, message) in kinds
-    ]
-    content = [*sorted(failures), *(["warnings", *warnings] if warnings else [])]  # hashed for the file's name
-    return write_once(archive.at("failures"), content, rows, FAILURES)
 
 
 def _version(package: str) -> str:

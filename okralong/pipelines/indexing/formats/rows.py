@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.core.table_files import plain
-from okralong.pipelines.core.types import DocumentError
+from okralong.pipelines.core.types import NOT_READ, DocumentError
 from okralong.pipelines.indexing.documents import (
-    NOT_READ,
     BadRow,
     Losses,
     ParserOutput,
