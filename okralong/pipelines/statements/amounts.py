@@ -1,4 +1,4 @@
-"""Numbers in a text, with their sign, brackets, percent, scale and currency.
+"""Find the numbers in a text, with their sign, brackets, percent, scale and currency.
 
 Currency names come from Unicode's CLDR (package babel).
 """
@@ -134,15 +134,15 @@ _IN_WORDS: Final = re.compile(
     re.I,
 )
 DASH: Final = re.compile(rf"(?:{BEFORE})?\s*[{_MINUS}\u2014]+\s*%?")
-"""How tables write an empty cell."""
+"""The dash that tables write in an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
     """A number as written at ``start:end``.
 
-    ``digits`` are signed; ``places`` of them follow the point. Basis points are converted to percent. ``bracketed``: it
-    is in brackets; ``year``: it may be a year.
+    ``digits`` is the signed number without its scale, with ``places`` decimals; basis points are converted to percent.
+    ``bracketed`` is true for a number in brackets, ``year`` for one that may be a year.
     """
 
     start: int
@@ -167,7 +167,7 @@ class Amount:
 
     @property
     def key(self) -> tuple[Decimal, str, str]:
-        """The value that two spellings of the same amount share."""
+        """The full value, unit and currency; equal for two spellings of the same amount."""
         return self.digits * self.factor, self.unit, self.currency
 
 
@@ -185,8 +185,8 @@ def _amount(text: str, match: re.Match[str], lines: _Lines) -> Amount:
     bracketed = opened and bool(match["close"] or match["close2"] or match["close3"])
     if opened and not bracketed and (closed := _CLOSING.match(text, end)) is not None:
         bracketed, end = True, closed.end()  # "(5 dollars)"
-    # "($5 million)" and "(12 %)" in a sentence are asides; "$(5)" and "(5)" are negative, and so is a whole cell in
-    # brackets.
+    # "($5 million)" and "(12 %)" in a sentence are asides. "$(5)", "(5)" and a table cell that is wholly in brackets
+    # are negative.
     aside = bool(match["open"] and (scale or percent or currency)) and lines.is_prose(start, end)
     signed = match["inner"] or (match["sign"] and match["sign"][0] in _MINUS and not detached)
     digits = _decimal(match["digits"])
@@ -204,9 +204,9 @@ _YEAR_DIGITS: Final = re.compile(r"(?:19|20)\d\d")
 
 
 def _currency_at(text: str, match: re.Match[str]) -> tuple[int, int, str, bool]:
-    """Return an amount's start, end and currency, and whether the capitals before it are not a currency code.
+    """Return an amount's start, end, currency, and whether it was detached from the capitals before it.
 
-    Capitals that are not a currency code, and the sign and bracket before them, are not part of the amount.
+    Capitals that are not a currency code do not belong to the amount, nor do a sign and bracket before them.
     """
     start, end = match.span()
     currency, detached = SIGNS.get(match["mark"] or "", ""), False
@@ -221,7 +221,7 @@ def _currency_at(text: str, match: re.Match[str]) -> tuple[int, int, str, bool]:
 
 
 def _scale_at(text: str, match: re.Match[str], start: int, end: int, money: bool) -> tuple[str, int]:
-    """Return the scale of an amount, written at or after it, and where the amount ends."""
+    """Return the scale written after a number ("" if none), and where the amount ends."""
     letter, scale = match["letter"] or "", (match["scale"] or "").lower()
     if len(letter) > 1 or (letter and (money or letter.isupper())):
         scale = scale or LETTERS[letter.lower()]
@@ -233,7 +233,7 @@ def _scale_at(text: str, match: re.Match[str], start: int, end: int, money: bool
 
 
 class _Lines:
-    """The lines of a text, visited in order; each is examined once, however many amounts it has."""
+    """Tells sentences from table cells. Amounts are passed in order, so that each line is examined once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -241,7 +241,7 @@ class _Lines:
         self._says: tuple[int, int] | None = None
 
     def is_prose(self, start: int, end: int) -> bool:
-        """Return whether a span is part of a sentence and not a cell."""
+        """Return whether a span is part of a sentence, not of a table cell."""
         if start > self._last:
             first, self._last = line_of(self._text, start)
             said = [match.span() for match in _SAYS.finditer(self._text, first, self._last)]

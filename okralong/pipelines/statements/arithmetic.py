@@ -1,8 +1,7 @@
-"""Calculations over rows of a document's tables: a change in percent, a difference, a ratio, an average.
+"""Answer plainly worded arithmetic questions from table rows: a percentage change, difference, ratio or average.
 
-With a small generator, code answers plainly worded arithmetic questions: "By what percentage did revenue fall from 2022
-to 2023?" needs two cells of one row and a division. Without a matching row, or with cells that do not fit together,
-there is no answer. Not in the paper.
+"By what percentage did revenue fall from 2022 to 2023?" needs two cells of one row and a division. This replaces the
+generator where it is small. No answer is returned if no row matches or the cells are incompatible. Not in the paper.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ _MOVED: Final = (
 )
 _PERCENT: Final = r"(?:\bpercent(?:age|ual)?|\bper\s+cent|%)"
 _FELL: Final = re.compile(r"\b(?:decreas|declin|fall|fell|drop|reduc)\w*", re.IGNORECASE)
-"""Asks by how much something fell, so that only a fall is an answer."""
+"""Words that ask how much something fell; a rise is then no answer."""
 _DAY: Final = r"(?:the|fiscal|financial|years?|year-end|fy|end|as|at|of|[a-z]{3,9}\s+\d{1,2}|\d{1,2}|,)"
 _TIMES: Final = rf"(?P<times>(?:from|between|in|over|during|for|of)\s+(?:{_DAY}\s*)*(?:19|20)\d\d\b.*)"
-"""After the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and 2013"."""
+"""The times that follow the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and
+2013"."""
 _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
@@ -50,15 +50,15 @@ _LEAD: Final = re.compile(
     r"calculate|compute|give|state)?(?:\s*\b(?:the|a|company's|net|total|overall|nominal|amount|value|year|on|of)\b-?)*",
     re.IGNORECASE,
 )
-"""Text allowed before a calculation; "what drove the increase in revenue" is not one."""
+"""Text allowed before a calculation. It excludes "what drove the increase in revenue", for example."""
 _END: Final = re.compile(r"(?:,?\s*(?:in|of|for|at|by|compared|respectively)\b[^,;]*)?", re.IGNORECASE)
-"""Text allowed after its years; "and why" is not."""
+"""Text allowed after the years of an average. It excludes "and why", for example."""
 _OTHER: Final = re.compile(
     r"\b(?:if|assum\w*|cumulative|return|portion|points?|considering|excluding|including|without|roi|cagr|compound\w*|"
     r"absolute|as\s+an?\s+percent\w*)\b",
     re.IGNORECASE,
 )
-"""Needs more than two cells and an operation."""
+"""Words of questions that need more than one operation over table cells."""
 _NEAREST: Final = re.compile(
     r",?\s*(?:rounded\s+)?to\s+the\s+nearest\s+(?P<scale>dollar|thousand|million|billion)(?:\s+dollars?)?$",
     re.IGNORECASE,
@@ -68,27 +68,27 @@ _FLOW: Final = re.compile(
     r"\b(?:revenues?|sales|turnover|income|profit|earnings|loss(?:es)?|expens\w*|expenditures?|costs?|spending|cash\s+flows?)\b",
     re.IGNORECASE,
 )
-"""Amounts that add up over the quarters of a year; balances at a date, such as cash, do not."""
+"""Amounts that can be summed over the quarters of a year, unlike balances at a date, such as cash."""
 _YEAR_TO_YEAR: Final = re.compile(
     r"\s(?:(?:from|between|for|in|over|during)\s+)?(?P<first>(?:19|20)\d\d)\s?[-\u2013]\s?(?P<last>(?:19|20)\d\d)\b"
 )
-"""Years such as "between 2017-2019"."""
+"""A range of years such as "between 2017-2019"."""
 _WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
-"""Time spans that include the years between."""
+"""Wording that includes the years between the two that it names."""
 RIGHT: Final = 0.97
-"""Share of these answers that are right on FinQA and TAT-QA (``benchmarks.calculations``). It serves as their
-confidence, because the cross-encoder can only score text that occurs in a passage."""
+"""Confidence of every calculated answer: the share that were right on FinQA and TAT-QA (``benchmarks.calculations``).
+The cross-encoder cannot score them, because a calculated number does not occur in a passage."""
 MOST_YEARS: Final = 6
 """Largest number of years in an average. project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A calculation: ``operation`` over ``operands``, questions for one amount each.
+    """An ``operation`` and its ``operands``, each a question that asks for one amount.
 
-    "percent" and "difference" are the later amount less the earlier one (reversed for a ``fall``), "ratio" the first by
-    the second, "average" the mean by ``parts`` (quarters or months of a year). ``nearest`` is the rounding step (0:
-    none).
+    "difference" subtracts the earlier amount from the later one, or the reverse for a ``fall``; "percent" divides the
+    difference by the earlier amount. "ratio" divides the first by the second. "average" divides the mean by ``parts``,
+    the number of quarters or months. ``nearest`` is the rounding step; 0 means no rounding.
     """
 
     operation: str
@@ -114,7 +114,7 @@ def calculation_of(question: str) -> Calculation | None:
             return None
         if operation == "ratio":
             return _ratio(match["one"], match["two"])
-        years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" also means later less earlier
+        years = sorted(set(YEAR.findall(match["times"])))  # "in 2019 from 2018" also means 2019 minus 2018
         outside = YEAR.findall(plain[: match.start("times")])
         of_year = operation == "part"
         if not years or outside or of_year != (len(years) == 1) or (of_year and not _FLOW.search(match["one"])):
@@ -176,7 +176,7 @@ def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation])
     one = values[0]
     if any((each.currency, each.unit, each.scale) != (one.currency, one.unit, one.scale) for each in values):
         return False
-    if operation == "percent" and one.unit == "%":  # "the percentage change in the tax rate" may mean points
+    if operation == "percent" and one.unit == "%":  # "the percentage change in the tax rate" may mean percentage points
         return False
     if operation == "ratio":
         return rows[0] != rows[1] and values[0].period == values[1].period
@@ -185,7 +185,7 @@ def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation])
 
 
 def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
-    """Return the result as text; None if a "fall" was a rise, or for a percentage between different signs."""
+    """Return the result as text; None if a "fall" was a rise, or if a percentage's amounts differ in sign."""
     numbers = [each.number or 0.0 for each in values]
     first, last = numbers[0], numbers[-1]
     if wanted.operation == "average":
@@ -209,7 +209,7 @@ def _rounded(number: float, nearest: float) -> float:
 
 
 def _amount(number: float, like: TypedValue) -> str:
-    """Format a number as the source writes amounts, with its scale and currency."""
+    """Format a number with the scale and currency of ``like``."""
     shown = number / float(SCALES[like.scale])
     text = f"{abs(shown):,.2f}".rstrip("0").rstrip(".")
     sign = "-" if shown < 0 and text != "0" else ""

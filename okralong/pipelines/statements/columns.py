@@ -1,7 +1,7 @@
 """Find the nearest head above a table row, and the time of each of its columns.
 
-A head is a line that names years, with the lines right above it that name quarters, spans or days. A column fits a
-question by what its head says, never by its position alone. Not in the paper.
+A head is a line that names years, with the lines right above it that name quarters, spans or days. Columns are matched
+to a question by the text of their heads, never by position alone. Not in the paper.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import NO_AMOUNT, dates
 
 ABOVE: Final = 16_000
-"""Characters before a value that are searched for its table's head. project default: a cash flow statement has 50 lines
-of 150 characters, with blank lines between."""
+"""Characters before a value that are searched for its table's head. project default, because a cash flow statement has
+about 50 lines of 150 characters, with blank lines between."""
 _HEADS: Final = 60
 """Non-blank lines above a row that are searched for its years. project default"""
 ROW_WORDS: Final = 14
-"""Most words of a row without cell separators; a longer line is a sentence. project default"""
+"""A line without cell separators is a table row up to this many words, else a sentence. project default"""
 FAR: Final = 100
-"""Smallest amount next to which a small bracketed number is a footnote mark. project default"""
+"""A small bracketed number is a footnote mark if the amounts beside it are at least this large. project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
     """The time of a question or column, as far as it is stated.
 
-    ``part`` is a part of the year ("Q3", "H1"), ``count`` of ``unit`` (month or week) is a span that ends on ``end``
-    ("06-30"). ``loose``: 3 or 12 months that a question implies ("of the quarter").
+    ``part`` is a quarter or half of the year ("Q3", "H1"). ``count`` and ``unit`` ("month" or "week") are the length of
+    a span, ``end`` its last day ("06-30"). ``loose`` is a length of 3 or 12 months that a question only implies ("of
+    the quarter"), or 0.
     """
 
     year: str = ""
@@ -43,17 +44,17 @@ class Time:
 
     @property
     def months(self) -> int:
-        """The months of ``count``; 0 if unknown, negative if ambiguous."""
+        """The span's length in months; 0 if unknown, negative if ambiguous."""
         return round(self.count * 12 / 52) if self.unit == "week" else self.count
 
     @property
     def hard(self) -> bool:
-        """True if it states a definite time."""
+        """True if any field other than ``loose`` is stated."""
         return bool(self.year or self.part or self.count or self.end)
 
     @property
     def written(self) -> str:
-        """The canonical form of ``periods.py``; "" for a span without a known end."""
+        """The period in the canonical form of ``periods.py``; "" for a span without a known end."""
         if self.count < 0:
             return ""
         if self.part:
@@ -107,7 +108,7 @@ def _parts(text: str) -> _Marks:
 
 
 def _ends(text: str) -> _Marks:
-    """Return the days as "MM-DD", with or without a year, and a month with its year as the month."""
+    """Return the days of a text as "MM-DD", whether or not they have a year; a month with a year gives "MM"."""
     whole = {span: day[5:] for span, day in dates(text)}
     found = {span[0]: day for span, day in whole.items()}
     for match in _DAY.finditer(text):
@@ -140,9 +141,9 @@ def time_of(question: str) -> Time | None:
 
 
 def fits(column: Time, asked: Time) -> bool:
-    """Return whether a column's heads are compatible with the wanted time.
+    """Return whether a column's time is compatible with the time asked for.
 
-    A quarter or a span of months must be stated. A year alone means twelve months, on both sides.
+    A quarter or span that the question asks for must be stated by the column. A year alone means twelve months in both.
     """
     if asked.year and column.year != asked.year:
         return False
@@ -163,7 +164,7 @@ def fits(column: Time, asked: Time) -> bool:
 
 
 _STACK: Final = 6
-"""Non-blank lines above the years of a head that may belong to it. project default"""
+"""Most non-blank lines above a head's line of years that may belong to the head. project default"""
 
 
 def head_above(text: str, start: int) -> tuple[int, str, list[tuple[int, Time]]] | None:
@@ -185,7 +186,7 @@ def head_above(text: str, start: int) -> tuple[int, str, list[tuple[int, Time]]]
 
 _NO_MARK: Final = ("", 0, "")
 _SEVERAL: Final = ("", -1, "month")
-"""Spans that cannot be assigned to columns."""
+"""The mark of every column if a head names several spans that cannot be assigned to single columns."""
 _APART: Final = re.compile(r"\||\s{2}")
 
 
@@ -200,10 +201,10 @@ def _same_bars(upper: str, line: str) -> bool:
 def _of_columns(
     stack: Sequence[str], years: Sequence[tuple[int, str]], marks: Callable[[str], _Marks]
 ) -> list[tuple[str, int, str]]:
-    """Return each column's marks of one kind, from the nearest line of the head that has any.
+    """Return each column's mark of one kind, from the line of the head nearest to the years that has any.
 
-    The first line of ``stack`` has the years. A mark applies up to the next one, by the table's bars if it has any;
-    otherwise each mark applies to the same number of columns.
+    ``stack`` has the head's lines from the one with the years upwards. In that line, and in lines with the same number
+    of bars, a mark applies to all columns up to the next mark. In other lines, the marks share the columns equally.
     """
     line, none = stack[0], [_NO_MARK] * len(years)
     for upper in stack:
@@ -218,7 +219,7 @@ def _of_columns(
         places = [at if upper is line else line[:at].count("|") for at, _ in years]
         held = [(mark[0] if upper is line else upper[: mark[0]].count("|"), mark) for mark in found]
         before = [[mark for at, mark in held if at <= place] for place in places]
-        if marks is _parts and upper is line:  # "Q4 2024 | 2024": the part belongs to its own year only
+        if marks is _parts and upper is line:  # "Q4 2024 | 2024": Q4 applies to the first year only
             own = [[mark for at, mark in held if at <= place and not _APART.search(line[at:place])] for place in places]
             before = own if any(own) else before
         return [_said(each[-1]) if each else _NO_MARK for each in before]
@@ -226,19 +227,19 @@ def _of_columns(
 
 
 def _is_head(line: str) -> bool:
-    """Return whether a line names years and has no amounts. Footnote marks, days and time spans do not count."""
+    """Return whether a line names years and has no amounts other than footnote marks, days and time spans."""
     return 0 < len(years_in(line)) <= MOST_COLUMNS and not _has_row(line)
 
 
 MOST_COLUMNS: Final = 100
-"""Most years in the line of a head. project default"""
+"""A line with more years than this is not a head. project default"""
 
 
 @lru_cache(maxsize=4096)
 def _has_row(line: str) -> bool:
-    """Return whether a line has a row's amounts, ignoring one small number next to two years."""
+    """Return whether a line has amounts as rows do; small whole numbers beside two or more years are ignored."""
     taken = [span for span, _ in dates(line)] + [match.span() for match in NO_AMOUNT.finditer(line)]
-    taken += [(at, at + 1) for at, _ in years_in(line)]  # also in "2024 and 2023 (in millions)"
+    taken += [(at, at + 1) for at, _ in years_in(line)]  # a year followed by "(in millions)" reads as an amount
     found = [
         each
         for each in amounts(line)

@@ -1,4 +1,4 @@
-"""Line items of financial statements: the items that a metric is computed from, and the names of each item.
+"""The line items of financial statements: the names of each, and the metrics that are computed from them.
 
 The table ships as ``configs/line_items.yaml``. Statements do not list "operating margin", but they list operating
 income and net sales, so a question that names the metric is shown those rows. A question about a line item is answered
@@ -31,9 +31,9 @@ class Metric(Settings):
 
 
 class Metrics(Settings):
-    """The table. Longer names match first: "EBITDA margin" is not "EBITDA".
+    """The content of ``line_items.yaml``. Longer names match first: "EBITDA margin" is not "EBITDA".
 
-    Each list in ``same`` has the names of one line item, as statements and sentences write them.
+    Each list in ``same`` holds the names that statements and sentences use for one line item.
     """
 
     metrics: list[Metric]
@@ -64,9 +64,9 @@ def _longest(found: list[tuple[Span, Item]]) -> list[Item]:
 
 @cache
 def line_items() -> tuple[re.Pattern[str], ...]:
-    """Return one pattern for each line item that matches any of its names, longest first.
+    """Return a pattern per line item. It matches any of the item's names, trying the longest first.
 
-    Words may be followed by brackets ("net income (loss)", "provided by (used in) operating activities").
+    A word may be followed by brackets ("net income (loss)", "provided by (used in) operating activities").
     """
     return tuple(_names_of(each) for each in load_config(Metrics, FILE).same)
 
@@ -83,7 +83,7 @@ _IN_BRACKETS: Final = r"(?:loss(?:es)?|used\s(?:in|for)|expense|benefit|deficit|
 
 
 def _spelt(word: str) -> str:
-    """Escape a word of a name so that any apostrophe, or none, matches."""
+    """Escape a word of a name; its apostrophe matches a straight or curly one, or none."""
     return re.escape(word).replace("'", "['\u2019]?")
 
 
@@ -91,8 +91,8 @@ _PLAIN: Final = re.compile(
     r"(?:^|(?<=[\s\"(])|(?P<glued>(?<=[a-z\d.)\u2022])(?=[A-Z])))"
     r"(?i:total|consolidated|net|overall|reported|gaap|worldwide|company|group|company-wide)\s+$"
 )
-"""A word before a line item that does not change its meaning. In text that has lost its line breaks, a capital after a
-lower-case letter begins a name ("ActivitiesNet cash")."""
+"""A word before a line item that does not change its meaning. In text that has lost its line breaks, it may directly
+follow another word ("ActivitiesNet cash")."""
 _BY_ITSELF: Final = (
     r"(?:^|[\n;:,\u2022|\u201c\"(]\s*|(?<!\.[A-Z])\.\s*|\d\s+|['\u2019]s?\s+"
     r"|\b(?:our|the|its|their|this|was|were|is|are|much|recogni[sz]ed|reported|had|generated|achieved|delivered|posted"
@@ -101,18 +101,18 @@ _BY_ITSELF: Final = (
     r"|(?:\d|illion|thousand)\s+of\s+)"
 )
 _FREE: Final = re.compile(f"{_BY_ITSELF}$", re.IGNORECASE)
-"""Text before a line item that is the complete subject or object."""
+"""Text after which a line item's name is complete, with no further word before it that changes its meaning."""
 
 
 _ASKED: Final = re.compile(
     rf"(?:{_BY_ITSELF}|\b(?:of|by|from|to|than|and|or|in|on|did|does|do|between|exceed|exceeded|whose)\s+)$",
     re.IGNORECASE,
 )
-"""The same in a question, where more words are not part of the item's name."""
+"""The same in a question, where prepositions and verbs may also precede the name."""
 
 
 def mentions(item: Item, text: str, free: re.Pattern[str] = _FREE) -> Iterator[Span]:
-    """Iterate over mentions whose preceding words do not change the meaning; ``free`` matches harmless words."""
+    """Iterate over mentions of an item whose meaning no preceding word changes; ``free`` matches harmless words."""
     for match in item.finditer(text):
         start, end = match.span()
         if start and text[start - 1].isalnum():

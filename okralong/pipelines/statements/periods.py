@@ -1,6 +1,6 @@
-"""Dates and periods in a text, in a canonical form: "2023-06-30", "FY2023", "Q3 2024", "3 months to 2024-09-30".
+"""Find dates and periods in a text, in canonical form: "2023-06-30", "FY2023", "Q3 2024", "3 months to 2024-09-30".
 
-dateutil is not used, because it fills in today's month or day for a missing one.
+dateutil is not used, because it replaces a missing month or day by today's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NO_AMOUNT: Final = re.compile(
     rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?![\w.])|(?<![\w,.])\d{{1,2}}[\s-](?:month|week)s?\b",
     re.IGNORECASE,
 )
-"""A day without a year, or a counted span. Their numbers in a table head are not amounts."""
+"""A day without a year, or a number of months or weeks. Such numbers are not amounts."""
 YEAR: Final = re.compile(r"(?<![\w.,$€£/-])(?:19|20)\d\d(?![\w%]|[.,]\d|-\d)")
 
 DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)"))
@@ -44,13 +44,13 @@ DATE_YEAR: Final = re.compile(YEAR.pattern.replace("(?:19|20)", "(?:1[6-9]|20)")
 
 
 _BLOCK: Final = 20_000
-"""Characters per search. project default: the slowest pattern here takes under 0.1 s."""
+"""Characters per search. project default: the slowest pattern of this module needs less than 0.1 s for them."""
 _MARGIN: Final = 400
-"""Longest match guaranteed to be found across blocks. project default: a period has about 100 characters."""
+"""Longest match, in characters, that is surely found at a block's end. project default: periods have about 100."""
 
 
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Iterate like ``finditer``, block by block, so that other threads can run while a large text is searched."""
+    """Iterate like ``finditer``, but search in blocks, so that other threads can run between them."""
     at, size = 0, len(text)
     while at < size:
         stop = at + _BLOCK
@@ -131,7 +131,7 @@ _PERIOD: Final = re.compile(
 
 
 def periods(text: str) -> list[tuple[Span, str]]:
-    """Return the named periods in a text, in their canonical form; "the three and six months ended" gives two."""
+    """Return the periods in a text, in canonical form; "the three and six months ended ..." gives two."""
     found = []
     for match in matches(_PERIOD, text):
         start, end = match.span()
@@ -179,7 +179,7 @@ def _full_year(written: str) -> str:
 
 
 def forms_of(period: str) -> set[str]:
-    """Return all canonical names of a period: "year to 2023-06-30" is also "FY2023"."""
+    """Return a period's canonical form and equivalent ones: "year to 2023-06-30" gives "2023" too."""
     forms = {period, period.replace("FY", "")}
     if (year := re.fullmatch(r"year to (\d{4})-\d\d-\d\d", period)) is not None:
         forms |= {year[1]}

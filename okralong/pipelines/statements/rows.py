@@ -1,8 +1,8 @@
-"""Find the table row whose label matches a question, and its cell in the column of the year.
+"""Find the table row whose label matches a question, and its cell in the column of the question's time.
 
 A label matches if both have the same words: "Total current assets" and "current assets", "Net loss per common share -
-basic and diluted" and "basic earnings per share". Also fills in a value's scale and currency, which often stand above
-the part of the table that was shown. Not in the paper.
+basic and diluted" and "basic earnings per share". This module also adds a value's scale and currency, which are often
+stated above the part of the table that was shown. Not in the paper.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from okralong.pipelines.statements.periods import Span, dates, periods
 from okralong.pipelines.statements.values import Context, read_value
 
 ALIKE: Final = 0.5
-"""Share of the words of label and measure that both must have. project default"""
+"""Least share of all words of label and question that both must contain. project default"""
 SHOWN: Final = 600
 """Characters of context on each side of a value, extended to the end of a line. project default"""
 AROUND: Final = 300
-"""The same for the row of a line item (``line_item_rows``). project default: twice as many gained nothing."""
+"""The same for the row of a line item (policy ``line_item_rows``). project default: 600 gained nothing."""
 _LEAD: Final = re.compile(
     r"^\s*(?:what|how(?:\s+(?:much|many))?)\s+(?:(?:is|are|was|were)\s+)?(?:the\s+)?(?:(?:number|amount|value) of\s+)?",
     re.IGNORECASE,
@@ -53,26 +53,26 @@ _SAME: Final = {
     "decrease": "increase",
     "change": "increase",
 }
-"""Synonyms in the rows of statements."""
+"""Words in labels and questions that are compared as the same word."""
 _LOOSE: Final = frozenset(["total", "company", "end", "net", "overall", "common", "ordinary", "basic"])
-"""Words by which question and label may differ. project default. Earnings per share are basic unless the question says
-diluted."""
+"""Words that may be in only one of question and label. project default. "basic" is among them, because earnings per
+share are basic unless the question says diluted."""
 _CASH: Final = re.compile(
     r"\bcash(?:(?:\s*,)?\s*(?:,|\band\b|&)\s*(?:cash\s+equivalents|equivalents|restricted\s+cash(?:\s+equivalents)?))+",
     re.IGNORECASE,
 )
-"""The names of cash in statements."""
+""""cash and cash equivalents" and similar names, which all mean cash."""
 _WHOSE: Final = re.compile(
     r"\b(?:attributable|applicable|available|allocable)\s+to\b.*?(?=[,:;\u2013\u2014-]|\bper\b|$)", re.I
 )
-"""In a label: to whom income is attributable."""
+"""The part of a label that says to whom income is attributable."""
 _ABBREVIATED: Final = re.compile(r"\([A-Z&]{2,8}\)")
-"""In a question: "earnings per share (EPS)"."""
+"""An abbreviation in a question: "earnings per share (EPS)"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a document at ``start:end`` with a label and a cell."""
+    """A line of a document at ``start:end`` that has a label and at least one amount."""
 
     start: int
     end: int
@@ -82,7 +82,7 @@ class Row:
 def item_row(question: str, kind: str, item: Item, document: Document) -> Answer | None:
     """Return the value of the row whose label is just a line item's name, in the column of the question's time.
 
-    None if there is no such row, or if several differ, such as those of segments.
+    Return None if there is no such row, or if several rows have different values, as those of segments do.
     """
     named = [
         row for row in rows_of(document.text) if any(_fills(row.label, span) for span in mentions(item, row.label))
@@ -99,15 +99,15 @@ def first_row(item: Item, document: Document) -> Passage | None:
 
 
 _NET_OF: Final = re.compile(r"^\s*,?\s*(?:net|less)\b.*$|\([^)]*\)", re.IGNORECASE | re.DOTALL)
-"""After a line item in a label: what was deducted from it, and brackets."""
+"""Text after a line item's name in a label that is ignored: deductions ("net of ...", "less ...") and brackets."""
 
 
 _OF_CHANGE: Final = re.compile(r"%|\b(?:changes?|per|growth|percent\w*)\b", re.IGNORECASE)
-"""In a label's brackets: says that the row does not hold its line item's amounts."""
+"""Words in a label's brackets which say that the row holds changes or amounts per unit, not the item's amounts."""
 
 
 def _fills(label: str, span: Span) -> bool:
-    """Return whether a label says no more than the name at this span.
+    """Return whether a label consists of the name at ``span`` and words that add nothing.
 
     Brackets, "total" and "net of ..." add nothing; "(% change)" and "(per share)" do.
     """
@@ -118,9 +118,10 @@ def _fills(label: str, span: Span) -> bool:
 
 
 def measure_row(question: str, kind: str, document: Document) -> Answer | None:
-    """Return the value of the row whose label has the words that ``question`` asks for, apart from ``_LOOSE`` ones.
+    """Return the value of the row whose label has the same words as ``question``, apart from ``_LOOSE`` ones.
 
-    Rows with the very same words go first. None if there is no such row, or if several differ.
+    Rows that also agree in the ``_LOOSE`` words come first. Return None if no row matches, or if several matching rows
+    have different values.
     """
     wanted, shares = _wanted(question), "%" in question or kind == "percent"
     ranked = [
@@ -138,7 +139,7 @@ def measure_row(question: str, kind: str, document: Document) -> Answer | None:
 def row_answer(question: str, kind: str, passages: Sequence[Passage], document: Document) -> Answer | None:
     """Return the value of the row in ``passages`` whose label is nearest to the question, or None.
 
-    All passages are of ``document``.
+    All passages must be from ``document``.
     """
     wanted = _wanted(question)
     best: tuple[float, Row] | None = None
@@ -167,10 +168,10 @@ def _values_of(question: str, kind: str, rows: Sequence[Row], document: Document
 
 
 def _agreed(values: Sequence[tuple[Row, _Cell]], document: Document) -> Answer | None:
-    """Return the first of the values, or None if another one of the same time differs under the same head.
+    """Return the first value, or None if the same table has a different one for the same period.
 
-    Rows of segments differ within a table. Of several tables, the first is the statement; later ones may use the same
-    label for something else: in a cash flow statement "accounts payable" is a change.
+    Within one table, different values belong to segments. Of several tables, the first is trusted: later ones may use
+    the label for something else, as a cash flow statement uses "accounts payable" for a change.
     """
     if not values:
         return None
@@ -193,9 +194,9 @@ def _alike(one: TypedValue, other: TypedValue) -> bool:
 
 
 ROUNDED: Final = 0.015
-"""Largest relative difference between two spellings of an amount. project default"""
+"""Largest relative difference between amounts that count as the same. project default"""
 MOST_ROWS: Final = 40
-"""Rows with the wanted label whose columns are examined. project default"""
+"""Most rows with a matching label that are examined. project default"""
 
 
 def _lines_around(document: Document, start: int, end: int, around: int) -> Passage:
@@ -215,7 +216,7 @@ def cited_answer(document: Document, said: str, value: TypedValue, start: int, e
 
 
 BY_RULES: Final = "statement-rules"
-"""The model name in answers that were read from a row or a sentence by code."""
+"""The value of ``replied_by`` in answers that code read from a row or sentence."""
 
 
 # --------
@@ -227,8 +228,8 @@ def _wanted(question: str) -> frozenset[str]:
 
 
 def _same_words(wanted: frozenset[str], own: frozenset[str]) -> float:
-    """Return 2 if label and measure have the same words, 1 if all but ``_LOOSE`` ones are the same, else 0."""
-    if {"basic", "diluted"} <= own:  # one row for both
+    """Return 2 if question and label have the same words, 1 if they differ only in ``_LOOSE`` words, else 0."""
+    if {"basic", "diluted"} <= own:  # one row states both
         own = own - {"basic", "diluted"} | (wanted & {"basic", "diluted"})
     if not wanted - _LOOSE:
         return 0.0
@@ -236,9 +237,9 @@ def _same_words(wanted: frozenset[str], own: frozenset[str]) -> float:
 
 
 _PART: Final = re.compile(r"(?:\W*\b(?:basic|diluted|and)\b)+\W*", re.IGNORECASE)
-"""A label that only names a kind of share; the head above completes it."""
+"""A label that is only "basic", "diluted" or both; a line above completes it."""
 _PART_LINES: Final = 6
-"""Lines above such a label that are searched for its head. project default"""
+"""Lines above such a label that are searched for the completing line. project default"""
 
 
 def _words_of(row: Row, text: str) -> frozenset[str]:
@@ -252,7 +253,7 @@ def _words_of(row: Row, text: str) -> frozenset[str]:
 
 
 def _without_times(question: str) -> str:
-    """Remove the times that ``question`` names."""
+    """Remove dates, periods and years from ``question``, with their prepositions."""
     spans = [span for span, _ in [*periods(question), *dates(question)]]
     spans += [match.span() for match in re.finditer(r"(?:(?<=\bFY)|(?<=\bF)|\b)(?:19|20)\d\d\b", question)]
     marked = list(question)
@@ -267,7 +268,7 @@ def _without_times(question: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """A cell's words and value, and the position of its table's head (-1: none)."""
+    """A cell's text and value, and the position of its table's head in the document (-1 if there is none)."""
 
     said: str
     value: TypedValue
@@ -290,15 +291,15 @@ def _row_value(question: str, kind: str, document: Document, start: int, end: in
 
 
 _GAP: Final = re.compile(r"(?<=\S)\s{2,}(?=[$€£(\d\u2014\u2013-])")
-"""Separates a label from its cells if there are no bars, tabs or gaps."""
+"""The spaces between a label and its first cell, in a row without bars."""
 _NOTHING: Final = re.compile(r"(?<![^\s|$€£])[\u2014\u2013-]{1,2}(?![^\s|])")
 """An empty cell."""
 
 
 def _cells(line: str) -> list[Amount]:
-    """Return the amounts of a row, without those of its label: years, footnote marks, "net of allowance of $792".
+    """Return a row's amounts without those in its label, such as years and "net of allowance of $792".
 
-    The first one may still be a mark (``_unmarked``).
+    The first may still be a footnote mark, which ``_unmarked`` removes.
     """
     label = _label_end(line)
     found = [each for each in amounts(line) if not each.year]
@@ -346,14 +347,14 @@ _LETTER: Final = re.compile(r"[A-Za-z]")
 
 
 def _with_empty(line: str, cells: Sequence[Amount]) -> list[Amount]:
-    """Return the cells of a row in order, empty ones as zeros."""
+    """Return all cells of a row in order; an empty cell (a dash) becomes zero."""
     label = _label_end(line)
     empty = [match.span() for match in _NOTHING.finditer(line) if 0 <= label <= match.start()]
     return sorted([*cells, *(Amount(start, end, Decimal(0), 0) for start, end in empty)], key=lambda each: each.start)
 
 
 def value_in(question: str, kind: str, said: str, document: Document, start: int, end: int) -> TypedValue | None:
-    """Return the value of a span, completed by the text above it, or None."""
+    """Return the value at a span, completed from the text around it, or None if it has no value of ``kind``."""
     first = max(0, start - ABOVE)
     text = document.text[first : end + 200]
     try:
@@ -363,7 +364,7 @@ def value_in(question: str, kind: str, said: str, document: Document, start: int
 
 
 def with_heads(question: str, kind: str, answer: Answer, document: Document) -> Answer:
-    """Add the scale and currency that the document states above the shown part of the table."""
+    """Add the scale and currency that the document states above the shown part of the table to an answer's value."""
     value = answer.value
     if value is None or value.number is None or not answer.citations or (value.scale and value.currency):
         return answer
@@ -399,14 +400,14 @@ def _rows(text: str, offset: int) -> Iterator[Row]:
 
 
 _LONGEST_LABEL: Final = 160
-"""Characters of a label. project default"""
+"""Most characters of a label. project default"""
 
 
 def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Time) -> tuple[Amount, str, int] | None:
     """Return the amount in the column of the wanted time, the column's period and the head's position.
 
-    The nearest head above that names years decides; without a time the latest column counts. Returns None if no column
-    or several fit. Without a head, returns the first amount and "".
+    The nearest head above that names years determines the columns. If no time is wanted, the latest column is used.
+    Return None if no column fits or several do. Without a head, return the first amount, "" and -1.
     """
     head = head_above(text, start)
     known = _unmarked(row, cells, len(head[2]) if head else 0)
@@ -444,11 +445,11 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
 
 
 _CHANGES: Final = re.compile(r"change|increase|decrease|variance|%", re.IGNORECASE)
-"""In a head: columns that follow those of the years."""
+"""Words in a head that name further columns after those of the years."""
 
 
 def _words(text: str) -> frozenset[str]:
-    """Return the words that distinguish one measure from another, normalised."""
+    """Return the words that distinguish one measure from another, in normal form."""
     plain = _CASH.sub("cash", text.casefold()).replace("noncurrent", "non current")
     found = (_one_form(word) for word in re.findall(r"[a-z]+", plain) if word not in _EMPTY)
     return frozenset(_SAME.get(word, word) for word in found)

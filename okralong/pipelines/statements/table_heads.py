@@ -41,7 +41,7 @@ _NO_MONEY: Final = re.compile(
     r"|\blives\b|\bemployees\b|\bheadcount\b",
     re.IGNORECASE,
 )
-"""Rows that a head's "in thousands" does not apply to, unless the amount has a currency sign."""
+"""Words of rows whose amounts are not scaled by a head's "in thousands", unless they have a currency sign."""
 _EXCEPT_SHARES: Final = re.compile(r"except\b[^)\n]{0,40}\bshares?\b(?!\s?(?:price|amounts?\sper))", re.IGNORECASE)
 _SHARES: Final = re.compile(r"\bshares\b", re.IGNORECASE)
 _SHARES_IN: Final = re.compile(rf"\b(?:shares|units)\sin\s(?:{WORD_SCALE})s\b", re.IGNORECASE)
@@ -72,7 +72,7 @@ def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
     label = _label(text, first, place)
     if kind != "percent" and not one.unit and not one.scale:
         speaks = [label, *above]
-        # A line without amounts directly above heads a part of the table: "Earnings per share (in cents)".
+        # A line without amounts directly above is the head of a part of the table: "Earnings per share (in cents)".
         part = heads[0] if heads and not _scale(heads[0]) else ""
         exempt = (
             any(_PER_SHARE.search(each) for each in (*speaks, part))
@@ -99,23 +99,26 @@ def completed(kind: str, one: Amount, text: str, place: int) -> Amount:
 
 
 def _of_shares(text: str, shares: bool) -> str:
-    """Remove "shares in thousands", which does not apply to amounts that do not count shares."""
+    """Remove "shares in thousands" from ``text``, unless the amount counts shares."""
     return text if shares else _SHARES_IN.sub(" ", text)
 
 
 def heads_above(text: str, before: int) -> list[str]:
-    """Return the lines above without amounts, nearest first: heads, titles, introductions. Years are not amounts."""
+    """Return the lines above ``before`` without amounts (heads, titles, introductions), nearest first."""
     lines = [line for line in text[:before].split("\n") if line.strip()]
     return [line for line in reversed(lines[-_LINES_ABOVE:]) if not has_amounts(line)]
 
 
 _LINES_ABOVE: Final = 80
-"""Non-blank lines above a row that may be heads of its table. project default"""
+"""Non-blank lines above a row that are searched for heads of its table. project default"""
 
 
 @lru_cache(maxsize=4096)
 def has_amounts(line: str) -> bool:
-    """Return whether a line has amounts; cached, because every row of a statement checks its heads."""
+    """Return whether a line has amounts other than years and dates.
+
+    Cached, because every row of a statement checks the same heads.
+    """
     if re.search(r"\d", line) is None:
         return False
     dated = [span for span, _ in [*periods(line), *dates(line)]]
@@ -127,7 +130,7 @@ def has_amounts(line: str) -> bool:
 
 
 def _label(text: str, first: int, place: int) -> str:
-    """Return the text before the row's first amount, or the line of words above a row without words."""
+    """Return the text before the row's first amount; if it has no words, the nearest line above that does."""
     before = text[first:place]
     start = next((each.start for each in amounts(before) if not each.year), len(before))
     label = before[:start].strip(" |\t$(")
@@ -155,7 +158,7 @@ def _column(text: str, place: int) -> int | None:
 def _cell(head: str, column: int) -> str:
     bar = next((each for each in "|\t" if each in head), None)
     cells = [cell.strip() for cell in head.strip(" ").split(bar)] if bar else []
-    # A head over several columns is in the first of them; the leftmost cells belong to the labels.
+    # A head that spans several columns is written in the first of them. The first two cells belong to the labels.
     if column >= len(cells) or cells[column]:
         return cells[column] if column < len(cells) else ""
     filled = [cell for cell in cells[2:column] if cell]

@@ -1,8 +1,8 @@
-"""A small, closed set of operations over the values of a table, run by code.
+"""The operations that code carries out over the values of a table with a row per document.
 
-A cell is the value of one document. Units are converted before cells are compared: amounts are already in full ("10,135
-in thousands" is 10135000); measures of time, weight and length are converted. Cells with incompatible units or periods
-are never compared; the refusal names them. Documents without a value are left out and listed.
+A cell is the value of one document. Amounts are already scaled ("10,135 in thousands" is 10135000); measures of time,
+weight and length are converted to one unit before they are compared. Cells with incompatible units or periods are never
+compared; the operation raises ``Refused``, which names them. Documents without a value are left out and listed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OperationName = Literal[
     "mean",
     "list",
 ]
-""""bands" without bands groups by equal values; "list" names every value."""
+""""bands" groups by equal values if no bands are given; "list" names every value."""
 
 Sign = Literal["<", "<=", "=", ">=", ">"]
 
@@ -41,12 +41,12 @@ AMOUNTS: Final = ("number", "money", "percent")
 
 
 class Refused(ValueError):
-    """An operation that cannot be carried out over these cells; the message names them."""
+    """The operation cannot be carried out over these cells; the message names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The ``value`` of ``kind`` (one of ``answer_types.KINDS``) that one document gave, or None, and its ``label``."""
+    """One document's ``value`` of ``kind`` (one of ``answer_types.KINDS``), or None; ``label`` names the document."""
 
     label: str
     kind: str
@@ -55,7 +55,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison with ``than``, an amount or a date; "=" compares any value."""
+    """A comparison with ``than``: an amount or date, or with "=" any value."""
 
     sign: Sign
     than: TypedValue
@@ -71,9 +71,10 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation: ``count`` for "top", ``falling`` for "top" and "sort", ``bands`` for "bands".
+    """An operation and its arguments.
 
-    "count" and "filter" take the cells that meet all ``conditions``.
+    ``count`` is for "top", ``falling`` for "top" and "sort", ``bands`` for "bands". "count" and "filter" take the cells
+    that meet all ``conditions``.
     """
 
     name: OperationName
@@ -87,8 +88,9 @@ class Operation:
 class Outcome:
     """The result in words, and as ``value`` if it is a number.
 
-    ``chosen`` are the indexes of the cells it names, in order; ``used`` are all it depends on, ``chosen`` first.
-    ``groups`` are the bands' cells by name, ``without`` the labels of cells without a value.
+    ``chosen`` holds the indexes of the cells that the result names, in order; ``used`` those of all cells that it
+    depends on, ``chosen`` first. ``groups`` pairs each band's name with its cells; ``without`` has the labels of cells
+    without a value.
     """
 
     text: str
@@ -173,7 +175,7 @@ def _bands(operation: Operation, table: Table) -> Outcome:
 
 
 def _difference(operation: Operation, table: Table) -> Outcome:
-    """Subtract the earlier of two cells from the later one, or without distinct times the smaller from the larger."""
+    """Subtract the earlier of two cells from the later one, or the smaller from the larger if times are not distinct."""
     if len(table) != 2:
         raise Refused(f"A difference needs exactly two values, and {len(table)} of the documents have one.")
     one, other = _by_time(table) or _sorted(table, falling=False)
@@ -267,14 +269,14 @@ _MEASURES: Final[dict[str, tuple[str, Decimal]]] = {
     **{name: ("metres", Decimal(1)) for name in ("m", "metre", "meter")},
     **{name: ("metres", Decimal(1000)) for name in ("km", "kilometre", "kilometer")},
 }
-"""Measures that convert exactly, by the singular of their name: target unit and factor. Other words after a number name
-what is counted; they are not a reason to refuse."""
+"""Target unit and factor of measures that convert exactly, by the singular of their name. Any other word after a number
+only names what is counted and is never a reason to refuse."""
 
 _POINTS: Final = "percentage points"
 
 
 def _together(table: Table) -> list[Decimal]:
-    """Return the amounts of cells in one unit. Raises Refused naming two cells without a common one."""
+    """Convert the amounts to one unit. Raises Refused, naming two cells, if they have no common unit."""
     for _, each in table:
         if _value(each).number is None:
             raise Refused(f"{_said(each)} is not an amount, so it cannot be used in a calculation.")
@@ -302,7 +304,7 @@ def _percent(value: TypedValue) -> str:
 
 
 def _currency(value: TypedValue) -> str:
-    """Return the common currency; an unknown currency is compatible with any."""
+    """Return the currency; "" (unknown) is compatible with any."""
     return value.currency
 
 
@@ -317,7 +319,7 @@ def _measure(value: TypedValue) -> tuple[str, Decimal] | None:
 
 
 def _factors(values: Sequence[TypedValue]) -> list[Decimal] | None:
-    """Return the factor of each amount into a common measure; None if there are several and one is unnamed."""
+    """Return the factor that converts each amount to the common unit; None if units differ and an amount has none."""
     measures = [_measure(value) for value in values]
     factors = [measure[1] for measure in measures if measure is not None]
     if len(set(factors)) < 2:
@@ -336,7 +338,8 @@ _LENGTHS: Final = (
     (re.compile(r"(\d+) months to "), 0),
     (re.compile(r"month to "), 1),
 )
-"""Months of a period by its canonical form (0: the number in it). Days and plain years are compatible with any."""
+"""Length of a period in months by its canonical form; 0 stands for the number in it. Days and plain years are not
+listed: they are compatible with any period."""
 
 
 def _months(period: str) -> int | None:
@@ -347,7 +350,7 @@ def _months(period: str) -> int | None:
 
 
 def _check_periods(table: Table) -> None:
-    """Refuse to mix amounts of a quarter and of a year. Years may end in different months."""
+    """Raise Refused if periods differ in length, such as a quarter and a year. Their ends may differ."""
     said = [(each, months) for _, each in table if (months := _months(_value(each).period)) is not None]
     for (one, first), (other, second) in pairwise(said):
         if first != second:
@@ -377,7 +380,7 @@ _QUARTER_ENDS: Final = ("03-31", "06-30", "09-30", "12-31")
 
 
 def _end(written_time: str) -> str:
-    """Return when a date or a period ends, as precisely as it states. Raises Refused if it does not."""
+    """Return the end of a date or period as "YYYY", "YYYY-MM" or "YYYY-MM-DD". Raises Refused if it is unknown."""
     if (named := re.fullmatch(r"(?:.* to )?(\d{4}(?:-\d\d(?:-\d\d)?)?)", written_time)) is not None:
         return named[1]
     if (quarter := re.fullmatch(r"Q([1-4]) (?:FY)?(\d{4})", written_time)) is not None:
@@ -400,7 +403,7 @@ _YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
 def _by_time(table: Table) -> Table | None:
-    """Sort by the periods of the values, else by the years in the labels; None if these are not distinct."""
+    """Sort by the values' periods, or by the years in the labels; return None if neither are known and distinct."""
     said = [_value(each).period for _, each in table]
     labelled = ["".join(_YEAR.findall(each.label)[:1]) for _, each in table]
     for times in (said, labelled):
@@ -429,7 +432,7 @@ def _compare(cell: Cell, condition: Condition) -> bool:
     if cell.kind in ("date", "period"):
         first_end, second_end = _end(own.value), _end(than.value)
         if first_end != second_end and (first_end.startswith(second_end) or second_end.startswith(first_end)):
-            return condition.sign in ("<=", ">=")  # 2023-05 within 2023
+            return condition.sign in ("<=", ">=")  # 2023-05 is within 2023
         return _TESTS[condition.sign]((first_end > second_end) - (first_end < second_end))
     raise Refused(f"{_said(cell)} is a value of the kind {cell.kind}, which cannot be compared with {than.value}.")
 
@@ -468,7 +471,7 @@ def _value(cell: Cell) -> TypedValue:
 
 
 def _amount(number: Decimal, table: Table) -> TypedValue:
-    """Format a computed amount in the unit of the first cell that has one."""
+    """Return a computed amount with the unit and currency of the first cell that has one."""
     values = [_value(each) for _, each in table]
     unit = next((value.unit for value in values if value.unit == "%" or _measure(value) is not None), "")
     factors = _factors(values)
@@ -478,6 +481,6 @@ def _amount(number: Decimal, table: Table) -> TypedValue:
 
 
 def _rounded(number: Decimal) -> Decimal:
-    """Round to two decimals, below 1 to four digits."""
+    """Round to two decimals, or to four significant digits below 1."""
     step = Decimal("0.01") if abs(number) >= 1 or not number else Decimal(1).scaleb(number.adjusted() - 3)
     return number.quantize(step, ROUND_HALF_UP)

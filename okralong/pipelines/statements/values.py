@@ -1,8 +1,8 @@
-"""Typed values (numbers, money, percent, dates, periods), read from an answer and its passage.
+"""Read typed values (numbers, money, percent, dates, periods) from an answer and its passage.
 
 A filing writes "$(234,495)" in a table headed "in thousands": the amount is -234495000 US dollars. A missing scale,
-currency, sign or period is taken from the line and the heads above it; the period also from the question. What remains
-unknown is left empty. An unsuitable text raises ValueError.
+currency, sign or period is taken from the line and the heads above it, a period also from the question. A field that is
+still unknown stays empty. Text without the wanted value raises ValueError.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from okralong.pipelines.statements.table_heads import cells_above, completed, is
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The source of a value.
+    """The passage and question that a value belongs to.
 
-    ``text`` is the passage; ``start`` and ``end`` are the cited characters (-1: none). If ``verbatim``, the value is
-    exactly these characters, completed by their surroundings.
+    ``text`` is the passage; ``start`` and ``end`` delimit the cited characters (-1 if none are). If ``verbatim``, the
+    value is exactly these characters, and only scale, currency and period come from the text around them.
     """
 
     text: str = ""
@@ -61,9 +61,10 @@ def read_value(kind: str, said: str, context: Context = NOWHERE, choices: Sequen
 
 
 def spans_of(kind: str, text: str) -> list[Span]:
-    """Return the spans of a text that may be a value of ``kind``, in order; empty for kinds made of words.
+    """Return the spans of a text that may be a value of ``kind``, in order; none for yes/no and choices.
 
-    For money and percentages, only amounts with a sign if there are any; table cells may lack the sign.
+    For percentages, return the amounts with a percent sign if there are any, else all that are not money: table cells
+    may lack the sign.
     """
     if kind == "date":
         found = [span for span, _ in dates(text)]
@@ -143,7 +144,10 @@ _NAMED: Final = {"number": "one number", "money": "one amount of money", "percen
 
 
 def _around(said: str, context: Context) -> tuple[str, Span | None]:
-    """Return the text to parse and the span that is meant; verbatim words are parsed within their line."""
+    """Return the text to parse and the wanted span in it (None: all of it).
+
+    Verbatim text is parsed within its line.
+    """
     if not context.verbatim or context.start < 0:
         return said, None
     first, last = line_of(context.text, context.start)
@@ -152,7 +156,7 @@ def _around(said: str, context: Context) -> tuple[str, Span | None]:
 
 
 def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
-    """Return the candidate amounts, only those of the wanted kind if there are any."""
+    """Return the amounts that may be meant; only those that clearly are of the wanted kind if there are any."""
     found = amounts(text) or in_words(text)
     if wanted is not None:
         touched = [each for each in found if each.start < wanted[1] and each.end > wanted[0]]
@@ -216,7 +220,7 @@ def _read_date(said: str, context: Context) -> TypedValue:
 
 
 def _meant(found: Sequence[tuple[Span, str]], wanted: Span | None) -> list[str]:
-    """Return the distinct values, only those that touch the wanted span if any do."""
+    """Return the distinct values, or only those that overlap the wanted span if any do."""
     touching = [value for (start, end), value in found if wanted and start < wanted[1] and end > wanted[0]]
     return list(dict.fromkeys(touching or [value for _, value in found]))
 
@@ -247,7 +251,7 @@ def _touching(found: Sequence[tuple[Span, str]], wanted: Span) -> bool:
 def _period_of(text: str, context: Context, place: int) -> str:
     """Return the period of an amount, or "" if it is ambiguous.
 
-    It comes from the amount's own words, else from its column's head, its sentence or the question.
+    The first that names exactly one period is used: the answer's text, the column's heads, the sentence, the question.
     """
     said = text if not context.verbatim else ""
     line = context.text[slice(*line_of(context.text, place))] if place >= 0 else ""
@@ -263,7 +267,7 @@ def _period_of(text: str, context: Context, place: int) -> str:
 def same_period(one: str, other: str) -> bool:
     """Return whether two texts name the same period.
 
-    A fiscal year equals the year in its name and the twelve months to its end; a year not called fiscal may be either.
+    FY2023, 2023 and any twelve months that end in 2023 are the same period.
     """
     first, second = (_read_or_none(each) for each in (one, other))
     if first is None or second is None:
@@ -292,7 +296,7 @@ def _read_boolean(said: str, context: Context) -> TypedValue:
 
 
 def _choice(said: str, choices: Sequence[str]) -> str:
-    """Return the choice that equals the text or occurs in it; of two nested ones the longer."""
+    """Return the choice that equals the text or occurs in it; if one choice contains another, the longer one."""
     plain = _plain(said)
     for each in choices:
         if _plain(each) == plain:
