@@ -175,7 +175,7 @@ def _bands(operation: Operation, table: Table) -> Outcome:
 
 
 def _difference(operation: Operation, table: Table) -> Outcome:
-    """Subtract the earlier of two cells from the later one, or the smaller from the larger if times are not distinct."""
+    """Subtract the earlier of two cells from the later, or the smaller from the larger if times are not distinct."""
     if len(table) != 2:
         raise Refused(f"A difference needs exactly two values, and {len(table)} of the documents have one.")
     one, other = _by_time(table) or _sorted(table, falling=False)
