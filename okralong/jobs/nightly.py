@@ -65,6 +65,7 @@ from okralong.pipelines.run.nightly import (
 )
 from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.run.questions import schema_files
+from okralong.pipelines.run.rows import write_order
 
 S = TypeVar("S", bound=Settings)
 
@@ -320,6 +321,7 @@ class NightJob:
         if not same or self._rows(self.current) != list(new.answers):
             documents = known_documents(self._prepared().archive)
             write_current(self.current_folder, new, run, documents, self._manifest(new))
+        write_order(self.current_folder, new.order, keep=False)
         for file in self.config.export:
             for path in export_run(self.current_folder, self.places.of(file))[0]:
                 self._say(f"written: {path}")

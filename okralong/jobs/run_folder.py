@@ -15,7 +15,7 @@ from okralong.pipelines.core.schemas import SCHEMA_VERSION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, ConfigError
 from okralong.pipelines.llm.bill import COLUMNS, bill
-from okralong.pipelines.run.rows import BEGUN, table
+from okralong.pipelines.run.rows import BEGUN, table, write_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,10 +52,12 @@ def archive_of_run(folder: Folder, archive: str) -> str:
 def begin(folder: Folder, prepared: Prepared) -> None:
     """Mark the folder as this run's, or check that it is. Raises ConfigError if it is another run's.
 
-    ``columns`` in ``run.json`` are a matrix's questions: those of this start, then others of earlier starts.
+    ``columns`` in ``run.json`` are a matrix's questions: those of this start, then others of earlier starts. The order
+    of all questions is recorded in the same way.
     """
     if begun_alike(folder, prepared):
         begun = json.loads(folder.read_bytes(BEGUN))
+        write_order(folder, prepared.order)
         columns = list(dict.fromkeys((*prepared.columns, *begun.get("columns", ()))))
         if columns == begun.get("columns", []):
             return
@@ -71,6 +73,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
             "columns": prepared.columns,
         }
     folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
+    write_order(folder, prepared.order)
 
 
 def judged_otherwise(folder: Folder, prepared: Prepared) -> str:

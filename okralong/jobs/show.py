@@ -28,7 +28,7 @@ from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import words_of
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.rows import replied_by
-from okralong.pipelines.run.rows import BEGUN, artifacts_taken, table
+from okralong.pipelines.run.rows import BEGUN, artifacts_taken, in_question_order, table
 
 if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive
@@ -46,7 +46,7 @@ def print_summary(
 
     ``stopped`` says why the run stopped, or is "". ``golds`` are gold answers by query_id.
     """
-    rows = sorted(table(run, "answers"), key=lambda row: str(row["query_id"]))
+    rows = in_question_order(run, table(run, "answers"))
     widen_plain(console)
     grid = Table(show_lines=False, expand=True)
     typed = any(row["value"] is not None for row in rows[:ROWS_SHOWN])

@@ -37,7 +37,7 @@ from okralong.pipelines.reporting.matrix import DOCUMENT_COLUMNS, Matrix, confid
 from okralong.pipelines.reporting.matrix import Cell as MatrixCell
 from okralong.pipelines.reporting.rows import bounded, is_formula, said
 from okralong.pipelines.reporting.tables import csv_file
-from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS
+from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS, in_question_order
 
 Format = Literal["xlsx", "csv", "jsonl", "parquet", "duckdb"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
@@ -46,7 +46,7 @@ SUFFIXES: Final = {".ndjson": "jsonl", ".db": "duckdb"}
 
 
 def flat_answers(run: Folder) -> pa.Table:
-    """Return the answers of a run by query_id, with the columns of ``FLAT_ANSWERS`` and carried columns.
+    """Return the answers of a run in question order, with the columns of ``FLAT_ANSWERS`` and carried columns.
 
     Without the run's archive, quotes and files are null.
 
@@ -78,7 +78,7 @@ class Exported:
                 f"{run.path} is not a run folder (it has no {BEGUN}). Give a folder written by okralong answer --run."
             )
         begun = json.loads(run.read_bytes(BEGUN))
-        rows = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))
+        rows = in_question_order(run, read_run_table(run, "answers").to_pylist())
         return cls.made(begun, rows, origins_of(run))
 
     @classmethod

@@ -47,7 +47,7 @@ from okralong.pipelines.reporting.tables import (
     question_table,
     written,
 )
-from okralong.pipelines.run.rows import BEGUN
+from okralong.pipelines.run.rows import BEGUN, in_question_order
 
 ALL: Final = "all questions"
 TRAINED: Final = ("heads", "label_scorer")
@@ -73,7 +73,7 @@ def run_report(
         links: Link to the source files.
     """
     begun = json.loads(run.read_bytes(BEGUN))
-    answers = sorted(read_run_table(run, "answers").to_pylist(), key=lambda row: str(row["query_id"]))
+    answers = in_question_order(run, read_run_table(run, "answers").to_pylist())
     ledger = read_run_table(run, "ledger", CALL_COLUMNS).to_pylist()
     rows = run_rows(answers, ledger, golds)
     archive, missing = archive_of(begun)

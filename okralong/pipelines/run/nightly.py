@@ -267,11 +267,12 @@ def only(prepared: Prepared, query_ids: Collection[str]) -> Prepared:
 
 @dataclass(frozen=True)
 class Merged:
-    """The new content of ``current``: its ``run.json``, its answers by query_id, and their origins."""
+    """The new content of ``current``: its ``run.json``, its answers by query_id, their origins, and their order."""
 
     begun: Mapping[str, Any]
     answers: Sequence[Mapping[str, Any]]
     origins: Sequence[Mapping[str, Any]]
+    order: Sequence[str] = ()
 
 
 def merged(prepared: Prepared, current: Current, run: Folder | None, night: Night) -> Merged:
@@ -303,7 +304,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
         "night": night.name,
         "columns": prepared.columns,
     }
-    return Merged(begun, rows, origins)
+    return Merged(begun, rows, origins, prepared.order)
 
 
 def write_current(

@@ -77,7 +77,8 @@ class Prepared:
     """A run that may begin.
 
     ``unscoped`` has the questions whose scope matches no document, each with the reason. ``replies_from`` has the
-    absolute paths of the runs that share their replies.
+    absolute paths of the runs that share their replies. ``order`` has the query_ids in the order of the questions, also
+    of those that this start leaves out.
     """
 
     archive: Archive
@@ -91,6 +92,7 @@ class Prepared:
     bad: list[BadQuestion]
     fingerprint: str
     replies_from: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
 
     @property
     def llm(self) -> LlmConfig:
@@ -177,7 +179,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         for granularity in strategy.needs.granularities:
             check_table(config.sara.folder(), opened.manifest, archive, granularity)
     replies_from = sharing_runs(config.replies_from)
-    scoped, unscoped, bad = _admitted(opened, questions, config, matrix)
+    scoped, unscoped, bad, order = _admitted(opened, questions, config, matrix)
     manifest = opened.manifest
     return Prepared(
         archive=opened,
@@ -191,6 +193,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         bad=bad,
         fingerprint=fingerprint(config, policy, strategy, manifest),
         replies_from=replies_from,
+        order=order,
     )
 
 
@@ -219,8 +222,8 @@ def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpe
 
 def _admitted(
     archive: Archive, questions: Questions, config: RunConfig, matrix: MatrixRows | None
-) -> tuple[list[Scoped], list[tuple[Question, str]], list[BadQuestion]]:
-    """Return questions with their documents (single ones, then cells), those without any document, and bad rows.
+) -> tuple[list[Scoped], list[tuple[Question, str]], list[BadQuestion], tuple[str, ...]]:
+    """Return questions with their documents (single ones, then cells), those without any document, bad rows, and order.
 
     Raises InputError for a matrix without a cell.
     """
@@ -261,7 +264,8 @@ def _admitted(
         )
         for asked_id, query_id in twice.items()
     ]
-    return scoped, unscoped, bad
+    order = dict.fromkeys([each.query_id for each in asked if each.query_id in single] + [*seen])
+    return scoped, unscoped, bad, tuple(order)
 
 
 # Which questions must be asked again after the archive has changed.

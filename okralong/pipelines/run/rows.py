@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -56,6 +56,28 @@ def table(run: Folder, name: str, columns: list[str] | None = None) -> list[dict
     """Return the rows of a run's table as it is now (see ``read_run_table``)."""
     rows: list[dict[str, Any]] = read_run_table(run, name, columns).to_pylist()
     return rows
+
+
+ORDER: Final = "order.json"
+"""The query_ids of a run in the order of its questions file, then those of earlier starts."""
+
+
+def write_order(run: Folder, query_ids: Iterable[str], *, keep: bool = True) -> None:
+    """Record the order of a run's questions, followed by those of earlier starts unless ``keep`` is false."""
+    before = _order(run)
+    now = list(dict.fromkeys((*query_ids, *(before if keep else ()))))
+    if now != before:
+        run.write_bytes(ORDER, json.dumps(now).encode())
+
+
+def in_question_order(run: Folder, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort rows as the run's questions were given; in runs of earlier releases, by query_id."""
+    places = {query_id: place for place, query_id in enumerate(_order(run))}
+    return sorted(rows, key=lambda row: (places.get(row["query_id"], len(places)), str(row["query_id"])))
+
+
+def _order(run: Folder) -> list[str]:
+    return [str(each) for each in json.loads(run.read_bytes(ORDER))] if run.exists(ORDER) else []
 
 
 def _span(each: Any) -> dict[str, Any]:

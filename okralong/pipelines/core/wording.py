@@ -1,0 +1,28 @@
+"""Counts and durations in messages: "1 document", "2,000 documents", "3 min"."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_IRREGULAR: Final = {"has": "have", "is": "are", "was": "were", "does": "do", "its": "their", "this": "these"}
+_SIBILANTS: Final = ("s", "x", "z", "ch", "sh")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return the number with its noun: "1 document", "2,000 documents", "0 replies".
+
+    ``noun`` may be several words, of which the last one changes; ``plural`` replaces a plural that is not regular.
+    """
+    return f"{number:,} {noun if number == 1 else plural or plural_of(noun)}"
+
+
+def agreeing(number: int, verb: str) -> str:
+    """Return "has", "is", "was", "does", "its" or "this" in the form that agrees with ``number``."""
+    return verb if number == 1 else _IRREGULAR[verb]
+
+
+def plural_of(noun: str) -> str:
+    """Return the regular plural of a noun."""
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(_SIBILANTS) else f"{noun}s"
