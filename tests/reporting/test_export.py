@@ -18,14 +18,14 @@ from okralong.pipelines.core.schemas import ANSWERS, FLAT_ANSWERS, FLAT_CITATION
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.reporting.export import (
-    MOST_CHARACTERS,
     Exported,
-    excel,
     export_run,
     flat_answers,
     flat_citations,
 )
 from okralong.pipelines.reporting.matrix import Matrix, words_of
+from okralong.pipelines.reporting.workbook import LINE_POINTS, MOST_CHARACTERS, MOST_LINES, WIDEST, excel
+from okralong.pipelines.run.rows import in_question_order, write_order
 from tests.archives.written import write_version
 
 TEXT = "Sales of lamps were 1,544 crowns.\n\x0cThe chair is Ida Moss, who came in 1998."
@@ -96,7 +96,7 @@ def test_excel_opens_it_with_numbers_dates_and_links_and_without_formulas(run: F
     written, _ = export_run(run, str(tmp_path / "answers.xlsx"))
     assert written == [str(tmp_path / "answers.xlsx")]
     book = openpyxl.load_workbook(tmp_path / "answers.xlsx")
-    assert book.sheetnames == ["answers", "citations"]
+    assert book.sheetnames == ["answers", "citations", "Read me"]
     sheet = book["answers"]
     head = [cell.value for cell in sheet[1]]
     assert (sheet.freeze_panes, sheet.auto_filter.ref) == ("B2", sheet.dimensions)
@@ -120,6 +120,105 @@ def test_excel_opens_it_with_numbers_dates_and_links_and_without_formulas(run: F
     frame = pd.read_excel(tmp_path / "answers.xlsx")
     assert list(frame["query_id"]) == list("abcde")
     assert str(frame["finished_at"].dtype).startswith("datetime64")
+
+
+@pytest.fixture(scope="module")
+def typed_run(run: Folder, tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """Typed answers to questions whose order in the file is not that of their ids."""
+    folder = Folder.of(tmp_path_factory.mktemp("typed"))
+    rows = [
+        answer("a-share", "12.5 %", [], answer_type="percent", value="12.5", number=12.5, unit="%", confidence=0.42),
+        answer("b-day", "3 May 2024", [], answer_type="date", value="2024-05-03", confidence=0.7),
+        answer("c-sales", "1,544 crowns", [(0, 33)], answer_type="money", value="1544000", number=1544000.0)
+        | {"currency": "SEK", "period": "FY2023", "confidence": 0.85, "prompt_tokens": 12_345},
+        answer("d-list", "x; y", [], answer_type="list of text", value='[{"value": "x"}]', confidence=0.9),
+        answer("e-bad", "", [], status="invalid_output", answer_type="money", error="The raw reply: " + "so " * 400),
+    ]
+    folder.at("answers").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=ANSWERS))
+    folder.write_bytes("run.json", run.read_bytes("run.json"))
+    write_order(folder, ["c-sales", "e-bad", "b-day", "a-share", "d-list"])
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "csv", "jsonl", "parquet", "duckdb"])
+def test_rows_are_in_the_order_of_the_questions(typed_run: Folder, tmp_path: Path, kind: str) -> None:
+    asked = ["c-sales", "e-bad", "b-day", "a-share", "d-list"]
+    file = str(tmp_path / f"answers.{kind}")
+    export_run(typed_run, file)
+    if kind == "duckdb":
+        with duckdb.connect(file, read_only=True) as connection:
+            assert [row[0] for row in connection.execute("SELECT query_id FROM answers").fetchall()] == asked
+        return
+    lines = {"xlsx": pd.read_excel, "csv": pd.read_csv, "parquet": pd.read_parquet}
+    frame = pd.read_json(file, lines=True) if kind == "jsonl" else lines[kind](file)
+    assert list(frame["query_id"]) == asked
+    assert set(frame.columns) == set(FLAT_ANSWERS.names), "no format loses a column"
+    assert frame["confidence"].iloc[0] == 0.85
+
+
+def test_questions_of_earlier_starts_come_last(typed_run: Folder, tmp_path: Path) -> None:
+    folder = Folder.of(tmp_path)
+    write_order(folder, ["b", "a"])
+    write_order(folder, ["c", "a"])
+    rows = [{"query_id": name} for name in ("a", "b", "c", "unknown")]
+    assert [row["query_id"] for row in in_question_order(folder, rows)] == ["c", "a", "b", "unknown"]
+    assert [row["query_id"] for row in in_question_order(folder.at("older"), rows)] == ["a", "b", "c", "unknown"]
+
+
+def test_excel_shows_what_people_read_and_folds_the_rest(typed_run: Folder, tmp_path: Path) -> None:
+    export_run(typed_run, str(tmp_path / "answers.xlsx"))
+    sheet = openpyxl.load_workbook(tmp_path / "answers.xlsx")["answers"]
+    head = [cell.value for cell in sheet[1]]
+    folded = {letter for letter, column in sheet.column_dimensions.items() if column.hidden}
+    shown = [cell.value for cell in sheet[1] if cell.column_letter not in folded]
+    assert shown == [
+        *("query_id", "question", "answer", "value", "period", "status", "confidence"),
+        *("doc_id", "section", "quote", "error", "cost_usd"),
+    ]
+    assert head[: len(shown)] == shown
+    assert all(sheet.column_dimensions[letter].outlineLevel == 1 for letter in folded)
+    assert sheet.sheet_format.outlineLevelCol == 1, "without it Excel has no button to open the group"
+
+    def cell(query_id: str, name: str) -> Any:
+        ids = [each.value for each in sheet["A"]]
+        return sheet.cell(ids.index(query_id) + 1, head.index(name) + 1)
+
+    values = {name: (cell(name, "value").value, cell(name, "value").number_format) for name in ["a-share", "c-sales"]}
+    assert values == {"a-share": (12.5, '#,##0.00########"%"'), "c-sales": (1544000, '#,##0 "SEK"')}
+    assert (cell("b-day", "value").value, cell("b-day", "value").is_date) == (datetime(2024, 5, 3), True)
+    assert cell("d-list", "value").value == '[{"value": "x"}]'
+    assert (cell("c-sales", "confidence").value, cell("c-sales", "confidence").number_format) == (0.85, "0.00")
+    assert (cell("c-sales", "cost_usd").number_format, cell("c-sales", "prompt_tokens").number_format) == (
+        '"$"#,##0.0000',
+        "#,##0",
+    )
+    assert cell("c-sales", "doc_id").hyperlink.target == "file:///reports/the%20report.pdf#page=1"
+    widths = {name: sheet.column_dimensions[cell("e-bad", name).column_letter].width for name in shown}
+    assert widths["question"] == len("What of c-sales?") + 2
+    assert widths["error"] == WIDEST["error"]
+    assert cell("e-bad", "error").alignment.wrap_text
+    assert sheet.row_dimensions[3].height == LINE_POINTS * MOST_LINES, "a raw reply does not fill the screen"
+    colours = {name: cell(name, "status").fill.fgColor.rgb for name in ("e-bad", "a-share")}
+    assert colours == {"e-bad": "FFD9D9D9", "a-share": "00000000"}
+    assert [cell(name, "confidence").fill.fgColor.rgb for name in ("a-share", "b-day", "c-sales")] == [
+        *("FFF8CBAD", "FFFFF2CC", "00000000"),
+    ]
+
+
+def test_the_last_sheet_explains_the_others(typed_run: Folder, tmp_path: Path) -> None:
+    export_run(typed_run, str(tmp_path / "answers.xlsx"))
+    book = openpyxl.load_workbook(tmp_path / "answers.xlsx")
+    assert book.active.title == "answers"
+    lines = [[cell.value for cell in row] for row in book["Read me"].iter_rows()]
+    told = {line[0]: line[1:] for line in lines if line[0]}
+    assert told["questions"][0] == "5: 4 answered, 1 invalid_output"
+    assert told["with a source"][0] == "1 of 4 answers"
+    assert told["note"][0] == "the run was incomplete when it was exported"
+    assert {name for name in told if told[name][-1] in ("shown", "folded")} == {
+        *FLAT_ANSWERS.names,
+        *FLAT_CITATIONS.names,
+    }
+    assert told["link"][-1] == "folded"
 
 
 def test_pandas_opens_the_other_formats(run: Folder, tmp_path: Path) -> None:
@@ -190,7 +289,7 @@ def matrix_run(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 def test_a_matrix_is_a_sheet_whose_cells_say_where_they_come_from(matrix_run: Folder, tmp_path: Path) -> None:
     export_run(matrix_run, str(tmp_path / "table.xlsx"))
     book = openpyxl.load_workbook(tmp_path / "table.xlsx")
-    assert book.sheetnames == ["matrix", "answers", "citations"]
+    assert book.sheetnames == ["matrix", "answers", "citations", "Read me"]
     sheet = book["matrix"]
     assert [[cell.value for cell in row] for row in sheet] == [
         ["doc_id", "title", "sales", "Title_2", "chair"],

@@ -8,35 +8,32 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, cast, get_args
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from openpyxl import Workbook
-from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, Cell
-from openpyxl.comments import Comment
-from openpyxl.styles import Alignment, Font, PatternFill
-from openpyxl.utils import get_column_letter
-from openpyxl.worksheet.worksheet import Worksheet
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import Location
 from okralong.pipelines.core.schemas import FLAT_ANSWERS, FLAT_CITATIONS, ORIGINS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.journal import read_run_table
+from okralong.pipelines.llm.records import MODELS_NAMED
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
-from okralong.pipelines.reporting.matrix import DOCUMENT_COLUMNS, Matrix, confidence_of, unit_of, value_of
-from okralong.pipelines.reporting.matrix import Cell as MatrixCell
-from okralong.pipelines.reporting.rows import bounded, is_formula, said
+from okralong.pipelines.reporting.matrix import Matrix
+from okralong.pipelines.reporting.rows import replied_by, said
 from okralong.pipelines.reporting.tables import csv_file
+from okralong.pipelines.reporting.workbook import excel
 from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS, in_question_order
 
 Format = Literal["xlsx", "csv", "jsonl", "parquet", "duckdb"]
@@ -63,12 +60,13 @@ def flat_citations(run: Folder) -> pa.Table:
 
 @dataclass(frozen=True)
 class Exported:
-    """The tables of a run. ``missing`` says why quotes are unavailable, or is ""."""
+    """The tables of a run. ``missing`` says why quotes are unavailable, or is ""; ``summary`` has facts by name."""
 
     answers: pa.Table
     citations: pa.Table
     missing: str
     matrix: Matrix | None = None
+    summary: Sequence[tuple[str, str]] = ()
 
     @classmethod
     def of(cls, run: Folder) -> Exported:
@@ -79,7 +77,8 @@ class Exported:
             )
         begun = json.loads(run.read_bytes(BEGUN))
         rows = in_question_order(run, read_run_table(run, "answers").to_pylist())
-        return cls.made(begun, rows, origins_of(run))
+        made = cls.made(begun, rows, origins_of(run))
+        return replace(made, summary=_summary(run, begun, rows, made.missing))
 
     @classmethod
     def made(
@@ -149,9 +148,9 @@ def _answer(
         "status": row["status"],
         "answer_type": row["answer_type"] or "",
         **{name: row[name] for name in VALUE_COLUMNS},
-        "confidence": row["confidence"],
+        "confidence": _shortest(row["confidence"]),
         "escalated": row["escalated"],
-        "first_confidence": row["first_confidence"],
+        "first_confidence": _shortest(row["first_confidence"]),
         **(_cited(citations[0]) if citations else {}),
         "citations": len(citations),
         "more_citations": "\n".join(map(described, citations[1:])),
@@ -174,6 +173,40 @@ def _answer(
         "night": known["night"],
         "finished_at": None if finished_at is None else finished_at.replace(tzinfo=None),
     }
+
+
+def _shortest(stored: float | None) -> float | None:
+    """Return a stored 32-bit number with the fewest digits that identify it: 0.85 rather than 0.8500000238."""
+    return None if stored is None else float(str(np.float32(stored)))
+
+
+def _summary(
+    run: Folder, begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], missing: str
+) -> list[tuple[str, str]]:
+    """Return what a reader wants to know about the run first."""
+    manifest, place = run.read_manifest(), Location.of(str(begun.get("archive") or ""))
+    ended = Counter(str(row["status"]) for row in rows)
+    statuses = ", ".join(f"{count:,} {status}" for status, count in ended.most_common())
+    cited = sum(bool(row["cited"]) for row in rows if row["status"] == "answered")
+    times = [row["finished_at"] for row in rows if row["finished_at"] is not None]
+    tokens = sum((row["prompt_tokens"] or 0) + (row["completion_tokens"] or 0) for row in rows)
+    notes = [
+        *([] if manifest or begun.get("night") else ["the run was incomplete when it was exported"]),
+        *([missing] if missing else []),
+    ]
+    if bad := int((manifest or {}).get("bad_rows") or 0):
+        notes.append(f"{counted(bad, 'row')} of the questions file could not be asked; okralong failures lists why")
+    facts = {
+        "run": run.path,
+        "archive": f"{place.place}{f', version {place.version}' if place.version else ''}",
+        "questions": f"{len(rows):,}{f': {statuses}' if statuses else ''}",
+        "with a source": f"{cited:,} of {counted(ended['answered'], 'answer')}" if ended["answered"] else "",
+        "answered by": ", ".join(f"{name} ({count:,})" for name, count in replied_by(rows)[:MODELS_NAMED]),
+        "cost": f"${sum(row['cost_usd'] or 0.0 for row in rows):,.4f}, {counted(tokens, 'token')}",
+        "last answer": f"{max(times):%Y-%m-%d %H:%M} UTC" if times else "",
+        "note": "; ".join(notes),
+    }
+    return [(name, fact) for name, fact in facts.items() if fact]
 
 
 def _asked(row: Mapping[str, Any], begun: Mapping[str, Any], of_its_night: str | None) -> str:
@@ -235,18 +268,25 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
     tables |= {"answers": exported.answers, "citations": exported.citations}
     if kind == "duckdb":
         tables |= {name: without_zones(read_run_table(run, name)) for name in ("ledger", "failures")}
-    return write_tables(tables, to, kind, exported.matrix), exported
+    return write_tables(tables, to, kind, exported.matrix, exported.summary), exported
 
 
-def write_tables(tables: Mapping[str, pa.Table], to: str, kind: Format, matrix: Matrix | None = None) -> list[str]:
+def write_tables(
+    tables: Mapping[str, pa.Table],
+    to: str,
+    kind: Format,
+    matrix: Matrix | None = None,
+    summary: Sequence[tuple[str, str]] = (),
+) -> list[str]:
     """Write tables to ``to`` and return the paths. If a file holds one table, ``to`` is the first one's.
 
-    In Excel the sheet ``matrix`` is made from ``matrix``, with sources as notes.
+    In Excel the sheet ``matrix`` is made from ``matrix``, with sources as notes, and ``summary`` begins a last sheet
+    that explains the others.
     """
     head, slash, name = to.rpartition("/")
     folder = Folder.of(head + slash if slash else ".")
     if kind in ("xlsx", "duckdb"):
-        files = {name: excel(tables, matrix) if kind == "xlsx" else database(tables)}
+        files = {name: excel(tables, matrix, summary) if kind == "xlsx" else database(tables)}
     else:
         stem, dot, suffix = name.rpartition(".")
         beside = f"{stem or suffix}.{{}}{dot if stem else ''}{suffix if stem else ''}"
@@ -306,160 +346,3 @@ def database(tables: Mapping[str, pa.Table]) -> bytes:
                 connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM given')
                 connection.unregister("given")
         return file.read_bytes()
-
-
-# --------
-# Excel: one sheet per table, with a frozen header, filters and fitting column widths.
-
-MOST_CHARACTERS: Final = 32_767
-"""Per cell (Excel specifications and limits)."""
-MOST_LINKS: Final = 65_530
-"""Per sheet (Excel specifications and limits)."""
-LONGEST_LINK: Final = 2_079
-"""Maximum length of a link that Excel opens."""
-WIDTHS: Final = {"question": 44, "answer": 44, "quote": 60, "link": 32, "more_citations": 44, "error": 32}
-LEAST_WIDTH, MOST_WIDTH = 9, 32
-_LINKED: Final = ("http://", "https://", "file://")
-_HALF: Final = re.compile("[\ud800-\udfff\ufffe\uffff]")
-_HEAD_FILL: Final = PatternFill("solid", fgColor="FFE8EEF4")
-_TOP: Final = Alignment(vertical="top")
-_WRAPPED: Final = Alignment(vertical="top", wrap_text=True)
-_LINK: Final = Font(color="FF0563C1", underline="single")
-_GREY: Final = PatternFill("solid", fgColor="FFD9D9D9")
-_FILLS: Final = {
-    **dict.fromkeys(("unanswerable", "invalid_output", "failed", "over_budget"), _GREY),
-    "likely": PatternFill("solid", fgColor="FFFFF2CC"),
-    "unsure": PatternFill("solid", fgColor="FFF8CBAD"),
-}
-MATRIX_WIDTH: Final = 22
-NOTE_CHARS: Final = 1_200
-_NUMBERS: Final = {"cost_usd": "0.000000", "seconds": "0.0", "similarity": "0.00", "finished_at": "yyyy-mm-dd hh:mm:ss"}
-
-
-def excel(tables: Mapping[str, pa.Table], matrix: Matrix | None = None) -> bytes:
-    """Convert to an Excel workbook with a sheet per table."""
-    book = Workbook()
-    book.remove(book.worksheets[0])
-    for name, table in tables.items():
-        sheet = book.create_sheet(name)
-        if name == "matrix" and matrix is not None:
-            _matrix_sheet(sheet, matrix)
-        else:
-            _sheet(sheet, table)
-    out = io.BytesIO()
-    book.save(out)
-    return out.getvalue()
-
-
-def _sheet(sheet: Worksheet, table: pa.Table) -> None:
-    columns = table.column_names
-    for at, name in enumerate(columns, start=1):
-        _head(sheet, at, name)
-        values = table[name].slice(0, 200).to_pylist()
-        fitting = max([len(name) + 4, *(len(str(value)) + 2 for value in values if value is not None)])
-        width = WIDTHS.get(name, min(MOST_WIDTH, max(LEAST_WIDTH, fitting)))
-        sheet.column_dimensions[get_column_letter(at)].width = width
-    links = 0
-    for number, row in enumerate(table.to_pylist(), start=2):
-        for at, name in enumerate(columns, start=1):
-            if (value := row[name]) is None or value == "":
-                continue
-            cell = sheet.cell(number, at)
-            assert isinstance(cell, Cell)
-            _fill(cell, value, name in WIDTHS)
-            if name in _NUMBERS:
-                cell.number_format = _NUMBERS[name]
-            if name.endswith("link") and value.startswith(_LINKED) and len(value) < LONGEST_LINK and links < MOST_LINKS:
-                links += 1
-                cell.hyperlink = value
-                cell.font = _LINK
-    sheet.freeze_panes = "B2"
-    sheet.auto_filter.ref = f"A1:{get_column_letter(max(len(columns), 1))}{max(sheet.max_row, 1)}"
-
-
-def _head(sheet: Worksheet, at: int, name: str) -> Cell:
-    head = sheet.cell(1, at)
-    assert isinstance(head, Cell)
-    _fill(head, name, wrapped=False)
-    head.font, head.fill = Font(bold=True), _HEAD_FILL
-    return head
-
-
-def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
-    """Fill the sheet of a matrix: typed values with units, notes with sources, and links to their pages.
-
-    Cells without an answer are grey, with the reason in the note; those with less confidence are coloured.
-    """
-    for at, name in enumerate((*DOCUMENT_COLUMNS, *matrix.headings().values()), start=1):
-        head = _head(sheet, at, name)
-        if at > len(DOCUMENT_COLUMNS):
-            head.comment = _note(matrix.questions[matrix.columns[at - len(DOCUMENT_COLUMNS) - 1]])
-        sheet.column_dimensions[get_column_letter(at)].width = MATRIX_WIDTH
-    links = 0
-    for number, doc_id in enumerate(matrix.documents, start=2):
-        for at, text in enumerate((doc_id, matrix.titles.get(doc_id, "")), start=1):
-            place = sheet.cell(number, at)
-            assert isinstance(place, Cell)
-            _fill(place, text, wrapped=False)
-        for at, column in enumerate(matrix.columns, start=len(DOCUMENT_COLUMNS) + 1):
-            row = matrix.cells.get((doc_id, column))
-            cell = sheet.cell(number, at)
-            if row is None:
-                continue
-            assert isinstance(cell, Cell)
-            value, link = value_of(row), row["link"] or ""
-            if value is not None:
-                _fill(cell, value, wrapped=isinstance(value, str))
-                cell.number_format = _number_format(value, unit_of(row))
-            if (colour := _FILLS.get(confidence_of(row) if row["status"] == "answered" else row["status"])) is not None:
-                cell.fill = colour
-            cell.comment = _note(_source(row))
-            if value is not None and link.startswith(_LINKED) and len(link) < LONGEST_LINK and links < MOST_LINKS:
-                links += 1
-                cell.hyperlink = link
-                cell.font = _LINK
-    sheet.freeze_panes = "B2"
-    sheet.auto_filter.ref = sheet.dimensions
-
-
-def _number_format(value: Any, unit: str) -> str:
-    if isinstance(value, date):
-        return "yyyy-mm-dd"
-    if not isinstance(value, int | float):
-        return "General"
-    figure = "#,##0" if isinstance(value, int) else "#,##0.00########"
-    plain_unit = re.sub(r'["\\\x00-\x1f]', "", unit)
-    return f'{figure}{"" if plain_unit == "%" else " "}"{plain_unit}"' if plain_unit else figure
-
-
-def _source(row: MatrixCell) -> str:
-    """Return the source of a cell's value, or the reason why it has none."""
-    if row["status"] != "answered":
-        return f"{row['status']}{': ' + row['error'] if row['error'] else ''}\n{row['query_id']}"
-    known = (row["doc_id"], row["section"])
-    place = ", ".join(filter(None, known)) or "no source cited"
-    lines = [f"{place}{': ' + row['quote'] if row['quote'] else ''}"]
-    lines += [f"period: {row['period']}"] if row.get("period") else []
-    lines += [f"confidence {row['confidence']:.2f}"] if row["confidence"] is not None else []
-    return "\n".join([*lines, row["query_id"]])
-
-
-def _note(text: str) -> Comment:
-    shown = bounded(_HALF.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub(" ", text)), NOTE_CHARS)
-    height = 20 + 18 * sum(1 + len(line) // 56 for line in shown.split("\n"))
-    return Comment(shown, "okralong", height=min(height, 400), width=400)
-
-
-def _fill(cell: Cell, value: Any, wrapped: bool) -> None:
-    cell.alignment = _WRAPPED if wrapped else _TOP
-    if not isinstance(value, str):
-        cell.value = value
-        return
-    text = _HALF.sub("\ufffd", ILLEGAL_CHARACTERS_RE.sub(" ", value))
-    if len(text) > MOST_CHARACTERS:
-        more = f" … [{len(text) - MOST_CHARACTERS + 40:,} more characters]"
-        text = f"{text[: MOST_CHARACTERS - 40]}{more}"
-    cell.value = text
-    cell.data_type = "s"  # otherwise openpyxl makes a formula of a leading =
-    if is_formula(text):
-        cell.quotePrefix = True  # otherwise Excel does once the cell is edited

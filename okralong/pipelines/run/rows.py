@@ -70,7 +70,7 @@ def write_order(run: Folder, query_ids: Iterable[str], *, keep: bool = True) -> 
         run.write_bytes(ORDER, json.dumps(now).encode())
 
 
-def in_question_order(run: Folder, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def in_question_order(run: Folder, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sort rows as the run's questions were given; in runs of earlier releases, by query_id."""
     places = {query_id: place for place, query_id in enumerate(_order(run))}
     return sorted(rows, key=lambda row: (places.get(row["query_id"], len(places)), str(row["query_id"])))
