@@ -1,1 +1,1 @@
-"""SARA shows some passages as text and the others as vectors that replace tokens (docs/sara.md)."""
+"""SARA: show some passages to the generator as text and the others as vectors that replace tokens (docs/sara.md)."""

@@ -1,6 +1,6 @@
-"""The files of a compressor: its description, and its weights as arrays.
+"""Read and write a compressor's files: its description, and its weights as arrays.
 
-This module avoids torch: importing it would take an index job longer than applying the two small layers.
+This module does not import torch: the import takes longer than an index job needs to apply the two small layers.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ WEIGHTS: Final = "compressor.safetensors"
 DESCRIPTION: Final = "compressor.json"
 
 DIGEST_DIGITS: Final = 12
-"""Hex digits of a compressor's fingerprint; a reader's has as many."""
+"""Length of a compressor's fingerprint in hex digits, as for a reader adapter."""
 
 FORMAT: Final = 1
-"""Increment it when a code change makes the same weights give other vectors."""
+"""Part of the fingerprint. Increment it when a code change makes the same weights return different vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The shape of a compressor.
 
-    ``inputs`` and ``hidden`` are the lengths of the encoder's vectors and of the generator's token embeddings,
-    ``width`` that of the layer between (project default). Each chunk becomes ``vectors_per_chunk`` vectors (SARA
-    section 2.3: one). ``encoder`` and ``generator`` are names as in configs; ``encoder_sha256`` is the hash of the
-    encoder's weights, None if unknown. ``chunk_tokens`` is the chunk size used in training (SARA section 3.1: 256).
+    ``inputs`` is the length of the encoder's vectors, ``hidden`` that of the generator's token embeddings, ``width``
+    that of the layer between them (project default). Each chunk becomes ``vectors_per_chunk`` vectors (SARA section
+    2.3: one). ``encoder`` and ``generator`` are model names as in configs; ``encoder_sha256`` is the hash of the
+    encoder's weights, or None if unknown. ``chunk_tokens`` is the chunk size used in training (SARA section 3.1: 256).
     """
 
     inputs: int
@@ -57,9 +57,9 @@ class Shape:
 class MemoryShape:
     """The shape of a compressor with memory slots (ICAE, Ge et al. 2024).
 
-    The generator reads a chunk with an adapter; its states at ``vectors_per_chunk`` learned tokens after it are the
-    chunk's vectors. ``rank``, ``alpha`` and ``targets`` configure the adapter (LoRA); the other fields are as in
-    ``Shape``.
+    The generator, with an adapter, reads a chunk and then ``vectors_per_chunk`` learned tokens. Its hidden states at
+    these tokens are the chunk's vectors. ``rank``, ``alpha`` and ``targets`` configure the adapter (LoRA); the other
+    fields are as in ``Shape``.
     """
 
     hidden: int
@@ -74,7 +74,7 @@ class MemoryShape:
 AnyShape = Shape | MemoryShape
 
 MEMORY: Final = "memory"
-"""The ``kind`` in the description of memory slots; other compressors have none."""
+"""The ``kind`` in the description of memory slots; the description of other compressors has no ``kind``."""
 
 _Count = Annotated[int, Field(ge=1)]
 
@@ -144,20 +144,20 @@ def read_shape(folder: Path) -> tuple[AnyShape, str]:
 
 
 def described_as(shape: AnyShape) -> dict[str, Any]:
-    """Return the description of a compressor without its fingerprint."""
+    """Return the content of a compressor's description, without the fingerprint."""
     kind = {"kind": MEMORY} if isinstance(shape, MemoryShape) else {}
     return {**kind, "format": FORMAT, **asdict(shape)}
 
 
 def fingerprint_of(said: dict[str, object], content: bytes) -> str:
-    """Return the fingerprint of a description and the bytes of the weights."""
+    """Return the fingerprint of a description (without its fingerprint) and the bytes of the weights."""
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     digest.update(content)
     return digest.hexdigest()[:DIGEST_DIGITS]
 
 
 def read_weights(folder: Path) -> tuple[AnyShape, str, dict[str, NDArray[np.float16]]]:
-    """Read shape, fingerprint and weights (by name) of the compressor in ``folder``.
+    """Read the shape, the fingerprint and the weights (by name) of the compressor in ``folder``.
 
     Raises:
         ConfigError: It is missing, damaged or altered.
@@ -181,19 +181,19 @@ def unusable(folder: Path, why: str) -> ConfigError:
     )
 
 
-# ``Compressor`` on arrays.
+# ``Compressor`` in NumPy.
 
 Array = NDArray[np.float32]
 
 _EPSILON: Final = 1e-5
-"""PyTorch's default for a LayerNorm."""
+"""The epsilon of a layer norm, as PyTorch's default."""
 _BLOCK: Final = 4096
-"""Chunks at a time. project default: the values between the layers take some megabytes."""
+"""Chunks compressed at a time. project default: the hidden layer's values then take some megabytes."""
 
 
 @dataclass(frozen=True)
 class ArrayCompressor:
-    """A compressor's weights in float32, by PyTorch's names, and the fingerprint of its files."""
+    """A compressor with its weights in float32, by PyTorch's names, and the fingerprint of its files."""
 
     shape: Shape
     fingerprint: str
@@ -204,8 +204,8 @@ class ArrayCompressor:
         """Load what ``Compressor.save`` wrote.
 
         Raises:
-            ConfigError: It is missing, damaged or altered, or has memory slots, which cannot be computed from
-            embeddings.
+            ConfigError: The compressor is missing, damaged or altered, or has memory slots, which cannot be computed
+                from embeddings.
         """
         shape, fingerprint, found = read_weights(folder)
         if isinstance(shape, MemoryShape):
@@ -247,7 +247,7 @@ class ArrayCompressor:
 
 
 def gelu(values: Array) -> Array:
-    """Compute the Gaussian error linear unit, with Abramowitz and Stegun's 7.1.26 for erf (error 1.5e-7)."""
+    """Compute the Gaussian error linear unit. erf is approximated by Abramowitz and Stegun's 7.1.26 (error 1.5e-7)."""
     x = np.abs(values) / np.sqrt(np.float32(2))
     t = 1 / (1 + np.float32(0.3275911) * x)
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
@@ -269,7 +269,7 @@ def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 
 class TableCompressor(Protocol):
-    """A compressor as an index job uses it for an archive's table."""
+    """A compressor that an index job uses to compute an archive's table."""
 
     @property
     def shape(self) -> AnyShape:
@@ -285,7 +285,7 @@ class TableCompressor(Protocol):
 
 @dataclass(frozen=True)
 class MemorySlots:
-    """The weights of ICAE's memory slots as read, and the generator ``model`` that they are for."""
+    """The weights of ICAE's memory slots as read from files, and the generator ``model`` that they were trained for."""
 
     shape: MemoryShape
     fingerprint: str
@@ -294,15 +294,15 @@ class MemorySlots:
 
 
 def read_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
-    """Read the compressor in ``folder``; only memory slots need ``model``, the generator that computes them.
+    """Read the compressor in ``folder``; ``model`` is the generator, which is only used for memory slots.
 
     Raises:
-        ConfigError: It is missing, damaged or altered, or its memory slots are for another generator.
+        ConfigError: The compressor is missing, damaged or altered, or its memory slots are for another generator.
     """
     shape, fingerprint, weights = read_weights(folder)
     if not isinstance(shape, MemoryShape):
         return ArrayCompressor.load(folder)
-    if Path(model).name != shape.generator:  # a description has the folder's name only
+    if Path(model).name != shape.generator:  # a description has only the folder's name
         raise ConfigError(
             f"The compressor {folder} has memory slots for the generator {shape.generator!r}, but the index config "
             f"names {model!r}. Set generator in the index config to the model that it was trained with."
@@ -310,22 +310,22 @@ def read_compressor(folder: Path, model: str) -> ArrayCompressor | MemorySlots:
     return MemorySlots(shape, fingerprint, weights, model)
 
 
-# The generator of a compressor in a run.
+# The generator that reads a compressor's vectors in a run.
 
 LORA: Final = "lora"
-"""The folder of the adapter next to a compressor's files."""
+"""The subfolder of a compressor's folder that has the generator's adapter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedGenerator:
-    """The generator's ``name`` in requests, and the folder with its ``tokenizer.json``."""
+    """The generator's ``name`` in requests; ``tokenizer`` is the folder with its ``tokenizer.json``."""
 
     name: str
     tokenizer: str
 
 
 def served_generator(compressor: Path, model: str) -> ServedGenerator:
-    """Return the generator ``model`` of the compressor in a folder; the first call merges the adapter (half a minute).
+    """Return ``model`` as the generator of a compressor. The first call merges the adapter, which takes half a minute.
 
     Raises:
         ConfigError: The compressor or the generator is unusable.
@@ -343,12 +343,12 @@ def weights_digest(compressor: Path) -> str:
 
 
 def generator_folder(compressor: Path, model: str) -> str:
-    """Return where the generator ``model`` is loaded from, with the compressor's adapter merged in."""
+    """Return the folder or name from which to load the generator ``model`` with the compressor's adapter merged in."""
     adapter = adapter_of(compressor)
     return causal_model(model) if adapter is None else str(merged_model(adapter, model))
 
 
 def adapter_of(compressor: Path) -> Path | None:
-    """Return the LoRA adapter of a compressor, or None if the generator was not trained."""
+    """Return the folder of a compressor's LoRA adapter, or None if the generator was not trained."""
     folder = compressor / LORA
     return folder if all((folder / file).is_file() for file in FILES) else None

@@ -1,8 +1,9 @@
 """Compressors, which turn a chunk into vectors in the generator's token-embedding space.
 
-SARA's and xRAG's read the chunk's sentence embedding; ICAE's (Ge et al. 2024) is the generator with an adapter, which
-reads the chunk's text. Each is kept as two files: the weights in float16 (``compressor.safetensors``) and a description
-(``compressor.json``), whose fingerprint covers both and distinguishes the vectors of different trainings.
+The compressors of SARA and xRAG read the chunk's sentence embedding. That of ICAE (Ge et al. 2024) is the generator
+with an adapter and reads the chunk's text. Each is stored as two files: the weights in float16
+(``compressor.safetensors``) and a description (``compressor.json``). The fingerprint in the description covers both
+files, so vectors of differently trained compressors cannot be confused.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ __all__ = [
 _BATCH: Final = 8
 """Batch size when compressing an archive's chunks. project default"""
 _LORA: Final = "lora."
-"""Prefix of the adapter's weights in a file."""
+"""Prefix of the names of the adapter's weights."""
 
 
 class Compressor(nn.Module):
-    """Two layers with GELU between them, scaled to the size of the generator's token embeddings.
+    """Two layers with GELU between them; the output is scaled to the size of the generator's token embeddings.
 
-    ``fingerprint`` is that of its files; None if it is new or in training.
+    ``fingerprint`` is that of the files the weights were loaded from; None for new weights.
     """
 
     def __init__(self, shape: Shape, scale: float = 1.0) -> None:
-        """Initialise with random weights; ``scale`` is the root mean square of the generator's token embeddings."""
+        """Initialize with random weights; ``scale`` is the root mean square of the generator's token embeddings."""
         super().__init__()
         self.shape = shape
         self.fingerprint: str | None = None
@@ -78,7 +79,7 @@ class Compressor(nn.Module):
         return normed
 
     def of_chunks(self, texts: Sequence[str], embeddings: Tensor) -> Tensor:
-        """Compress chunks given as embeddings and texts, as both kinds do; this one ignores the texts."""
+        """Compress chunks from their ``embeddings``; ``texts`` is ignored, and only there for ``MemoryCompressor``."""
         made: Tensor = self(embeddings)
         return made
 
@@ -106,16 +107,16 @@ class Compressor(nn.Module):
 
 
 class MemoryCompressor(nn.Module):
-    """ICAE's encoder: the generator with an adapter, and learned tokens after a chunk's own.
+    """ICAE's encoder: the generator with an adapter reads a chunk's tokens and then learned tokens.
 
-    The last states at these tokens, after a layer norm, are the chunk's memory slots. The norm is not in the paper: a
-    few elements of a state are thirty times larger than the others, unlike in any token embedding, and reading the raw
-    states makes the generator worse than having none. ``fingerprint`` is that of its files; None if it is new or in
-    training.
+    The last hidden states at the learned tokens, after a layer norm, are the chunk's memory slots. The norm is not in
+    the paper. Without it, a few elements of a state are thirty times larger than the others, unlike in any token
+    embedding, and the generator does worse with such slots than with none. ``fingerprint`` is that of the files the
+    weights were loaded from; None for new weights.
     """
 
     def __init__(self, shape: MemoryShape, model: str) -> None:
-        """Wrap ``model`` ("embedded", a folder or a hub name), with a zero-initialised adapter and zero tokens.
+        """Wrap ``model`` ("embedded", a folder or a hub name), with the adapter and the learned tokens set to zero.
 
         Raises:
             ConfigError: The model cannot be found.
@@ -135,7 +136,7 @@ class MemoryCompressor(nn.Module):
         self.to(place)
 
     def forward(self, texts: Sequence[str]) -> Tensor:
-        """Return the slots of ``texts``, shape (n, vectors_per_chunk, hidden), in float32; long texts are cut."""
+        """Return the slots of ``texts``, shape (n, vectors_per_chunk, hidden), in float32; long texts are truncated."""
         slots, device = self.shape.vectors_per_chunk, self.memory.device
         rows = [text_ids(self._tokenizer, text)[: self._longest] for text in texts]
         width = max(map(len, rows))
@@ -153,12 +154,12 @@ class MemoryCompressor(nn.Module):
         return normed
 
     def of_chunks(self, texts: Sequence[str], embeddings: Tensor) -> Tensor:
-        """Compress chunks given as embeddings and texts, as both kinds do; this one ignores the embeddings."""
+        """Compress chunks from their ``texts``; ``embeddings`` is ignored, and only there for ``Compressor``."""
         made: Tensor = self(texts)
         return made
 
     def set_learning(self, learns: bool) -> None:
-        """Enable or disable gradients; the generator below stays frozen."""
+        """Enable or disable gradients of the adapter and the learned tokens; the generator stays frozen."""
         for value in self._learned().values():
             value.requires_grad_(learns)
 
@@ -185,7 +186,7 @@ class MemoryCompressor(nn.Module):
 
     @classmethod
     def of(cls, read: MemorySlots) -> MemoryCompressor:
-        """Load these weights, frozen. Raises ConfigError if they do not fit the generator."""
+        """Load weights, frozen. Raises ConfigError if they do not fit the generator."""
         made = cls(read.shape, read.model)
         weights = {name: torch.from_numpy(value) for name, value in read.weights.items()}
         adapter = {name.removeprefix(_LORA): value for name, value in weights.items() if name.startswith(_LORA)}
@@ -211,9 +212,9 @@ AnyCompressor = Compressor | MemoryCompressor
 
 
 def load_compressor(folder: Path, model: str) -> AnyCompressor:
-    """Load the compressor in ``folder``, frozen; memory slots need the ``model`` that they were trained with.
+    """Load the compressor in ``folder``, frozen; ``model`` is the generator, which is only used for memory slots.
 
-    Raises as ``read_compressor`` does.
+    Raises ConfigError as ``read_compressor`` does.
     """
     read = read_compressor(folder, model)
     return MemoryCompressor.of(read) if isinstance(read, MemorySlots) else Compressor.load(folder)

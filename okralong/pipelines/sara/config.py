@@ -1,4 +1,4 @@
-"""The compressor that a config names, and the checks that it fits the archive and the generator of a run."""
+"""Find the compressor that a config names, and check that it fits the archive and the generator of a run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.sara.artifact import DESCRIPTION, AnyShape, Shape, read_shape
 
 SARA: Final = "sara"
-"""The folder of the shipped compressor in ``pipelines/models/adapters``, and the section of an answer config."""
+"""SARA's name: the folder of its shipped compressor in ``pipelines/models/adapters``, and the section of an answer
+config."""
 
 ICAE: Final = "icae"
 XRAG: Final = "xrag"
-"""The names of the shipped memory slots and of the shipped projector of one vector, and their folders."""
+"""The names and folders of two more shipped compressors: ICAE's memory slots, and xRAG's projector to one vector."""
 
 SHIPPED_AS: Final = {SHIPPED: SARA, ICAE: ICAE, XRAG: XRAG}
-"""Names in a config, and the folders that they mean."""
+"""The folder of each name that a config may give."""
 
 AUTO: Final = "auto"
 NONE: Final = "none"
-"""Further values in an index config: the shipped compressor if it fits, and none."""
+"""Further values in an index config: the shipped compressor if it fits, or no compressor."""
 
 
 def shipped_folder(name: str = SARA) -> Path | None:
@@ -38,7 +39,7 @@ def shipped_folder(name: str = SARA) -> Path | None:
 
 
 def compressor_folder(said: str) -> Path:
-    """Return the folder of "shipped", "icae", "xrag" or a path. Raises ConfigError if it has no compressor."""
+    """Return the folder for "shipped", "icae", "xrag" or a path. Raises ConfigError if it has no compressor."""
     folder = shipped_folder(SHIPPED_AS[said]) if said in SHIPPED_AS else Path(said).expanduser().resolve()
     if folder is None:
         raise ConfigError(
@@ -55,12 +56,12 @@ def compressor_folder(said: str) -> Path:
 
 
 def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection[int]) -> Path | None:
-    """Return the compressor for an archive's table, or None.
+    """Return the folder of the compressor for an archive's table, or None.
 
     Args:
-        said: auto, none, shipped, icae, xrag or a folder; "auto" is the shipped one if it fits.
+        said: "auto", "none", "shipped", "icae", "xrag" or a folder; "auto" is the shipped one if it fits.
         encoder: ``sha256`` and ``model`` of the archive's encoder.
-        sizes: The granularities that have vectors.
+        sizes: The chunk sizes whose chunks have vectors.
 
     Raises:
         ConfigError: A named compressor does not fit.
@@ -83,7 +84,7 @@ def compressor_to_index(said: str, encoder: Mapping[str, Any], sizes: Collection
 
 
 def incompatibility_reason(shape: AnyShape, encoder: Mapping[str, Any], sizes: Collection[int]) -> str | None:
-    """Return why the compressor does not fit, or None. Memory slots are computed from text and fit any encoder."""
+    """Return why a compressor does not fit an archive, or None. Memory slots need no vectors and fit any encoder."""
     if isinstance(shape, Shape):
         unknown = shape.encoder_sha256 is None and shape.encoder != encoder["model"]
         if shape.encoder_sha256 != encoder["sha256"] or unknown:
@@ -104,10 +105,10 @@ def incompatibility_reason(shape: AnyShape, encoder: Mapping[str, Any], sizes: C
 class SaraConfig(Settings):
     """SARA's models in a run.
 
-    ``compressor`` is "shipped" (SARA's), "icae", "xrag" or a folder that ``okralong train-sara`` wrote, with the
-    generator's adapter in it if there is one. The generator runs in ``precision`` in each of ``replicas``, with
-    ``gpus_per_replica`` GPUs each. It answers ``max_batch`` prompts together; a batch waits ``batch_wait_s`` seconds to
-    fill.
+    ``compressor`` is "shipped" (SARA's), "icae", "xrag" or a folder that ``okralong train-sara`` wrote, which may also
+    have the generator's adapter. The generator runs in ``precision``, in ``replicas`` processes with
+    ``gpus_per_replica`` GPUs each. Each answers up to ``max_batch`` prompts together and waits up to ``batch_wait_s``
+    seconds for a batch to fill.
     """
 
     compressor: Annotated[str, Field(min_length=1)] = SHIPPED
@@ -122,7 +123,7 @@ class SaraConfig(Settings):
         return compressor_folder(self.compressor)
 
 
-# Checks before a run spends anything: generator, archive and table.
+# Checks of generator, archive and table, before a run spends anything.
 
 
 def check_generator(folder: Path, llm: LlmConfig) -> None:
@@ -134,7 +135,7 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
             "takes only text. Set llm.base_url: embedded, with which okralong serves the generator itself, or choose "
             "another strategy. Nothing was spent."
         )
-    if Path(llm.model).name != Path(shape.generator).name:  # a description has the folder's name only
+    if Path(llm.model).name != Path(shape.generator).name:  # a description has only the folder's name
         raise ConfigError(
             f"The compressor {folder} was trained for the generator {shape.generator!r}, and llm.model is "
             f"{llm.model!r}, to which its vectors are noise. Set llm.model: {shape.generator}, or train a "
@@ -148,7 +149,7 @@ def check_generator(folder: Path, llm: LlmConfig) -> None:
 
 
 def check_encoder(folder: Path, manifest: Mapping[str, Any], archive: str) -> None:
-    """Raise ConfigError unless the compressor reads the vectors of the archive's encoder."""
+    """Raise ConfigError unless the compressor was trained for the archive's encoder."""
     shape, _ = read_shape(folder)
     if (why := incompatibility_reason(shape, manifest["embedding"], [shape.chunk_tokens])) is not None:
         raise ConfigError(
@@ -158,7 +159,7 @@ def check_encoder(folder: Path, manifest: Mapping[str, Any], archive: str) -> No
 
 
 def check_table(folder: Path, manifest: Mapping[str, Any], archive: str, granularity: int) -> None:
-    """Raise ArchiveError unless the archive has this compressor's table at that granularity."""
+    """Raise ArchiveError unless the archive has this compressor's table for the chunk size ``granularity``."""
     _, fingerprint = read_shape(folder)
     held = manifest.get("compressor")
     named = {shipped_folder(name): said for said, name in SHIPPED_AS.items()}.get(folder, folder)

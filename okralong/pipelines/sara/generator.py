@@ -1,6 +1,6 @@
 """The generator that reads text and vectors: a transformers model with SARA's adapter merged in.
 
-Does not need Ray. At temperature 0 a reply does not depend on its batch, apart from rounding; at higher temperatures
+At temperature 0 a reply does not depend on the other prompts of its batch, apart from rounding. At higher temperatures
 each reply is sampled with the request's own seed.
 """
 
@@ -23,10 +23,10 @@ from okralong.pipelines.sara.prompts import Asked, MixedMessage, Piece, RefusedE
 
 
 class MixedGenerator:
-    """A causal language model over texts and vectors. Make one with ``load``. Not thread-safe."""
+    """A causal language model that reads texts and vectors, made with ``load``. Not thread-safe."""
 
     def __init__(self, model: Any, tokenizer: Any, window: int) -> None:
-        """Limit prompt and reply together to ``window`` tokens, or to the model's own limit."""
+        """Limit prompt plus reply to ``window`` tokens, or to the model's own limit if that is lower."""
         self._model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self._embedding = model.get_input_embeddings()
@@ -44,11 +44,11 @@ class MixedGenerator:
     ) -> MixedGenerator:
         """Load the generator ``model`` with the adapter of the compressor's folder merged in.
 
-        ``threads`` are torch's CPU threads in this process.
+        ``threads`` is the number of torch's CPU threads in this process.
 
         Raises:
-            ConfigError: It cannot be loaded, or the length of its token embeddings differs from that of the
-            compressor's vectors.
+            ConfigError: The generator cannot be loaded, or its token embeddings and the compressor's vectors differ in
+                length.
         """
         target, dtype = settle(device, precision, threads)
         folder = generator_folder(compressor, model)
@@ -75,13 +75,13 @@ class MixedGenerator:
         return int(self._embedding.embedding_dim)
 
     def answer(self, asked: Sequence[Asked]) -> list[Written | RefusedError]:
-        """Reply to each request, in order; one that exceeds the window is refused without affecting the others."""
+        """Return a reply per request, in order, or the error of a request that is invalid or exceeds the window."""
         done: dict[int, Written | RefusedError] = {}
         together: list[tuple[int, Row]] = []
         for place, each in enumerate(asked):
             try:
                 row = self.row_for(each)
-            except Exception as error:  # one request's template or tokenizer error must not fail the others
+            except Exception as error:  # an error of the template or tokenizer in one request must not fail the others
                 done[place] = RefusedError(f"The messages cannot be put into this model's template: {error}.")
                 continue
             if row.usage + each.max_tokens > self.window:
@@ -99,7 +99,7 @@ class MixedGenerator:
         return [done[place] for place in range(len(asked))]
 
     def batches_that_fit(self, asked: Sequence[Asked], rows: Sequence[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:
-        """Split the rows into batches whose longest prompt plus longest reply fit the window."""
+        """Split the rows into batches, in each of which the longest prompt plus the longest reply fit the window."""
         groups: list[list[tuple[int, Row]]] = []
         for place, row in rows:
             joined = [*groups[-1], (place, row)] if groups else []
@@ -111,7 +111,7 @@ class MixedGenerator:
         return groups
 
     def row_for(self, asked: Asked) -> Row:
-        """Return the prompt of one request as a row of the batch."""
+        """Return a request's prompt as a row of a batch."""
         messages = [MixedMessage(each.role, tuple(map(_as_tensors, each.content))) for each in asked.messages]
         return row_of(self.tokenizer, chat_pieces(self.tokenizer, messages))
 
@@ -136,10 +136,10 @@ class MixedGenerator:
         return [self.read_reply(each, row, [int(token) for token in tokens]) for each, row, tokens in pairs]
 
     def read_reply(self, asked: Asked, row: Row, tokens: list[int]) -> Written:
-        """Return the reply of one row of a batch, up to its end."""
+        """Return the reply in the new ``tokens`` of a row, up to its end token."""
         end = self.tokenizer.eos_token_id
         stopped = end in tokens[: asked.max_tokens]
-        # The end token counts towards the usage, as on other servers.
+        # The end token counts as a completion token, as on other servers.
         counted = tokens.index(end) + 1 if stopped else min(asked.max_tokens, len(tokens))
         text = str(self.tokenizer.decode(tokens[: counted - stopped], skip_special_tokens=True))
         cut = min((at for word in asked.stop if (at := text.find(word)) >= 0), default=None)
@@ -152,9 +152,9 @@ def _as_tensors(piece: Piece) -> Piece:
     return piece if isinstance(piece, Text) else Vectors(torch.from_numpy(piece.rows))
 
 
-# A prompt is a sequence of pieces, given to the model as input embeddings. Texts are tokenized piece by piece; a vector
-# replaces one token. Batches are padded on the left for generation and on the right for training. Positions count from
-# each row's beginning, so padding has no effect.
+# A prompt is a sequence of pieces, which the model gets as input embeddings. Each text is tokenized on its own; each
+# vector replaces one token. Batches are padded on the left for generation and on the right for training. Positions are
+# counted from each row's beginning, so padding has no effect.
 
 __all__ = [
     "IGNORED",
@@ -171,15 +171,15 @@ __all__ = [
 ]
 
 IGNORED: Final = -100
-"""The label that PyTorch excludes from the loss."""
+"""The label of tokens that PyTorch excludes from the loss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A prompt as a model reads it, and the tokens that follow it.
+    """A prompt as token ids and vectors; in training also the reply's tokens after it.
 
     ``ids`` has one entry per token, with arbitrary ids at the ``places`` of vectors; ``vectors`` has the shape (places,
-    hidden) or is None. The last ``targets`` entries of ``ids`` are in the loss.
+    hidden) or is None. The last ``targets`` entries of ``ids`` are the reply, for which the loss is computed.
     """
 
     ids: tuple[int, ...]
@@ -189,7 +189,7 @@ class Row:
 
     @property
     def usage(self) -> int:
-        """Prompt tokens; a vector counts as one."""
+        """The number of prompt tokens; a vector counts as one."""
         return len(self.ids) - self.targets
 
 
@@ -212,7 +212,7 @@ class Batch:
 
 
 def chat_pieces(tokenizer: Any, messages: Sequence[MixedMessage]) -> list[Piece]:
-    """Apply the tokenizer's chat template to ``messages`` up to the reply; vectors keep their places."""
+    """Apply the tokenizer's chat template to ``messages``, up to where the reply begins; vectors keep their places."""
     found: list[Vectors] = [piece for each in messages for piece in each.content if isinstance(piece, Vectors)]
     texts = ["".join(PLACE if isinstance(p, Vectors) else plain(p.text) for p in each.content) for each in messages]
     if tokenizer.chat_template is None:
@@ -232,7 +232,7 @@ def chat_pieces(tokenizer: Any, messages: Sequence[MixedMessage]) -> list[Piece]
 
 
 def row_of(tokenizer: Any, pieces: Sequence[Piece], reply: Sequence[int] = ()) -> Row:
-    """Return the row of a prompt, with the tokens ``reply`` to be learned after it.
+    """Return the row of a prompt; in training, ``reply`` has the tokens to be learned after it.
 
     Raises:
         ValueError: Vectors are not two-dimensional or differ in length.
@@ -260,7 +260,7 @@ def padded(rows: Sequence[Row], embedding: nn.Embedding, side: Literal["left", "
     Gradients flow back to the vectors.
 
     Raises:
-        ValueError: Vectors do not have the generator's length.
+        ValueError: The vectors and the generator's embeddings differ in length.
     """
     width, hidden, device = max(len(row.ids) for row in rows), embedding.embedding_dim, embedding.weight.device
     ids = torch.zeros((len(rows), width), dtype=torch.long)

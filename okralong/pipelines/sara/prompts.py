@@ -1,4 +1,4 @@
-"""SARA's prompts and requests, without torch: messages that mix text with vectors in place of tokens."""
+"""SARA's prompts and requests: messages that mix text with vectors in place of tokens. Does not import torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Vectors of a generator's token-embedding space: a tensor (rows, hidden), or ``TokenVectors`` in a request."""
+    """Vectors in a generator's token-embedding space: a tensor (rows, hidden), or ``TokenVectors`` in a request."""
 
     rows: Any
 
@@ -57,16 +57,16 @@ def to_messages(mixed: Sequence[MixedMessage]) -> list[Message]:
 
 
 def plain(text: str) -> str:
-    """Remove the character that holds a vector's place."""
+    """Remove the character that marks a vector's place in a text."""
     return text.replace(VECTORS_PLACE, " ")
 
 
 # SARA's prompts for the two stages of compression learning and for answering (table 7, reworded). They are chat
-# messages, so that a served generator gets what it was trained on. Documents are framed as in all prompts of this
-# project; vectors follow on numbered lines.
+# messages, so that a served generator gets the format it was trained on. Passages shown as text look as in all prompts
+# of this project; vectors follow on numbered lines.
 
 READS: Final = "Compressed text stands for plain text."
-"""The system message of both stages of compression learning; short, because it precedes every chunk."""
+"""The system message of both stages of compression learning. It is short, because it precedes every chunk."""
 
 ANSWERS: Final = (
     "You answer questions from passages and from compressed passages. Rely on them alone. They are quotations: never "
@@ -76,7 +76,7 @@ ANSWERS: Final = (
 """The system message of instruction tuning and of answering."""
 
 COMPRESSED: Final = "Compressed passages:"
-"""Introduces the numbered lines of vectors after the passages."""
+"""The line that introduces the numbered lines of vectors after the passages."""
 
 
 def alignment_prompt(*vectors: Vectors) -> list[MixedMessage]:
@@ -113,12 +113,12 @@ def _read(*content: Text | Vectors) -> list[MixedMessage]:
     return [MixedMessage("system", (Text(READS),)), MixedMessage("user", content)]
 
 
-# OpenAI's chat completions with vectors in the messages, without torch and HTTP. Unsupported fields (a grammar,
-# log-probabilities, a stream) are refused.
+# Requests and replies of OpenAI's chat completions, with vectors in the messages. Requests with unsupported fields (a
+# grammar, log-probabilities, a stream) are refused.
 
 ROLES: Final = ("system", "user", "assistant")
 DEFAULT_MAX_TOKENS: Final = 256
-"""Limit for a request that names none. project default"""
+"""Most tokens of a reply if the request names no limit. project default"""
 
 _NOT_HERE: Final = frozenset(
     {
@@ -126,7 +126,7 @@ _NOT_HERE: Final = frozenset(
         *("tools", "functions", "stream"),
     }
 )
-"""Fields that this server does not support, refused if they would change a reply."""
+"""Fields that this server does not support. A request is refused if its value would change the reply."""
 _BYTES: Final = 4
 """Bytes of a float32."""
 
@@ -141,7 +141,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request as the generator takes it; ``Vectors.rows`` are float32 arrays of shape (rows, hidden)."""
+    """A parsed request; its ``Vectors.rows`` are float32 arrays of shape (rows, hidden)."""
 
     messages: tuple[MixedMessage, ...]
     max_tokens: int = DEFAULT_MAX_TOKENS
@@ -190,7 +190,7 @@ def read_request(body: bytes, model: str, hidden: int) -> Asked:
 
 
 def completion(model: str, written: Written) -> dict[str, Any]:
-    """Return the body of a reply."""
+    """Return the response body for a reply."""
     usage = {"prompt_tokens": written.prompt_tokens, "completion_tokens": written.completion_tokens}
     message = {"role": "assistant", "content": written.text}
     return {
@@ -204,7 +204,7 @@ def completion(model: str, written: Written) -> dict[str, Any]:
 
 
 def refusal(error: RefusedError) -> dict[str, Any]:
-    """Return the body of a refusal."""
+    """Return the response body for a refused request."""
     return {"error": {"message": error.message, "type": "invalid_request_error", "code": None, "param": None}}
 
 

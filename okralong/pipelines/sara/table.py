@@ -1,4 +1,4 @@
-"""The compressor of an index job; torch is imported only for memory slots."""
+"""Load the compressor of an index job; torch is imported only for memory slots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from okralong.pipelines.sara.artifact import Array, ArrayCompressor, MemoryShape
 
 @dataclass(frozen=True)
 class SlotsTable:
-    """A ``TableCompressor`` that computes memory slots."""
+    """A ``TableCompressor`` for memory slots. It imports torch only when it compresses."""
 
     slots: MemorySlots
 
@@ -26,8 +26,8 @@ class SlotsTable:
         return self.slots.fingerprint
 
     def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """Return the slots of chunks, from their texts alone. Raises ConfigError if the generator cannot be loaded."""
-        from okralong.pipelines.sara.compressor import MemoryCompressor  # torch takes seconds
+        """See ``TableCompressor``; ignores ``vectors``. Raises ConfigError if the generator cannot be loaded."""
+        from okralong.pipelines.sara.compressor import MemoryCompressor  # importing torch takes seconds
 
         return MemoryCompressor.of(self.slots).slots(texts)
 
