@@ -29,19 +29,20 @@ class QueryEmbedderConfig(Settings):
 
 
 class RunConfig(Settings):
-    """An answer run.
+    """The config of an answer run.
 
-    - ``strategy``: the name of a method, a file (mine.py) or module:function.
+    - ``strategy``: the name of a method, a file ("mine.py") or "module:function".
     - ``policy``, ``prices``: paths, or names of shipped configs.
     - ``analyzer``, ``llm``, ``query_embedder``: the models for questions.
     - ``concurrency``: questions in flight over all planners; in batch mode ``llm.batch.concurrency`` counts instead.
-    - ``planners``: processes that work on questions. null starts one, and more while they are busy and cores are free.
-    - ``own_process``: the most questions over a small archive to answer, or estimate, in the command's own process,
-      without Ray (0: never).
+    - ``planners``: the number of processes that work on questions. null starts one, and adds more while all are busy
+      and cores are free.
+    - ``own_process``: up to this many questions over a small archive are answered or estimated in the command's own
+      process, without Ray (0: never).
     - ``reranker``: the cross-encoder, for policies that rank with one.
-    - ``scorer``: the language model, for policies that measure likelihoods (null: none).
-    - ``token_classifier``: decides what LLMLingua-2 keeps.
-    - ``sara``: the models of the strategy of that name.
+    - ``scorer``: the local language model, for policies that measure likelihoods (null: none).
+    - ``token_classifier``: the model that selects the tokens LLMLingua-2 keeps.
+    - ``sara``: the models of the strategy "sara".
     - ``search``: how many processes hold the index.
     - ``budget_usd``: a hard cap (null: none).
     - ``tags``: added to every ledger row.
@@ -74,15 +75,15 @@ class RunConfig(Settings):
 
     @property
     def in_flight(self) -> int:
-        """Questions in flight over all planners, in the run's mode."""
+        """The most questions in flight over all planners, in the run's mode (real time or batch)."""
         return self.llm.batch.concurrency if self.llm.mode == "batch" else self.concurrency
 
 
 def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archive: Mapping[str, Any]) -> str:
-    """Return a hash of everything that determines answers; a run only resumes with the same fingerprint.
+    """Return a hash of everything that determines answers. A run is resumed only if its fingerprint is unchanged.
 
-    Budget, concurrency and limits are not part of it. Raises ConfigError if the reader or the compressor in the config
-    cannot be used.
+    Budget, concurrency and limits are not part of it. Raises ConfigError if the reader adapter or the compressor cannot
+    be used.
     """
     stronger = asked_again(config.llm, policy, strategy)
     sara = strategy.needs.sara_generator or strategy.needs.compressor
@@ -123,13 +124,13 @@ def _generator(config: GeneratorConfig, reads_vectors: bool) -> dict[str, Any]:
         "stream",
         "price",
     }
-    # Batches do not change replies, so a run may continue in the other mode.
+    # The mode is left out: batches do not change replies, so a run may be continued in the other mode.
     llm = config.model_dump(exclude=may_change | {"endpoints", "mode", "batch", "stronger", "reader", "contract"})
     # SARA's generator has an adapter of its own.
     reader = None if reads_vectors else config.found_reader()
     return llm | {
         "endpoints": [one.model_dump(exclude=may_change) for one in config.endpoints],
-        # Hash the content: "shipped" differs between releases, and a folder may be retrained.
+        # A hash of the content, because "shipped" differs between releases and a folder may be retrained.
         "reader": reader.digest if reader else None,
         "contract": "short" if not reads_vectors and config.short_contract else "full",
     }

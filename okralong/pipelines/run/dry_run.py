@@ -1,8 +1,9 @@
-"""The prompts that a question will send, found by running its strategy with an offline generator.
+"""Find the prompts that a question will send, by running its strategy with an offline generator.
 
-Retrieval, analysis and plan are real. The generator replies as little as possible, so a strategy takes its shortest
-path: no sub-questions, no further step, no answer. The counted prompts are therefore sent whatever a real generator
-replies, or are the first of their kind. ``prompt_growth`` counts how prompts grow with more look-ups.
+Retrieval, analysis and plan are real. The offline generator replies as little as possible, so a strategy takes its
+shortest path: no sub-questions, no further step, no answer. Therefore the counted prompts are sent whatever a real
+generator replies, or are the first of several similar ones. ``prompt_growth`` measures how prompts grow with further
+look-ups.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ PRECISE: Final = "okralong_precise"
 LONG_CONTEXT: Final = "long_context"
 
 UNKNOWN: Final = "unknown"
-"""The type of a question that was not analyzed because nothing was retrieved."""
+"""The type of a question that was not analyzed, because nothing was retrieved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """One question under each strategy.
+    """The forecast of one question under each strategy.
 
-    ``type`` and ``workflow`` are assigned by the method, "unknown" and "linear" if nothing was retrieved. ``problems``
-    maps each strategy that cannot ask the question to the reason.
+    ``type`` and ``workflow`` are those that okralong's own method assigns; "unknown" and "linear" if nothing was
+    retrieved. ``problems`` maps each strategy that cannot answer the question to the reason.
     """
 
     query_id: str
@@ -61,7 +62,7 @@ class Outlook:
 
 
 def side_by_side(strategy: str) -> tuple[str, ...]:
-    """Return the strategies to compare in an estimate: ``strategy``, the method, and two plain baselines."""
+    """Return the strategies to compare in an estimate: ``strategy``, okralong's own, and two plain baselines."""
     method = () if strategy == PRECISE else (METHOD,)
     return tuple(dict.fromkeys([strategy, *method, "std_rag", LONG_CONTEXT]))
 
@@ -69,9 +70,9 @@ def side_by_side(strategy: str) -> tuple[str, ...]:
 async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, strategies: Sequence[str]) -> Outlook:
     """Return the outlook of a question over its resolved scope, without calling the generator of ``ports``.
 
-    Where the generator is the analyzer, its prompt is counted and the keyword rules replace its labels. A third-party
-    strategy is followed as far as it gets with a generator that never answers. Questions are analyzed only if the
-    method, plain or precise, is among ``strategies``.
+    If the generator is the analyzer, its prompt is counted, and the labels come from the keyword rules. A third-party
+    strategy is followed as far as it gets with a generator that never answers. The question is analyzed only if
+    ``okralong`` or ``okralong_precise`` is among ``strategies``.
     """
     forecasts: dict[str, Forecast] = {}
     problems: dict[str, str] = {}
@@ -85,7 +86,8 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
         if name == METHOD and answer.plan is not None:
             kind, workflow = answer.analysis.type if answer.analysis else UNKNOWN, answer.plan.workflow
     if METHOD in forecasts:
-        # After "unanswerable", precise mode reads the same text as long context, passage by passage.
+        # If the first answer is "unanswerable", precise mode reads the text that long context reads, passage by
+        # passage.
         whole = _tokens(forecasts.get(LONG_CONTEXT))
         forecasts[PRECISE] = replace(forecasts[METHOD], full_text=whole)
         for name in (METHOD, PRECISE):
@@ -103,9 +105,9 @@ async def dry_run(question: Question, doc_ids: tuple[str, ...], ports: Ports, st
 
 
 async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports, whole: int) -> Forecast | None:
-    """Return the additional prompts if the answer of the method (``name``) is below the confidence threshold.
+    """Return the prompts of an escalation: those sent if the answer is below the confidence threshold.
 
-    ``whole`` is the size of the full-text prompt in tokens.
+    ``name`` is the plain or precise method; ``whole`` is the size of the full-text prompt in tokens.
     """
     again = ports.policy.escalate
     if again is None:
@@ -117,9 +119,9 @@ async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports:
     try:
         found, _ = await _forecast(METHOD, question, doc_ids, ports.stronger)
         read = (await _forecast(LONG_CONTEXT, question, doc_ids, ports.stronger))[0] if name == PRECISE else None
-    except (QuestionError, ReplyError):  # the prompt does not fit its window: the first answer is kept
+    except (QuestionError, ReplyError):  # the prompt exceeds its window: no escalation
         return None
-    # The labels of the first answer are reused.
+    # The escalation reuses the labels of the first answer.
     certain = tuple(prompt for prompt in found.certain if prompt.role != ANALYZE)
     return replace(found, certain=certain, full_text=_tokens(read))
 
@@ -129,9 +131,9 @@ def _tokens(forecast: Forecast | None) -> int:
 
 
 async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], ports: Ports) -> tuple[Forecast, Answer]:
-    """Return the prompts that a strategy sends to a generator with the shortest replies, and its answer."""
+    """Return the prompts that a strategy sends if replies are as short as possible, and its answer."""
     offline = OfflineGenerator()
-    policy = ports.policy.model_copy(update={"escalate": None})  # ``_again`` counts what follows a first answer
+    policy = ports.policy.model_copy(update={"escalate": None})  # ``_again`` counts escalations
     ports = replace(ports, generator=offline, policy=policy)
     tools = QuestionTools.in_process(ports, question, doc_ids, MemoryLog())
     answer = await load_strategy(name)(question, tools)
@@ -139,9 +141,9 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     asked = {prompt.role for prompt in prompts}
     workflow = answer.plan.workflow if answer.plan is not None and name == METHOD else "linear"
     typed = bool(question.answer_type)
-    if workflow not in asked:  # nothing was found, or there is no room to split: no further prompts
+    if workflow not in asked:  # no further prompts: nothing was found, or there is no room to split
         return replace(_as_sent(prompts), typed=typed), answer
-    # Without selection, because a choice among few candidates cannot fill deeper look-ups.
+    # Turn selection off: it chooses among few candidates, too few for deeper look-ups.
     selection = ports.policy.selection.model_copy(update={"method": "none"})
     ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
     tools = QuestionTools.in_process(ports, question, doc_ids, MemoryLog())
@@ -151,9 +153,9 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
 
 
 def _as_sent(prompts: Sequence[Prompt]) -> Forecast:
-    """Return the prompts as they were sent.
+    """Return the forecast of a strategy whose prompts do not depend on replies.
 
-    A full-text prompt after others was only sent because the reply was "unanswerable"; a real reply may differ.
+    A full-text prompt that follows others is not certain: it was sent because the offline reply is "unanswerable".
     """
     first = [prompt for prompt in prompts if prompt.role != "full_text"]
     if not first:
@@ -164,14 +166,14 @@ def _as_sent(prompts: Sequence[Prompt]) -> Forecast:
 async def prompt_growth(
     tools: Tools, question: str, plan: Plan, demonstrate: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return ``(answer, reason)`` of a ``Forecast`` for a plan that splits or goes step by step.
+    """Return ``(answer, reason)`` of a ``Forecast`` for a plan with the workflow "split" or "step".
 
-    The queries of later look-ups are unknown until a model writes them, so the question itself is looked up more
-    deeply: n look-ups that find only new chunks are assumed to be as long as the first n times ``count`` chunks. The
-    priors give the share of new chunks, measured with the sub-questions of public data sets (``python -m
+    The queries of later look-ups are unknown until a model writes them. Therefore n look-ups that find only new chunks
+    are assumed to give a prompt as long as the first n times ``count`` chunks for the question itself. The share of new
+    chunks is one of the priors; it was measured with the sub-questions of public data sets (``python -m
     benchmarks.estimate.priors``). A split has no reasoning prompts.
 
-    ``tools`` must not select chunks one by one. Raises QuestionError when no passage fits beside the question.
+    ``tools`` must have no chunk selection. Raises QuestionError if no passage fits beside the question.
     """
 
     def sized(passages: Sequence[Passage], hits: Sequence[Hit], build: BuildPrompt, role: str) -> int:

@@ -1,7 +1,7 @@
-"""Cost estimates of a run: tokens and dollars, each with a range, from a thousand simulated runs.
+"""Estimate the cost of a run: tokens and dollars, each as a range over a thousand simulated runs.
 
-Questions that were already asked, such as a pilot's, count with their actual use (see ``simulation.py`` for how they
-inform the others).
+Questions that were already asked, such as a pilot's, count with their actual use. ``simulation.py`` describes how they
+also inform the estimate of the others.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from okralong.pipelines.run.priors import Priors
 from okralong.pipelines.run.simulation import Bootstrap, Floats, Indices, Posterior, Simulation, columns
 
 SHARE: Final = 0.9  # project default
-"""Share of the draws within a range; the goal is that a range contains the actual figure in 80 % of runs."""
+"""Share of the simulated runs that a range covers. The goal is that it contains the actual figure in 80 % of runs."""
 
 DRAWS: Final = 1000  # project default
-"""Number of simulated runs; with it the ends of a 90 % range are accurate to about a percentile."""
+"""Number of simulated runs. With 1,000, the ends of a 90 % range are accurate to about one percentile."""
 
 
 def draw_pilot(outlooks: Sequence[Outlook], size: int, seed: int) -> list[str]:
-    """Sample the query_ids of up to ``size`` questions: one per workflow, then in proportion.
+    """Sample the query_ids of up to ``size`` questions: one per workflow, the rest in proportion to their numbers.
 
-    A larger pilot with the same seed contains the smaller ones, so it pays only for what it adds.
+    A larger pilot with the same seed contains the smaller ones, so that only its additional questions cost money.
     """
     workflows: dict[str, list[str]] = defaultdict(list)
     for outlook in outlooks:
@@ -49,7 +49,7 @@ def draw_pilot(outlooks: Sequence[Outlook], size: int, seed: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The mean of the draws, and the bounds of their middle ``SHARE``."""
+    """The mean over the simulated runs, and the bounds of the middle ``SHARE`` of them."""
 
     low: float
     expected: float
@@ -58,10 +58,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The total use of some questions, in tokens (weighted: input + 4 x output) and US dollars.
+    """The total use of some questions in tokens and US dollars; a weighted token count is input + 4 x output.
 
-    ``batch_usd`` and ``flex_usd`` are None if the price has no such rate. ``warm_usd`` is for real time with every
-    shared prefix found in the endpoint's cache; None if no prompts share one, or if cached tokens were observed.
+    ``batch_usd`` and ``flex_usd`` are None if the price has no such rate. ``warm_usd`` is the real-time cost if the
+    endpoint finds every shared prefix in its cache; None if no prompts share a prefix, or if cached tokens were
+    observed.
     """
 
     questions: int
@@ -79,9 +80,9 @@ class Figures:
 class StrategyEstimate:
     """The estimate of one strategy.
 
-    ``by_type`` and ``by_workflow`` group the questions as the method classifies them, whatever the strategy.
-    ``problems`` has by query_id why a question cannot be asked; such questions count as zero. ``again`` is the part of
-    ``total`` for escalated answers, None if none can be.
+    ``by_type`` and ``by_workflow`` group the questions as okralong's own method classifies them, for every strategy.
+    ``problems`` maps the query_id of a question that cannot be asked to the reason; such questions count as zero.
+    ``again`` is the part of ``total`` for escalations, or None if the policy does not escalate.
     """
 
     total: Figures
@@ -93,7 +94,7 @@ class StrategyEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The stronger generator, for escalated questions."""
+    """Settings of the stronger generator, to which answers are escalated."""
 
     limit: Callable[[str], int]
     price: Price
@@ -102,9 +103,9 @@ class Again:
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings for all questions. ``limit`` returns the longest reply of a role in tokens.
+    """Settings of an estimate. ``limit`` returns the most tokens of a reply for a role.
 
-    Without a ``stronger`` generator, escalated questions go to the same one again.
+    Without a ``stronger`` generator, answers are escalated to the same one.
     """
 
     priors: Priors
@@ -123,9 +124,10 @@ def estimate(
 ) -> dict[str, StrategyEstimate]:
     """Return the estimate of each of ``strategies`` over all questions.
 
-    ``asked`` are questions that the first strategy has already asked. Its own figures are based on them; the other
-    strategies use their reply lengths and the endpoint's way of counting. Without any, the ranges extend from no
-    escalation to escalating every answer, and the expected figure uses the prior's share.
+    ``asked`` has the questions that were already asked with the first strategy. Their actual use informs that
+    strategy's figures. For the other strategies, only their reply lengths and the endpoint's way of counting tokens are
+    used, too. If there are none, the ranges extend from no escalation to escalating every answer, and the expected
+    figure uses the prior's share.
     """
     known = asked or {}
     types = {outlook.query_id: outlook.type for outlook in outlooks}
@@ -177,9 +179,10 @@ def _estimate_strategy(
 def _certain_costs(
     name: str, outlooks: Sequence[Outlook], price: Price, group: Indices, cells: int
 ) -> tuple[Floats, Floats]:
-    """Return the known costs of the prompts that are certain to be sent, per question type and workflow.
+    """Return what is known about the prompts that are certain to be sent, per group of questions.
 
-    These are the US dollars beyond the rates of short prompts, and the cached tokens if each prefix stays in the cache.
+    This is the surcharge for long prompts in US dollars, and the number of cached tokens if each shared prefix stays in
+    the endpoint's cache.
     """
     longer, shared = np.zeros(len(outlooks)), np.zeros(len(outlooks))
     seen: set[str] = set()
@@ -195,7 +198,7 @@ def _certain_costs(
 
 
 def _with_prompts(figures: Figures, longer: float, shared: float, price: Price, known: bool) -> Figures:
-    """Add what is known about the prompts themselves (see ``_certain_costs``)."""
+    """Add the surcharge and the savings by cached tokens that ``_certain_costs`` returns (``longer``, ``shared``)."""
 
     def more(each: Range | None, usd: float) -> Range | None:
         return None if each is None else Range(each.low + usd, each.expected + usd, each.high + usd)
@@ -212,10 +215,11 @@ def _with_prompts(figures: Figures, longer: float, shared: float, price: Price, 
 
 
 def _figures(questions: int, sums: Floats, setting: Setting, known: bool, first: bool) -> Figures:
-    """Return the figures of drawn sums, shape (draws, 9).
+    """Return the figures for ``sums``, shape (draws, 9).
 
-    The columns are prompt, cached and completion tokens of first answers, of escalated answers, and of all answers if
-    all were escalated. ``known`` means that the escalated share was observed; ``first`` False leaves out first answers.
+    The columns are the prompt, cached and completion tokens of first answers, then of escalations, then of escalations
+    if every answer were escalated. ``known`` means that the escalated share was observed. If ``first`` is false, only
+    escalations count.
     """
     answers, again, every = sums[:, :3], sums[:, 3:6], sums[:, 6:]
     answers = answers if first else np.zeros_like(answers)
@@ -231,7 +235,7 @@ def _figures(questions: int, sums: Floats, setting: Setting, known: bool, first:
             float(np.quantile(highest, (1 + SHARE) / 2)),
         )
 
-    # The stronger generator is always asked in real time.
+    # The stronger generator is always called in real time.
     late = partial(_usd, price=other) if setting.stronger else partial(_usd, price=price.in_batch())
     flexible = other if setting.stronger else price.in_flex()
     return Figures(
@@ -249,7 +253,7 @@ def _figures(questions: int, sums: Floats, setting: Setting, known: bool, first:
 
 
 def _usd(tokens: Floats, price: Price) -> Floats:
-    """Return the dollars for prompt, cached and completion tokens, shape (3, draws); prices are linear in these."""
+    """Return the dollars for prompt, cached and completion tokens, shape (3, draws), without surcharges."""
     fresh, kept, out = (price.cost(usage) for usage in (Usage(1), Usage(1, 1), Usage(0, 0, 1)))
     usd: Floats = (tokens[0] - tokens[1]) * fresh + tokens[1] * kept + tokens[2] * out
     return usd
@@ -264,9 +268,8 @@ def _draws(
 ) -> Iterator[Floats]:
     """Yield the tokens of each question in each draw, shape (9, questions).
 
-    Three rows each (prompt, cached, completion) are for first answers, for escalated answers, and for the case that all
-    are escalated. ``posteriors`` are those of the generator and of the one for escalation. Questions in ``asked`` count
-    with their actual use, which also scales the others of their workflow.
+    The rows are as the columns in ``_figures``. ``posteriors`` are those of the generator and of the one for
+    escalations. Questions in ``asked`` count with their actual use, which also scales the others of their workflow.
     """
     random = np.random.default_rng(setting.seed)
     forecasts = [outlook.forecasts[name] for outlook in outlooks]
@@ -305,7 +308,7 @@ def _draws(
             more = again.sample(own, random)
             every[0] = more.prompt + more.full_text_prompt
             every[2] = more.completion + more.full_text_completion
-            if setting.stronger is None:  # the full text is never read twice
+            if setting.stronger is None:  # an answer from the full text is not escalated to the full text
                 every[:, used.full_text_prompt > 0] = 0.0
             every[:, known] = asked_again
             mask = random.random(len(may)) < random.beta(*posterior.escalated)
@@ -314,7 +317,7 @@ def _draws(
 
 
 def _actual(forecast: Forecast, asked: AskedQuestion) -> tuple[Usage, Usage | None]:
-    """Return what a question used, and separately its call after "unanswerable" (None if there was none)."""
+    """Return the use of a question's first answer, and of its call after "unanswerable" (None if there was none)."""
     after = asked.usage(full_text=True)
     if not forecast.full_text:
         return asked.usage(full_text=False) + after, None

@@ -1,12 +1,12 @@
-"""The process that evaluates filters over documents' metadata.
+"""A process that evaluates filters over documents' metadata.
 
     python -m okralong.pipelines.run.filter_process SECONDS MEMORY PARENT
 
-Requests arrive on standard input, replies go to standard output, both as frames (see ``core.confined_process``). The
-first request holds the table of documents, every other one a filter. Filters are untrusted, so the process limits its
-own memory and processor time, and checks the parsed filter before DuckDB evaluates it. Only columns, constants, and the
-operators, functions and types listed here are allowed: none of them returns more text than it gets, reads a file, or
-depends on the date or a random number.
+It reads requests from standard input and writes replies to standard output, both as frames (see
+``core.confined_process``). The first request is the table of documents, every further one a filter. Filters are
+untrusted, so the process limits its own memory and processor time, and checks the parsed filter before DuckDB evaluates
+it. Only columns, constants, and the operators, functions and types listed here are allowed: none of these returns more
+text than it gets, reads a file, or depends on the date or a random number.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from okralong.pipelines.core.confined_process import (
 from okralong.pipelines.core.types import QuestionError
 
 MOST_LITERAL_CHARS: Final = 1_000  # project default
-"""Longest constant in a filter: ten times the longest name of a document."""
+"""Most characters of a constant in a filter: ten times the longest name of a document."""
 MOST_DEPTH: Final = 50  # project default
 """Deepest nesting of expressions; DuckDB's own limit is 1,000, and people rarely exceed five."""
 _MOST_PARTS: Final = 10_000  # project default
-"""The most columns, constants and operators of a filter: room for a list of thousands of ids."""
+"""The most columns, constants and operators of a filter, enough for a list of thousands of ids."""
 
 _LOCKED: Final = (
     "enable_external_access = false",
@@ -62,32 +62,34 @@ _FUNCTIONS: Final = (
     *("abs", "ceil", "floor", "round", "greatest", "least"),
     *("year", "quarter", "month", "week", "day", "dayofweek", "date_part", "date_trunc", "make_date", "strptime"),
 )
-"""Functions that never return more text than they get. Nested calls of replace, concat, repeat or lpad could fill any
-memory."""
+"""Functions that never return more text than they get. Others are excluded, because nested calls of replace, concat,
+repeat or lpad could fill any memory."""
 _SYMBOLS: Final = ("+", "-", "*", "/", "//", "%", "~~", "!~~", "~~*", "!~~*", "~~~", "like_escape", "ilike_escape")
-"""Operators that DuckDB parses as functions: arithmetic, and LIKE, ILIKE and GLOB. ``||`` grows its input."""
+"""Operators that DuckDB parses as functions: arithmetic, LIKE, ILIKE and GLOB. ``||`` is excluded, because it lengthens
+text."""
 _NEGATED: Final = ("not_like_escape", "not_ilike_escape")
 _OPERATORS: Final = (
     *("OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE", "OPERATOR_NULLIF"),
     *("COMPARE_IN", "COMPARE_NOT_IN"),
 )
-"""The other operators build or take apart lists and structures."""
+"""The allowed operators. The others build or take apart lists and structures."""
 _TYPES: Final = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "VARCHAR"),
     *("DATE", "TIME", "TIMESTAMP", "INTERVAL"),
 )
-"""Types of a fixed size, and text. Casts to other types (BIT, BLOB, lists, arrays) can multiply their input."""
+"""The types that a cast may name: those of fixed size, and text. Casts to others (BIT, BLOB, lists, arrays) can
+multiply the size of their input."""
 _TODAY: Final = ("current_date", "current_timestamp", "current_time", "now", "today")
 _FIELDS: Final = {"type", "cte_map", "select_list", "from_table", "aggregate_handling"}
-"""The non-empty fields of a parsed ``SELECT (...)`` of a single expression."""
+"""The fields that are not empty if DuckDB parsed a ``SELECT (...)`` of a single expression."""
 _EQUAL: Final = {"COMPARE_EQUAL", "COMPARE_IN", "~~", "~~*"}
-"""Comparisons for equality, LIKE and ILIKE included, for which messages suggest the nearest values."""
+"""Comparisons for equality, LIKE and ILIKE, for which messages suggest the nearest values."""
 _SHOWN: Final = 5
 _COLUMNS_SHOWN: Final = 20
 _MOST_COMPARED: Final = 5_000  # project default
-"""The most values of a column that are compared to find the nearest ones; takes a tenth of a second."""
+"""The most values of a column that are searched for the nearest ones, which takes a tenth of a second."""
 _LONGEST_COMPARED: Final = 200  # project default
-"""Longest value or name that is compared: difflib takes quadratic time."""
+"""Most characters of a value or name in that search: difflib takes quadratic time."""
 _SHOWN_CHARS: Final = 200  # project default
 """The most characters of a filter that a message quotes."""
 _KINDS: Final[Sequence[tuple[str, Any]]] = (
@@ -98,7 +100,7 @@ _KINDS: Final[Sequence[tuple[str, Any]]] = (
 
 
 def main() -> None:
-    """Serve until the input ends, given seconds per filter, bytes of memory and the parent's process id."""
+    """Serve until the input ends. The arguments are seconds per filter, bytes of memory and the parent's process id."""
     seconds, memory_bytes, parent = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     end_with_parent(parent)
     with os.fdopen(os.dup(1), "wb") as out:
@@ -134,7 +136,7 @@ def _reply(evaluator: Evaluator, where: str) -> tuple[Head, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """A column that a filter compares with constants; ``how`` is DuckDB's name for the comparison."""
+    """A comparison of a column with constants in a filter; ``how`` is DuckDB's name for its operator."""
 
     column: str
     how: str
@@ -142,7 +144,7 @@ class _Comparison:
 
 
 class Evaluator:
-    """Evaluates filters over one table, ``documents``, with a row per document and its ``doc_id``."""
+    """Evaluates filters over the table ``documents``, which has a row per document and a column ``doc_id``."""
 
     def __init__(self, documents: pa.Table) -> None:
         self._documents = documents
@@ -153,9 +155,9 @@ class Evaluator:
             self._duckdb.execute(f"SET {setting}")
 
     def matches(self, where: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return a mask of the rows that the filter matches, at least one.
+        """Return a mask over the rows that is true for those that the filter matches.
 
-        Raises QuestionError, suggesting the nearest column or value, for a filter that is invalid or matches nothing.
+        Raises QuestionError, suggesting the nearest column or value, for a filter that is invalid or matches no row.
         """
         try:
             expression = self._parsed(where)
@@ -175,7 +177,7 @@ class Evaluator:
         return mask
 
     def _parsed(self, where: str) -> Mapping[str, Any]:
-        """Return DuckDB's tree of the expression. Raises QuestionError for anything but one expression."""
+        """Return DuckDB's parse tree of a filter. Raises QuestionError if it is not a single expression."""
         (said,) = self._duckdb.execute("SELECT json_serialize_sql(?)", [f"SELECT (\n{where}\n)"]).fetchone() or ("{}",)
         try:
             tree = json.loads(said)
@@ -194,7 +196,7 @@ class Evaluator:
         return expression
 
     def _check(self, where: str, expression: Mapping[str, Any]) -> None:
-        """Raise QuestionError for an unknown column, for a part that is not allowed, and for too many parts."""
+        """Raise QuestionError for an unknown column, a part that is not allowed, or too many parts."""
         for number, (part, depth) in enumerate(_parts(expression)):
             if depth > MOST_DEPTH:
                 raise QuestionError(_too_deep(where))
@@ -260,7 +262,7 @@ class Evaluator:
         return f"The columns are {shown}{more}."
 
     def _nothing(self, where: str, compared: Sequence[_Comparison]) -> str:
-        """Return hints on why a filter matches nothing: the nearest values, and the ranges of columns."""
+        """Return the message for a filter that matches nothing, with the nearest values and the columns' ranges."""
         facts = dict.fromkeys(fact for each in compared for fact in self._facts(each))
         if any(not each.constants for each in compared):
             facts["nothing equals null; write is null instead"] = None
@@ -304,7 +306,7 @@ def _cut(text: str) -> str:
 
 
 def _alike(wanted: str, known: Collection[str], count: int, cutoff: float) -> list[str]:
-    """Return the nearest of the lower-case ``known``; if many or long, only some are compared."""
+    """Return the strings in ``known`` (lower case) nearest to ``wanted``; very long or late ones are not compared."""
     if len(wanted) > _LONGEST_COMPARED:
         return []
     short = (each for each in known if len(each) <= _LONGEST_COMPARED)
@@ -312,7 +314,7 @@ def _alike(wanted: str, known: Collection[str], count: int, cutoff: float) -> li
 
 
 def _nearest(wanted: str, values: Collection[str]) -> str:
-    """Return in words the values most similar to the wanted one, or the first ones."""
+    """Return a phrase that names the values most similar to ``wanted``, or else the first ones."""
     spelled: dict[str, str] = {}
     for value in values:
         spelled.setdefault(value.lower(), value)
@@ -334,13 +336,13 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _words(error: Exception) -> str:
-    """Return DuckDB's message without its kind and its excerpt of the statement."""
+    """Return DuckDB's error message without its prefix (the kind of error) and its excerpt of the statement."""
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return _cut(first.partition(": ")[2].rstrip(".! ") or first)
 
 
 def _parts(tree: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield a parsed expression (depth 1) and all expressions in it with their depths, without recursion."""
+    """Yield a parsed expression and all expressions in it, with their depths (from 1). Works without recursion."""
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()

@@ -1,8 +1,8 @@
-"""The matrix: its rows are documents, its columns are questions about each single document.
+"""Matrices: the rows are documents, the columns are questions that are asked about each document separately.
 
 A question with ``for_each`` (in a questions file also ``doc_ids: each``) becomes one cell per document. Each cell is
-planned, estimated, capped, resumed and cited like any other question. A columns file, in YAML, is a questions file that
-only has such questions.
+planned, estimated, capped, resumed and cited like any other question. A columns file is a questions file in YAML that
+has only such questions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from okralong.pipelines.core.config import Settings, parse_config
 from okralong.pipelines.core.types import Question, QuestionError
 
 EACH: Final = "each"
-"""The value of ``doc_ids`` that asks each document separately."""
+"""The value of ``doc_ids`` that asks the question about each document separately."""
 EVERY: Final = ("*",)
 
 
@@ -74,7 +74,7 @@ class Columns(Settings):
 
 
 def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the columns of a file as question rows, each with its place for messages. Raises ConfigError."""
+    """Yield the columns of a columns file as question rows, each with its place for messages. Raises ConfigError."""
     read = parse_config(Columns, text, name)
     for column in read.columns:
         said = column.model_dump(exclude_defaults=True)
@@ -84,16 +84,16 @@ def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True)
 class MatrixRows:
-    """The documents of ``okralong matrix``: ids or patterns, and a filter.
+    """The documents that ``okralong matrix`` names on the command line: ids or patterns, and a filter.
 
-    If one is empty, the question's own applies; a question without documents covers all of them.
+    If either is empty, the question's own is used; a question that names no documents is asked about all.
     """
 
     documents: tuple[str, ...] = ()
     where: str = ""
 
     def column(self, question: Question) -> Question:
-        """Return the question as a column. Raises QuestionError if it names documents for a single answer."""
+        """Return the question as a column. Raises QuestionError if it has ``doc_ids``, which mean a single answer."""
         if question.doc_ids:
             raise QuestionError(
                 f"The question {question.query_id!r} names documents in doc_ids, for one answer over all of "
@@ -108,15 +108,15 @@ class MatrixRows:
 
 
 def cell_id(asked_id: str, doc_id: str) -> str:
-    """Return the query_id of a cell, made of the question's and the document's."""
+    """Return the query_id of a cell."""
     return f"{asked_id}@{doc_id}"
 
 
 def cells(columns: Sequence[tuple[Question, Collection[str]]]) -> Iterator[Question]:
-    """Yield the cells of questions with the documents of each.
+    """Yield the cells of ``columns``: questions, each with its documents.
 
-    They are sorted by document, and within a document in the order of the questions, so that a run that stops early
-    leaves complete rows. Gold evidence is assigned to the cell of its document.
+    Cells are sorted by document, then by question, so that a run that stops early leaves complete rows. Gold evidence
+    is assigned to the cell of its document.
     """
     named = [(question, frozenset(doc_ids)) for question, doc_ids in columns]
     for doc_id in sorted(frozenset[str]().union(*(doc_ids for _, doc_ids in named))):

@@ -1,8 +1,8 @@
-"""The ``where`` of a question: an SQL condition over documents' metadata, as in ``company = 'AMD' and year >= 2022``.
+"""Evaluate a question's ``where``: an SQL condition on metadata, such as ``company = 'AMD' and year >= 2022``.
 
-A process with limited memory and time evaluates it with DuckDB over an in-memory table (``filter_process.py``), so a
-filter that exhausts them fails alone. Only columns, constants, and listed operators and functions are allowed. None of
-them depends on the date or a random number, so a resumed run asks the same documents.
+DuckDB evaluates it over an in-memory table in a process with limited memory and time (``filter_process.py``), so that a
+filter that exceeds these does not stop the run. Only columns, constants, and listed operators and functions are
+allowed. None of them depends on the date or a random number, so a resumed run asks the same documents.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from okralong.pipelines.core.confined_process import (
 from okralong.pipelines.core.types import QuestionError
 
 MOST_FILTER_CHARS: Final = 50_000  # project default
-"""Longest filter: room for a list of two thousand ids. Longer lists belong in doc_ids."""
+"""Most characters of a filter, enough for a list of two thousand ids. Longer lists belong in doc_ids."""
 
 FILTER_SECONDS: Final = 10.0  # project default
-"""Seconds of processor time per filter; over 100,000 documents it takes a few hundredths of a second."""
+"""Processor time per filter, in seconds; a filter over 100,000 documents takes a few hundredths of a second."""
 MEMORY_BYTES: Final = 1 << 30  # project default
-"""Memory that filters may use beyond the table: twice DuckDB's own limit."""
+"""Memory that the process may use in addition to the table: twice the limit that DuckDB is given."""
 
 _CHILD: Final = "okralong.pipelines.run.filter_process"
 _SHOWN_CHARS: Final = 200
 _MOST_REASON_CHARS: Final = 20_000  # project default
-"""The most characters of the process's explanation that a message quotes."""
+"""The most characters that a message quotes of the process's reason."""
 
 
 class MetadataFilter(ProcessHolder[ConfinedProcess]):
@@ -53,7 +53,7 @@ class MetadataFilter(ProcessHolder[ConfinedProcess]):
         self._evaluated = 0
 
     def doc_ids(self, where: str) -> frozenset[str]:
-        """Return the documents that the filter matches, at least one.
+        """Return the documents that the filter matches (at least one).
 
         Raises QuestionError, suggesting the nearest column or value, for a filter that is invalid, matches nothing or
         exceeds its memory or time. Raises BrokenError if no process can be started.
@@ -90,7 +90,7 @@ class MetadataFilter(ProcessHolder[ConfinedProcess]):
                 raise
 
     def _asked(self, process: ConfinedProcess, where: str) -> frozenset[str]:
-        """Evaluate a filter. Raises ProcessLost if the process is gone or its reply is malformed."""
+        """Evaluate a filter in ``process``. Raises ProcessLost if the process has ended or its reply is malformed."""
         process.send({"where": where})
         head, body = process.read(time.monotonic() + self._seconds * CLOCK_SECONDS_PER_CPU_SECOND)
         self._evaluated += 1
@@ -114,7 +114,7 @@ class MetadataFilter(ProcessHolder[ConfinedProcess]):
         return self._process
 
     def _paragraph(self, where: str, loss: Loss) -> str:
-        """Return why a filter was given up: the limit and the remedy."""
+        """Return the message for a filter whose process was lost: the exceeded limit and the remedy."""
         easier = "Write a simpler condition, or name the documents in doc_ids."
         memory = f"the {self._memory_bytes / 2**30:g} GiB of memory that a filter may use"
         if loss.how == "processor":

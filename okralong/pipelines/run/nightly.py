@@ -1,8 +1,8 @@
-"""The nights of ``okralong nightly``: config, due questions, merging of answers, and expired nights.
+"""The logic of ``okralong nightly``: config, questions that are due, merging of answers, expiry of nights.
 
-The job itself is ``jobs/nightly.py``. A nightly's folder has ``nights/DATE`` for each night (``night.json``, a copy of
-its questions, its run and its differences) and ``current``, a run folder with one row per question. ``current`` holds
-its own answers, journal, ledger and failures, so it does not depend on the folders of nights.
+The job itself is ``jobs/nightly.py``. Its folder has a subfolder ``nights/DATE`` for each night (``night.json``, a copy
+of its questions, its run and its differences) and ``current``, a run folder with one row per question. ``current`` has
+its own answers, journal, ledger and failures, so it does not need the nights' folders.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ CURRENT: Final = "current"
 NIGHT: Final = "night.json"
 RUN: Final = "run"
 DIFFERENCES: Final = "differences"
-"""Name of a night's table and page of differences, without the suffix."""
+"""The file name, without suffix, of a night's differences, which are written as a table and as a page."""
 DOCUMENTS_FOLDER: Final = "documents"
-"""The folder in ``current`` with the documents that its answers are based on, with their hashes."""
+"""The folder in ``current`` with the ids and hashes of the documents that its answers are based on."""
 
 Ending = Literal["failed", "unanswerable", "invalid_output"]
 _FAILED: Final[tuple[Ending, ...]] = ("failed",)
 
 
 class Keep(Settings):
-    """Retention of archive versions and nights.
+    """How long archive versions and nights are kept.
 
-    - ``versions``: how many of the newest versions of the archive.
-    - ``nights``, ``days``: nights among the newest ``nights``, or at most ``days`` old. null turns a rule off; with
-      both null all nights are kept.
+    - ``versions``: how many of the archive's newest versions are kept.
+    - ``nights``, ``days``: a night is kept if it is among the newest ``nights`` or at most ``days`` old. null turns a
+      rule off; if both are null, all nights are kept.
 
     Whatever ``current`` depends on is always kept.
     """
@@ -57,20 +57,20 @@ class Keep(Settings):
 
 
 class NightlyConfig(Settings):
-    """The config of all nights. Paths are relative to the config file.
+    """The config of ``okralong nightly``. Paths are relative to the config file.
 
-    - ``folder``: for nights and answers.
+    - ``folder``: the folder for nights and answers.
     - ``archive``, ``sources``: the archive is updated from the sources every night.
     - ``questions``: the questions file.
     - ``index``, ``answer``: the configs of the two jobs, each a file, or the keys that differ from the shipped one.
-    - ``budget_usd``: a night's hard cap (null: that of ``answer``), compared with the estimate before anything is
+    - ``budget_usd``: a night's hard cap (null: that of ``answer``). The estimate is compared with it before anything is
       spent.
     - ``retry``: statuses of questions to ask again every night.
-    - ``on_change``: a command, word by word, called with the path of the table of differences when an answer changed
-      materially.
-    - ``exit_on_change``: report such changes by the exit code, too.
+    - ``on_change``: a command as a list of words, called when an answer changed materially; the path of the table of
+      differences is appended.
+    - ``exit_on_change``: whether the exit code also reports such changes.
     - ``export``: files to which ``current`` is exported every night.
-    - ``keep``: how long to keep versions and nights.
+    - ``keep``: how long versions and nights are kept.
     """
 
     folder: str
@@ -92,16 +92,16 @@ class NightlyConfig(Settings):
 
 Phase = Literal["index", "estimate", "answer", "diff", "merge", "tell", "keep", "done"]
 PHASES: Final[tuple[Phase, ...]] = ("index", "estimate", "answer", "diff", "merge", "tell", "keep", "done")
-"""The phases of a night, in order. A finished phase is never repeated; a killed one starts over. No money is spent up
-to ``estimate``, so a night killed before its end starts over as a whole."""
+"""The phases of a night, in order. A finished phase is never repeated; a killed one starts over. Nothing is spent
+before "answer", so a night that was killed before that phase starts over as a whole."""
 
 
 @dataclass(frozen=True)
 class Night:
-    """A night, as in its ``night.json``.
+    """A night, as stored in its ``night.json``.
 
-    ``phase`` is the next one to do. ``due`` are the questions to ask, ``why`` counts them by reason, and ``notes`` has
-    further information for people.
+    ``phase`` is the next phase to execute. ``due`` has the query_ids of the questions to ask, ``why`` their number by
+    reason; ``notes`` has further information for people.
     """
 
     name: str
@@ -126,36 +126,36 @@ class Night:
 
     @property
     def spends(self) -> bool:
-        """True if the night may have spent something already."""
+        """True if the night may have spent money already."""
         return PHASES.index(self.phase) >= PHASES.index("answer")
 
     @classmethod
     def read(cls, place: Folder) -> Self | None:
-        """Read the night of a folder, or None if none was begun."""
+        """Read the night in ``place``; None if it has none."""
         if not place.exists(NIGHT):
             return None
         known = json.loads(place.read_bytes(NIGHT))
         return cls(**known | {"due": tuple(known["due"])})
 
     def write(self, place: Folder) -> None:
-        """Write the night's file."""
+        """Write ``night.json``."""
         place.write_bytes(NIGHT, json.dumps(self.__dict__, indent=1, ensure_ascii=False).encode())
 
     def after(self, phase: Phase, **news: Any) -> Self:
-        """Return the night after ``phase``, with changed fields."""
+        """Return the night with ``phase`` finished and the fields in ``news`` changed."""
         notes = dict(self.notes) | news.pop("notes", {})
         return replace(self, phase=PHASES[PHASES.index(phase) + 1], notes=notes, **news)
 
 
 def nights(folder: Folder) -> list[Night]:
-    """Return the nights of a nightly's folder in order."""
+    """Return the nights in a nightly's folder, oldest first."""
     place = folder.at(NIGHTS)
     found = (Night.read(place.at(name)) for name in place.names() if not name.startswith("."))
     return sorted((night for night in found if night is not None), key=lambda night: night.order)
 
 
 def next_night(known: Sequence[Night], now: datetime) -> Night:
-    """Return a night that begins ``now``: 2026-11-25, or 2026-11-25.2 for the second one of that date (UTC)."""
+    """Return a night that begins ``now``, named after the UTC date: 2026-11-25, or 2026-11-25.2 for the second."""
     today = now.astimezone(UTC).date()
     number = max((night.order[1] for night in known if night.day == today), default=0) + 1
     name = today.isoformat() if number == 1 else f"{today.isoformat()}.{number}"
@@ -163,7 +163,7 @@ def next_night(known: Sequence[Night], now: datetime) -> Night:
 
 
 def expired(known: Sequence[Night], keep: Keep, now: datetime) -> list[str]:
-    """Return the names of the nights to delete; the newest one and unfinished ones are kept."""
+    """Return the names of the nights to delete, never the newest one or an unfinished one."""
     if keep.nights is None and keep.days is None:
         return []
     newest = {night.name for night in known[-(keep.nights or 1) :]}
@@ -180,8 +180,8 @@ def expired(known: Sequence[Night], keep: Keep, now: datetime) -> list[str]:
 class Current:
     """The content of ``current``, empty before the first night has ended.
 
-    ``answers`` and their ``origins`` are by query_id; ``documents`` has the hashes of the documents that the answers
-    are based on, by doc_id.
+    ``answers`` and ``origins`` map query_ids to rows; ``documents`` maps the doc_ids that the answers are based on to
+    hashes.
     """
 
     folder: Folder
@@ -205,22 +205,21 @@ class Current:
 
 
 def setup_of(prepared: Prepared) -> str:
-    """Return the hash of everything that determines answers, except the archive."""
+    """Return a hash of everything that determines answers, except the archive."""
     return fingerprint(prepared.config, prepared.policy, prepared.strategy, {})
 
 
 def known_documents(archive: Archive) -> dict[str, str]:
-    """Return the hashes of a version's documents by doc_id."""
+    """Return the hash of each document of an archive version, by doc_id."""
     entries = active(read_catalogue(archive.folder, archive.manifest["files"]["catalogue"]))
     return {doc_id: entry.sha256 for doc_id, entry in entries.items()}
 
 
 def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retry: Collection[str]) -> dict[str, str]:
-    """Return the questions to ask, with the reasons, by query_id.
+    """Return the query_ids of the questions to ask, each with its reason.
 
-    These are questions that are new or changed, ended with a status in ``retry``, or depend on documents that changed
-    since the answer. A question over the whole archive depends on every document, others on those in their scope.
-    ``documents`` has the hashes of the archive's current documents.
+    A question is due if it or its config is new or changed, if its answer has a status in ``retry``, or if documents in
+    its scope have changed since. ``documents`` has the hashes of the archive's current documents.
     """
     held = current.documents
     others = {doc_id for doc_id in {*held, *documents} if held.get(doc_id) != documents.get(doc_id)}
@@ -254,7 +253,7 @@ def due(prepared: Prepared, current: Current, documents: Mapping[str, str], retr
 
 
 def only(prepared: Prepared, query_ids: Collection[str]) -> Prepared:
-    """Return the run restricted to these questions."""
+    """Return the run restricted to some of its questions."""
     wanted = set(query_ids)
     questions: list[Scoped] = [each for each in prepared.questions if each.question.query_id in wanted]
     unscoped = [(question, why) for question, why in prepared.unscoped if question.query_id in wanted]
@@ -276,9 +275,10 @@ class Merged:
 
 
 def merged(prepared: Prepared, current: Current, run: Folder | None, night: Night) -> Merged:
-    """Merge the answers of a night's ``run`` (None if it asked no questions) into those of ``current``.
+    """Merge the answers of a night's ``run`` (None if no question was due) into those of ``current``.
 
-    Answers to questions that are no longer asked are dropped. Carried columns come from the current questions.
+    Answers to questions that are no longer in the questions file are dropped. Carried columns are taken from the
+    questions file.
     """
     asked = {each.question.query_id: each.question for each in prepared.questions}
     asked |= {question.query_id: question for question, _ in prepared.unscoped}
@@ -296,7 +296,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
     ]
     origins = [{name: each[name] for name in ORIGINS.names} for each in origins]
     begun = {
-        # Not a run's fingerprint: okralong answer must not resume in this folder.
+        # This matches no run's fingerprint, so that okralong answer refuses to resume in this folder.
         "fingerprint": f"nightly {night.name}",
         "archive": str(prepared.archive.location),
         "archive_fingerprint": prepared.manifest.get("fingerprint"),
@@ -312,9 +312,9 @@ def write_current(
 ) -> None:
     """Write ``new`` to ``current``.
 
-    Each table is replaced atomically; if killed in between, the next call repeats all of them.
+    Each table is replaced atomically; if the process is killed in between, the next call replaces all of them again.
     For the questions that the night's ``run`` asked, its journal, ledger and failures replace the old ones. The journal
-    of a question that failed there is dropped, so that its calls are made again.
+    of a question that failed there is dropped, so that its calls are repeated.
     """
     fresh = set() if run is None else set(read_run_table(run, "answers", ["query_id"])["query_id"].to_pylist())
     kept = {row["query_id"] for row in new.answers}
@@ -346,7 +346,7 @@ def _rows_of(run: Folder, name: str, key: str, wanted: Iterable[str]) -> pa.Tabl
 
 
 def _replace(folder: Folder, table: pa.Table) -> None:
-    """Replace a table's files by one whose name covers their range, like a merged fragment."""
+    """Replace a table's files by a single one, named like a merged fragment of them all."""
     there = {name: match for name in folder.names(".parquet") if (match := NAME.fullmatch(name))}
     last = max((int(match[2] or match[1]) for match in there.values()), default=0)
     folder.write_table(Fragment(1, last + 1).name, table)

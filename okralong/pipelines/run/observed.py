@@ -1,4 +1,4 @@
-"""Observed use of a generator: the calls of each answered question in a run's folder."""
+"""Read the observed use of a generator: the calls of each answered question in a run's folder."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _COLUMNS: Final = ["call_id", "query_id", "path", "role", "status", "cost_usd", 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCall:
-    """A call that brought a reply.
+    """A call that returned a reply.
 
-    ``counted`` is our own count of its prompt's tokens, 0 for a reply taken from another run. ``again`` marks a call of
-    an escalation.
+    ``counted`` is our own token count of its prompt, 0 if the reply was reused from another run. ``again`` is true for
+    a call of an escalation.
     """
 
     role: str
@@ -40,24 +40,24 @@ class ObservedCall:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A finished question, with its calls and its bill in US dollars."""
+    """A finished question, with its calls and their cost in US dollars."""
 
     query_id: str
     calls: tuple[ObservedCall, ...]
     billed_usd: float
 
     def usage(self, *, full_text: bool) -> Usage:
-        """Return the tokens of the first answer's calls: those that read the full text, or the others."""
+        """Return the tokens of the first answer's calls: only those that read the full text, or only the others."""
         first = [each for each in self.calls if not each.again]
         return sum((each.usage for each in first if (each.role == "full_text") is full_text), Usage())
 
     def usage_again(self) -> Usage:
-        """Return the tokens of the escalation's calls."""
+        """Return the tokens of the calls made for an escalation."""
         return sum((each.usage for each in self.calls if each.again), Usage())
 
 
 def asked_in(run: Folder, count: CountTokens) -> dict[str, AskedQuestion]:
-    """Return the finished questions of a run by query_id, empty for a run that does not exist.
+    """Return the finished questions of a run by query_id; empty if the run does not exist.
 
     Questions stopped by the budget are left out, because they will be resumed.
     """

@@ -1,4 +1,4 @@
-"""All checks before a token is spent: config, archive, strategy, questions and their scopes."""
+"""Check everything before a token is spent: config, archive, strategy, questions and their scopes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from okralong.pipelines.sara.config import check_encoder, check_generator, check
 
 @dataclass(frozen=True)
 class Scoped:
-    """A question with its scope resolved to document ids; empty means the whole archive."""
+    """A question with its scope resolved to ``doc_ids``; an empty tuple means the whole archive."""
 
     question: Question
     doc_ids: tuple[str, ...]
 
 
 class Scopes:
-    """Resolves the scopes of questions in one version of an archive. Use as a context manager to end its process."""
+    """Resolves the scopes of questions in one version of an archive. A context manager: it ends its process."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -54,7 +54,7 @@ class Scopes:
             self._filter.close()
 
     def resolve(self, question: Question) -> tuple[str, ...]:
-        """Return the sorted doc_ids that match ``doc_ids`` (or ``for_each``) and ``where``; () is the whole archive.
+        """Return the sorted doc_ids that match ``doc_ids`` (or ``for_each``) and ``where``; () means the whole archive.
 
         Raises QuestionError, suggesting the nearest names, if they match no document or cannot be read.
         """
@@ -74,10 +74,10 @@ class Scopes:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that may begin.
+    """A checked run that can start.
 
     ``unscoped`` has the questions whose scope matches no document, each with the reason. ``replies_from`` has the
-    absolute paths of the runs that share their replies. ``order`` has the query_ids in the order of the questions, also
+    absolute paths of the runs whose replies are reused. ``order`` has the query_ids in the order of the questions, also
     of those that this start leaves out.
     """
 
@@ -102,7 +102,7 @@ class Prepared:
 
     @property
     def confidence(self) -> dict[str, Any] | None:
-        """The model that rates the confidence of answers, or None."""
+        """The identity of the model that estimates the confidence of answers, or None."""
         reranker = self.config.reranker
         if not reranker.confidence or not reranker.reads_spans:
             return None
@@ -115,12 +115,12 @@ class Prepared:
 
     @property
     def unusable(self) -> list[str]:
-        """The reasons why rows cannot be asked, a paragraph each."""
+        """A message for each question or row that cannot be asked."""
         return [row.message for row in self.bad] + [why for _, why in self.unscoped]
 
 
 def prepare(archive: str, questions: Questions, config: RunConfig, matrix: MatrixRows | None = None) -> Prepared:
-    """Check everything and read the questions, without spending anything.
+    """Read the questions and check everything, without spending anything.
 
     With ``matrix``, each question becomes a column. Raises ConfigError, ArchiveError or InputError.
     """
@@ -198,10 +198,10 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
 
 
 def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpec) -> None:
-    """Raise ConfigError if a cross-encoder that can only rank is needed to answer or to rate answers.
+    """Raise ConfigError if the run needs a cross-encoder that locates answers, and the config's one only ranks.
 
-    ``reranker.confidence`` is true by default: with a model that only ranks, answers simply have no confidence. With
-    ``answers: auto``, such a model is not used to answer.
+    Only ``reranker.answers: always`` and escalation need it. Otherwise, with a model that only ranks, answers have no
+    confidence, even with ``reranker.confidence: true``, and ``answers: auto`` lets the generator answer.
     """
     reranker = config.reranker
     if reranker.answers == "always" and not reranker.reads_spans:
@@ -268,15 +268,15 @@ def _admitted(
     return scoped, unscoped, bad, tuple(order)
 
 
-# Which questions must be asked again after the archive has changed.
+# Find the questions that must be asked again after the archive has changed.
 
 
 def rests_on_change(scope: tuple[str, ...], doc_ids: tuple[str, ...], diff: VersionDiff) -> bool:
-    """Return whether a change of the archive may affect an answer.
+    """Return whether an archive's changes may affect an answer.
 
     ``scope`` has the ids and globs in the question, ``doc_ids`` the documents that they match now. A question over the
-    whole archive depends on every document; one with a scope on its documents, including those that its globs newly
-    match, and removed ones that they matched.
+    whole archive depends on every document. Others depend on the documents in their scope, including those that their
+    globs match now for the first time, and removed ones that they matched.
     """
     if not scope:
         return not diff.none
@@ -288,7 +288,7 @@ def rests_on_change(scope: tuple[str, ...], doc_ids: tuple[str, ...], diff: Vers
 def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDiff]:
     """Return the run restricted to questions affected by changes since ``version``.
 
-    Raises ArchiveError if that version no longer exists, or the archive has none.
+    Raises ArchiveError if that version no longer exists, or if the archive has no versions.
     """
     archive = prepared.archive
     if not archive.version:
@@ -306,7 +306,7 @@ def since_version(prepared: Prepared, version: int) -> tuple[Prepared, VersionDi
             named = before.resolve(question)
         except QuestionError:
             named = ()
-        # This includes documents of which only the metadata changed.
+        # ``changed`` includes documents of which only the metadata changed.
         return named != doc_ids or not set(doc_ids).isdisjoint((*diff.added, *diff.changed))
 
     with Scopes(Archive(f"{archive.folder.path}@{version}", archive.folder, old)) as before:

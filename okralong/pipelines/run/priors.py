@@ -1,4 +1,4 @@
-"""Assumptions about a generator before any reply was observed (``configs/estimate.yaml``)."""
+"""Assumptions about a generator of which no reply has been observed yet (``configs/estimate.yaml``)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pydantic import Field, model_validator
 from okralong.pipelines.core.config import Settings
 
 ROLES: Final = ("generate", "split", "step", "full_text", "analyze")
-"""The roles that have priors; those that only baselines use have none."""
+"""The roles that have priors. Roles that only baselines use have none."""
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ReplyPrior(Settings):
-    """Completion tokens of a role's reply: the ``mean`` over all questions, or the mean ``by_type`` of question."""
+    """The mean completion tokens of a role's reply: ``mean`` over all questions, ``by_type`` for some types."""
 
     mean: Positive
     by_type: dict[str, Positive] = Field(default_factory=dict)
 
 
 class SharePrior(Settings):
-    """A beta distribution of a share with this ``mean``, weighted like ``worth`` observed questions."""
+    """A beta distribution of a share: its ``mean``, and the number of observed questions that it is ``worth``."""
 
     mean: Annotated[float, Field(gt=0, lt=1)]
     worth: Positive
@@ -31,22 +31,23 @@ class SharePrior(Settings):
 class Priors(Settings):
     """Assumptions about replies that have not been observed.
 
-    - ``replies``: their length, with an entry for each role.
-    - ``spread``: the coefficient of variation of one reply's length.
-    - ``wordiness``: the standard deviation of the logarithm of a factor on all replies of a generator.
-    - ``role_wordiness``: the same for a further factor of each role.
-    - ``counting``: the same for the tokens that the endpoint counts in a prompt.
-    - ``sub_questions``: weights of 1, 2, ... sub-questions, which count like ``sub_questions_worth`` observed
+    - ``replies``: the length of replies, for each role.
+    - ``spread``: the coefficient of variation of a reply's length about its mean.
+    - ``wordiness``: how much generators differ: each has a factor on the length of all its replies, and this is the
+      standard deviation of the factor's logarithm.
+    - ``role_wordiness``: the same for a further factor on the replies of each role.
+    - ``counting``: the same for a factor on our count of a prompt's tokens, since endpoints count differently.
+    - ``sub_questions``: the weights of 1, 2, ... sub-questions; together they count as ``sub_questions_worth`` observed
       questions.
-    - ``answers``: the share of reasoning steps that answer.
-    - ``gives_up``: the share of the other steps that have no new look-up.
-    - ``new_in_split``, ``new_in_step``: the share of a further look-up's chunks that no earlier one found.
+    - ``answers``: the share of reasoning steps that end with an answer.
+    - ``gives_up``: the share of the other steps that ask for no new look-up.
+    - ``new_in_split``, ``new_in_step``: the share of a further look-up's chunks that no earlier look-up found.
     - ``unanswerable``: the share of questions answered "unanswerable" before the full text is read.
     - ``escalated``: the share of answers that are escalated, if the policy escalates.
     - ``repaired``: the share of typed answers that are requested once more.
-    - ``pilot_against``: how many of a pilot's questions of one workflow weigh as much as all of these priors.
-    - ``thought``: the mean tokens of thought before a reply, by ``reasoning_effort``. ``thought_spread`` and
-      ``thought_wordiness`` replace ``spread`` and ``wordiness`` for a generator that thinks.
+    - ``pilot_against``: how many pilot questions of one workflow weigh as much as these priors.
+    - ``thought``: the mean number of reasoning tokens before a reply, by ``reasoning_effort``. ``thought_spread`` and
+      ``thought_wordiness`` replace ``spread`` and ``wordiness`` for a generator that reasons first.
     """
 
     replies: dict[str, ReplyPrior]
@@ -77,11 +78,11 @@ class Priors(Settings):
         return self
 
     def thinking(self, effort: str | None, room: int) -> Priors:
-        """Return the priors of a generator that may think before each reply.
+        """Return the priors of a generator that may produce reasoning tokens before each reply.
 
         Args:
-            effort: Its ``reasoning_effort``; None, its own default, counts as medium.
-            room: The most tokens of thought; 0 for a generator that does not think.
+            effort: Its ``reasoning_effort``; None (the generator's default) counts as medium.
+            room: The most reasoning tokens; 0 for a generator without reasoning.
         """
         thought = min(self.thought.get(effort or "medium", 0.0), room)
         if not thought:

@@ -1,4 +1,4 @@
-"""Sources of questions: files of the usual kinds, standard input, lists, data frames and Arrow tables.
+"""Read questions from files, standard input, lists, data frames and Arrow tables.
 
 ``read_rows`` yields ``(place, values)`` for each row that is not blank.
 """
@@ -50,7 +50,7 @@ def source_name(source: Questions) -> str:
 
 
 def column_name(key: Any) -> Any:
-    """Return a column's name without surrounding blanks, and in lower case if that is a known column."""
+    """Return a column's name without surrounding blanks; the name of a known column in lower case."""
     if not isinstance(key, str):
         return key
     plain = key.strip()
@@ -58,7 +58,7 @@ def column_name(key: Any) -> Any:
 
 
 def cell_text(value: Any) -> str:
-    """Return a cell as text, "" for an empty one; whole numbers lose the ".0" that pandas and Excel add."""
+    """Return a cell as text, "" if it is empty. Whole numbers lose the ".0" that pandas and Excel add."""
     value = plain_value(value)
     if value is None:
         return ""
@@ -72,10 +72,10 @@ def cell_text(value: Any) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value of a built-in type; None for any missing value of a data frame."""
+    """Convert a value to a built-in type; a data frame's missing values become None."""
     if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType"):
         return None
-    if not isinstance(value, (str, bytes)) and hasattr(value, "tolist"):  # NumPy's arrays and scalars
+    if not isinstance(value, (str, bytes)) and hasattr(value, "tolist"):  # NumPy arrays and scalars
         return plain_value(value.tolist())
     return value
 
@@ -104,7 +104,7 @@ def read_rows(source: Questions, name: str) -> Rows:
 
 
 def _given(source: Any) -> Iterable[Any]:
-    if hasattr(source, "iterrows"):  # pandas: Arrow refuses columns of mixed types, which spreadsheets have
+    if hasattr(source, "iterrows"):  # pandas: spreadsheets have columns of mixed types, which Arrow refuses
         return list(source.to_dict("records"))
     if hasattr(source, "__arrow_c_stream__"):
         return list(pa.table(source).to_pylist())
@@ -128,7 +128,7 @@ def read_content(source: str | Path) -> bytes:
 
 
 def _kind_of(content: bytes) -> str:
-    """Return the kind of file by its first bytes."""
+    """Return the suffix of the format that a file's first bytes show."""
     if content.startswith(b"PAR1"):
         return ".parquet"
     if content.startswith(b"PK\x03\x04"):
@@ -171,7 +171,7 @@ def _csv(name: str, content: bytes) -> Rows:
 
 
 def _likely(text: str, delimiter: str) -> tuple[bool, int]:
-    """Rate a delimiter by the header: whether it yields a column named question, and how many columns."""
+    """Rate a delimiter by the header that it yields: whether it has a column "question", and its number of columns."""
     try:
         header = next((row for row in csv_rows(text, delimiter) if row), [])
     except csv.Error:
@@ -192,7 +192,7 @@ def _xlsx(name: str, content: bytes) -> Rows:
 
 
 def _table(name: str, lines: Iterable[tuple[int, Sequence[Any]]]) -> Rows:
-    """Yield the rows below a header, without blank lines; cells beyond the header are kept under the key None."""
+    """Yield the rows below the header, without blank ones. Cells beyond the header are kept under the key None."""
     header: list[str] | None = None
     number = 0
     for line, cells in lines:

@@ -1,18 +1,19 @@
 """Turn the rows of a source (``question_sources.py``) into questions.
 
-Good rows become ``Question`` values; bad rows become ``BadQuestion`` and do not stop the others. The columns, or keys
-of jsonl, are:
+Good rows become ``Question`` values; bad rows become ``BadQuestion`` and do not stop the others. The columns (in jsonl,
+keys) are:
 
 - ``question``: required.
-- ``query_id``: derived from the row's number if missing.
+- ``query_id``: if missing, it is derived from the row's number.
 - ``doc_ids``: a list, or one string with ``;`` between ids or globs.
 - ``where``: a filter over the documents' metadata. Without ``doc_ids`` and ``where`` the scope is the whole archive.
-- ``for_each``: replaces ``doc_ids``; each document is asked separately (``doc_ids: each``: every document).
+- ``for_each``: like ``doc_ids``, but the question is asked about each document separately. ``doc_ids: each`` does so
+  for every document of the archive.
 - ``answer_type``, ``choices``: the kind of answer wanted; text by default.
-- ``answers``, ``evidence``, ``type``: gold labels, used by evaluation.
+- ``answers``, ``evidence``, ``type``: gold labels, used for evaluation.
 
-Any other column must be listed in ``carry``; otherwise a misspelt ``doc_ids`` would ask the whole archive and cost
-money.
+Any other column must be listed in ``carry``; otherwise a misspelled ``doc_ids`` would be ignored, and the question be
+asked about the whole archive, which costs money.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ OTHER_NAMES: Final = {
     "answer": "answers",
     "expected": "answers",
 }
-"""Common column names that spelling alone would not match to the right one."""
+"""Column names that people use for known columns, but whose spelling is too different to be recognized."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadQuestion:
-    """A row that cannot be asked: its id or row number, and what is wrong and how to fix it."""
+    """A row that cannot be asked: its id or row number, and a message that says what is wrong and how to fix it."""
 
     query_id: str
     message: str
@@ -131,13 +132,13 @@ def question_row(question: Question) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row: its ``place`` for messages, and its cells by column (or whatever else the source contains there)."""
+    """A row: its ``place`` for messages, and its cells by column (or whatever the source has instead of cells)."""
 
     place: str
     values: Any
 
     def named(self) -> Mapping[Any, Any]:
-        """Return the cells by column, known columns under their exact names."""
+        """Return the cells by column; known columns have their exact names."""
         if not isinstance(self.values, Mapping):
             return {}
         return {column_name(key): value for key, value in self.values.items()}
@@ -148,13 +149,13 @@ def _columns(rows: Sequence[_Row]) -> list[str]:
 
 
 def _check_columns(name: str, found: Sequence[str], carry: Sequence[str], strict: bool) -> None:
-    """Raise InputError if cells would be silently ignored."""
+    """Raise InputError if a column would be silently ignored or a carried one is missing."""
     others = [column for column in found if column not in COLUMNS and column not in carry]
     if found and "question" not in found:
         near = next((column for column in others if _nearest(column, COLUMNS) == "question"), None)
         hint = f"Is it {near}? Name that column question" if near else "Put one question in each row, in that column"
         raise InputError(f"{name} has no column named question; its columns are {', '.join(found)}. {hint}.")
-    missing = [column for column in carry if column not in found] if found else []  # none: Question values alone
+    missing = [column for column in carry if column not in found] if found else []  # no columns: Questions only
     told = [f"column {each} is listed in carry but missing{_did_you_mean(each, found)}" for each in missing]
     if strict:
         told += [f"column {each} is not known{_did_you_mean(each, COLUMNS)}" for each in others]
@@ -237,7 +238,7 @@ def _scope(place: str, cells: Mapping[Any, Any]) -> tuple[tuple[str, ...], tuple
 
 
 def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:
-    """Return the written form of the row's answer type. Raises QuestionError naming the row."""
+    """Return the row's answer type as text. Raises QuestionError, naming the row."""
 
     def load(name: str) -> str:
         try:
@@ -256,14 +257,14 @@ def _answer_type(cells: Mapping[Any, Any], place: str, folder: str) -> str:
 
 
 def _is_beside(name: str) -> bool:
-    """Return whether a file is looked up in the folder of the questions file."""
+    """Return whether a file name is looked up in the folder of the questions file."""
     return "://" not in name and not Path(name).is_absolute()
 
 
 def schema_files(source: str) -> dict[str, bytes]:
-    """Return the JSON schema files beside a questions file that its rows name, by name.
+    """Return the contents, by name, of the JSON schema files that a questions file names and that lie beside it.
 
-    Unreadable ones are skipped: ``read_questions`` reports them. Raises InputError as it does.
+    Unreadable schema files are skipped, because ``read_questions`` reports them. Raises InputError as it does.
     """
     found: dict[str, bytes] = {}
     folder = _folder_of(source)

@@ -84,17 +84,17 @@ def _span(each: Any) -> dict[str, Any]:
     return {"doc_id": each.doc_id, "start_char": each.start_char, "end_char": each.end_char}
 
 
-# Artifacts that an archive keeps (``archive/artifacts.py``), as recorded in the journal of a run that needed them.
+# Artifacts that an archive keeps (``archive/artifacts.py``), as recorded in the journal of a run that used them.
 
 TAKEN: Final = "archive/taken"
-"""The step that looks up an artifact in the archive: null, or the artifact and its cost."""
+"""The step path of looking up an artifact in the archive. Its body has the artifact and its cost, or null."""
 KEPT: Final = "archive/kept"
-"""The step that stores an artifact in the archive: "", or the reason why it was not stored."""
+"""The step path of storing an artifact in the archive. Its body has "", or the reason why it was not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenArtifact:
-    """An artifact found in the archive, with its query_id and what it cost the run that made it."""
+    """An artifact found in the archive, with its query_id and its cost in the run that made it."""
 
     query_id: str
     expense: Expense
@@ -103,7 +103,7 @@ class TakenArtifact:
 def artifacts_taken(run: Folder) -> tuple[list[TakenArtifact], list[str]]:
     """Return the artifacts that a run took from its archive, and the reasons why others could not be stored there."""
     steps = read_run_table(run, "journal", ["path"])["path"]
-    if not pc.any(pc.is_in(steps, pa.array([TAKEN, KEPT]))).as_py():  # most runs have none: skip reading bodies
+    if not pc.any(pc.is_in(steps, pa.array([TAKEN, KEPT]))).as_py():  # most runs have no artifacts: skip reading bodies
         return [], []
     journal = read_run_table(run, "journal", ["query_id", "path", "body"])
     found: dict[str, TakenArtifact] = {}
@@ -120,9 +120,9 @@ def artifacts_taken(run: Folder) -> tuple[list[TakenArtifact], list[str]]:
 # Purging a document from a run's tables: prompts and replies quote documents verbatim.
 
 VALUE_COLUMNS: Final = tuple(field.name for field in fields(TypedValue))
-"""The columns of an answers row with the answer as a typed value."""
+"""The columns of an answers row that hold the typed value."""
 BEGUN: Final = "run.json"
-"""The first file of a run; it records the set-up, so that a rerun with a different one is refused."""
+"""The first file of a run. It records the config and fingerprint, so that a rerun with different ones is refused."""
 ORIGINS_FOLDER: Final = "origins"
 """The folder in a nightly's ``current`` with the origin of each answer."""
 JUDGE: Final = "judge"
@@ -132,10 +132,10 @@ JUDGE: Final = "judge"
 def purge_run(run: Folder, doc_id: str) -> list[str]:
     """Remove everything that depends on a document from a run; return the affected query_ids, sorted.
 
-    Their steps are removed from the journal, so that they cannot be replayed, and from the judge's journal, which
-    quotes the answers. Their answers become failures with the reason. Messages in ``failures`` and the run's report,
-    which quote documents, are removed as well. Their cost stays in the ledger, which holds no text. Raises InputError
-    for a folder that is not a run, LockedError while the run is being written.
+    The steps of these questions are removed from the journal, so that they cannot be replayed, and from the judge's
+    journal, which quotes answers. Their answers become failures that state the reason. Their messages in ``failures``
+    and the run's report, which quote documents, are removed as well. Their cost stays in the ledger, which has no text.
+    Raises InputError for a folder that is not a run, LockedError while the run is being written.
     """
     if not run.exists(BEGUN):
         raise InputError(f"{run.path} is not a run folder (it has no {BEGUN}), so nothing was purged.")
@@ -147,7 +147,7 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
         blank = {"answer": "", "cited": False, "citations": [], "context": [], "analysis": "", "plan": ""}
         blank |= dict.fromkeys(VALUE_COLUMNS)
         blank |= {"status": "failed", "error": f"{why} --retry failed asks again."}
-        for written in (run, run.at(JUDGE)):  # a killed run may have rows that are not in Parquet yet
+        for written in (run, run.at(JUDGE)):  # a killed run may have rows that were not written to Parquet yet
             absorb_log(written)
         _rewrite(run.at("journal"), "query_id", touched, None)
         _rewrite(run.at(JUDGE, "journal"), "query_id", touched, None)
@@ -159,7 +159,7 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
 
 
 def _remove_report(run: Folder) -> None:
-    """Remove the page of ``okralong report`` with its tables and pictures; it can be made again."""
+    """Remove the page that ``okralong report`` wrote, with its tables and pictures."""
     run.remove("report.html")
     for beside in (run.at("report", "tables"), run.at("report", "pictures")):
         for name in beside.names():
@@ -169,8 +169,8 @@ def _remove_report(run: Folder) -> None:
 def questions_on(run: Folder, doc_id: str) -> set[str]:
     """Return the query_ids that depend on a document: its scope, context or citations, and its artifacts.
 
-    Every step of the journal is searched for the doc_id as a whole word, which may find a question too many but never
-    misses one.
+    Every step of the journal is searched for the doc_id as a whole word. This may find a question too many but misses
+    none.
     """
     word = re.compile(rf"(?<![\w/.-]){re.escape(json.dumps(doc_id)[1:-1])}(?![\w/-])")
     plain = re.compile(rf"(?<![\w/.-]){re.escape(doc_id)}(?![\w/-])")
@@ -187,14 +187,14 @@ def questions_on(run: Folder, doc_id: str) -> set[str]:
 
 
 def _is_about(query_id: str, doc_id: str) -> bool:
-    # An artifact taken from the archive is a single step whose body may lack the doc_id.
+    # An artifact taken from the archive has a single step, whose body may lack the doc_id.
     return query_id.startswith(ARTIFACT) and query_id.removeprefix(ARTIFACT).partition("/")[2] == doc_id
 
 
 def _rewrite(
     folder: Folder, key: str, touched: set[str], change: Callable[[dict[str, Any]], dict[str, Any]] | None
 ) -> None:
-    """Rewrite the files that have rows of these questions: apply ``change`` to the rows, or drop them if it is None."""
+    """Apply ``change`` to the rows of the questions ``touched``, or drop the rows if it is None."""
     schema = RUN_TABLES[folder.path.rsplit("/", 1)[1]]
     wanted = pa.array(sorted(touched), pa.string())
     for name in folder.names(".parquet"):

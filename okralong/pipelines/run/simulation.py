@@ -1,8 +1,8 @@
-"""Simulate the token use of questions, given forecasts of their prompts and assumptions about replies.
+"""Simulate the token use of questions from forecasts of their prompts and assumptions about replies.
 
-All calls of a run share some unknowns: a generator that is wordy in one reply is wordy in all. So each draw first
-samples these (``GeneratorParameters``, from a ``Posterior``) and then each question (``Simulation``). A pilot's
-questions show what others of their workflow use (``Bootstrap``).
+All calls of a run share some unknowns: a generator that is wordy in one reply is wordy in all. Therefore each draw
+samples first these unknowns (``GeneratorParameters``, from a ``Posterior``) and then each question (``Simulation``).
+The use of a pilot's questions is extrapolated to other questions of the same workflow (``Bootstrap``).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from okralong.pipelines.run.priors import ROLES, Priors, SharePrior
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 MEAN_OF: Final = 200  # project default
-"""Samples per question to compute its expected use; the error averages out over a workflow."""
+"""Samples per question for its expected use. Their error averages out over a workflow's questions."""
 
 
 def columns(usages: Sequence[Usage]) -> Floats:
-    """Return prompt, cached and completion tokens, shape (3, usages)."""
+    """Return an array of prompt, cached and completion tokens, shape (3, usages)."""
     rows = [(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) for usage in usages]
     return np.array(rows, dtype=np.float64).reshape(-1, 3).T
 
 
 @dataclass(frozen=True)
 class Used:
-    """Calls and tokens by question, each of shape (questions,).
+    """The calls and tokens of questions; each field has the shape (questions,).
 
-    Tokens of the call after "unanswerable" are only in the ``full_text_`` fields; ``calls`` counts all calls.
+    The ``full_text_`` fields have the tokens of the call after "unanswerable", which the other token fields leave out.
     """
 
     calls: Floats
@@ -47,12 +47,12 @@ class Used:
 
 
 class Simulation:
-    """Samples all questions of one strategy under one policy."""
+    """Samples the use of all questions under one strategy and policy."""
 
     def __init__(
         self, forecasts: Sequence[Forecast], types: Sequence[str], priors: Priors, limit: Callable[[str], int]
     ) -> None:
-        """Take the questions' ``types`` in order; ``limit`` returns the longest reply of a role in tokens."""
+        """Take the ``types`` of the questions, in order; ``limit`` returns the most tokens of a reply for a role."""
         self._size = len(forecasts)
         self._types = list(types)
         self._priors = priors
@@ -72,7 +72,7 @@ class Simulation:
         self._typed = np.array([each.typed for each in forecasts], dtype=bool)
 
     def expected(self, posterior: Posterior, random: np.random.Generator) -> tuple[Floats, Floats]:
-        """Return the expected prompt and completion tokens of each question, without the full text."""
+        """Return the expected prompt and completion tokens of each question, without the call after "unanswerable"."""
         prompt, completion = np.zeros(self._size), np.zeros(self._size)
         for _ in range(MEAN_OF):
             used = self.sample(posterior.draw(random), random)
@@ -135,9 +135,9 @@ class Simulation:
     def _repaired(
         self, at: Indices, tokens: Floats, replies: Floats, random: np.random.Generator
     ) -> tuple[Floats, Floats, Floats]:
-        """Return repeated calls, prompt and reply tokens of answers, repetitions included.
+        """Add the calls that repeat an invalid typed answer, with a prompt that shows the first reply.
 
-        Some typed answers are requested once more, with a prompt that shows the first reply.
+        Return, per call, the number of repetitions, the prompt tokens and the reply tokens, repetitions included.
         """
         if not self._typed[at].any():
             return np.zeros(at.size), tokens, replies
@@ -145,7 +145,7 @@ class Simulation:
         return again, tokens + again * (tokens + replies), replies * (1 + again)
 
     def _replies(self, role: str, at: Indices, parameters: GeneratorParameters, random: np.random.Generator) -> Floats:
-        """Return lengths of replies: log-normal about the mean of role and type, cut at the role's limit."""
+        """Sample reply lengths: log-normal about the mean for role and type, at most the role's limit."""
         if role not in self._means:
             self._means[role] = _floats([self._priors.reply(role, kind) for kind in self._types])
         variance = np.log1p(self._priors.spread**2)
@@ -163,9 +163,9 @@ def _floats(values: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
 
 
 def _grown(growth: Floats, look_ups: Floats) -> Floats:
-    """Interpolate the tokens of prompts after ``look_ups`` look-ups (from 1 on, shape (n,)).
+    """Interpolate the tokens of n prompts, each after a number of ``look_ups`` (at least 1, not always whole).
 
-    ``growth`` has a column for each whole number of look-ups, shape (n, look-ups).
+    ``growth`` has the tokens after 1, 2, ... look-ups in its columns, shape (n, most look-ups).
     """
     place = np.minimum(look_ups, growth.shape[1]) - 1
     below = np.floor(place).astype(np.intp)
@@ -177,20 +177,21 @@ def _grown(growth: Floats, look_ups: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """A ratio estimator: scales the questions not asked by how a pilot's questions of their workflow turned out.
+    """A ratio estimator: scales the other questions by the ratio of actual to expected use in a pilot.
 
-    A draw of the Bayesian bootstrap (Rubin 1981, "The Bayesian bootstrap") weights the pilot's questions, each by a
-    random variate times its expected size; the priors count as ``against`` further questions. Each question not asked
-    takes the ratios of one question drawn by these weights, so the range also covers the variation among the rest.
+    A draw of the Bayesian bootstrap (Rubin 1981, "The Bayesian bootstrap") weights each question of the pilot by a
+    random variate times its expected size; the priors weigh as much as ``against`` further questions. Each other
+    question takes the ratios of one pilot question of its workflow, drawn by these weights. So the range also covers
+    the variation among the other questions.
 
     Attributes:
         prompt: Expected prompt tokens of each question, shape (questions,).
         completion: Expected completion tokens of each question, shape (questions,).
-        groups: For each workflow, the positions of the questions not asked, and which of the asked ones belong to it.
+        groups: For each workflow, the positions of its other questions, and the indexes of its asked questions.
         sizes: Expected prompt tokens of the asked questions, shape (asked,).
-        prompt_ratios: Used over expected prompt tokens, shape (asked,).
-        completion_ratios: Used over expected completion tokens, shape (asked,).
-        cached: Share of the prompt that the endpoint had cached, shape (asked,).
+        prompt_ratios: Actual over expected prompt tokens, shape (asked,).
+        completion_ratios: Actual over expected completion tokens, shape (asked,).
+        cached: Share of the prompt tokens that the endpoint found in its cache, shape (asked,).
         against: Weight of the priors, in questions.
     """
 
@@ -212,7 +213,7 @@ class Bootstrap:
         actual: Sequence[Usage],
         against: float,
     ) -> Self | None:
-        """Build from the questions at the positions ``known`` and their use; None if no prompt was expected."""
+        """Build from the asked questions (at the positions ``known``) and their use; None if none had prompts."""
         prompt, completion = expected
         kept = [place for place, at in enumerate(known) if prompt[at] > 0]
         if not kept:
@@ -239,7 +240,7 @@ class Bootstrap:
     def resample(self, prompt: Floats, completion: Floats, random: np.random.Generator) -> Floats:
         """Scale ``prompt`` and ``completion`` in place, and return the cached tokens of each question.
 
-        Questions that draw the priors keep their sampled values, and so do the asked ones.
+        Asked questions, and those that draw the priors, keep their values.
         """
         share = np.zeros_like(prompt)
         for others, asked in self.groups:
@@ -256,21 +257,22 @@ class Bootstrap:
 
 
 def _gamma_shape(asked: int) -> float:
-    """Return the shape of the gamma variates for a number of asked questions.
+    """Return the shape parameter of the gamma variates for a number of asked questions.
 
-    With Rubin's shape of 1 the mean has the variance s2 / (n + 1), s2 being that of the asked ones; with this one it is
-    s2 / (n - 1), which is right on average. Below three questions, which show no variance, it is a project default.
+    Let s2 be the variance of n asked questions. With Rubin's shape of 1 the variance of the mean is s2 / (n + 1); with
+    this shape it is s2 / (n - 1), which is right on average. Fewer than three questions show too little variance; for
+    them the shape is a project default.
     """
     return max(asked - 2, 0.5) / asked
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorParameters:
-    """One draw of what all calls of a run share.
+    """One draw of the unknowns that all calls of a run share.
 
-    ``wordiness`` has for each role a factor on the prior's mean reply; ``counting`` is a factor on our count of a
-    prompt; ``sub_questions`` has the probabilities of the numbers in the priors, in order. The other fields are shares
-    as in ``Priors``.
+    ``wordiness`` has a factor for each role, on the mean length of its replies; ``counting`` is a factor on our count
+    of a prompt's tokens. ``sub_questions`` has the probability of each number of sub-questions, in the order of the
+    priors. The other fields are shares as in ``Priors``.
     """
 
     wordiness: Mapping[str, float]
@@ -300,12 +302,12 @@ class GeneratorParameters:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The knowledge about a generator, before and after some of its replies.
+    """Probability distributions over a generator's parameters, updated with observed replies.
 
     Attributes:
-        log_words: Mean logarithms of the factors on each role's replies, in the order of ``ROLES``.
-        log_words_covariance: Their covariance.
-        log_counting: Mean and standard deviation of the logarithm of the factor on our counts of prompts.
+        log_words: Mean logarithm of the factor on each role's replies, in the order of ``ROLES``.
+        log_words_covariance: Covariance of these logarithms.
+        log_counting: Mean and standard deviation of the logarithm of the factor on our token counts.
         unanswerable: Parameters of a beta distribution.
         escalated: Parameters of a beta distribution.
     """
@@ -319,20 +321,21 @@ class Posterior:
 
     @classmethod
     def before(cls, priors: Priors) -> Self:
-        """Return the posterior before any observation."""
+        """Return the distributions before any observation."""
         size = len(ROLES)
         shared = np.full((size, size), priors.wordiness**2)
         own = np.eye(size) * priors.role_wordiness**2
-        # Less half the variance: the factor itself, not its logarithm, is 1 on average.
+        # With this mean, the factor itself, not its logarithm, is 1 on average.
         mean = -np.diag(shared + own) / 2
         shares = _beta(priors.unanswerable), _beta(priors.escalated)
         return cls(priors, mean, shared + own, (0.0, priors.counting), *shares)
 
     def after(self, asked: Sequence[AskedQuestion], types: Mapping[str, str], *, again: bool = False) -> Self:
-        """Return the posterior after some questions, from the calls of first answers or of escalations (``again``).
+        """Return the posterior given the calls of some questions: of first answers or, with ``again``, of escalations.
 
-        The ratio of a role's mean reply to the prior's is one observation of its factor, more certain with more
-        replies; the factors of other roles adapt by their correlation. ``types`` has the question types by query_id.
+        The mean reply of a role, divided by the prior's mean, is one observation of the role's factor. It is more
+        certain with more replies, and the correlated factors of other roles change with it. ``types`` has the question
+        types by query_id.
         """
         replies: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for question in asked:
@@ -347,7 +350,7 @@ class Posterior:
             sums = np.array([np.sum(replies[ROLES[at]], axis=0) for at in seen])
             observed = np.log(np.maximum(sums[:, 0], 1.0) / sums[:, 1])
             noise = np.diag([self._variance(replies[ROLES[at]]) / len(replies[ROLES[at]]) for at in seen])
-            # Mean and covariance of the normal distribution of all factors, given noisy observations of some.
+            # Condition the normal distribution of all factors on noisy observations of some.
             across = self.log_words_covariance[:, seen]
             gain = across @ np.linalg.inv(across[seen, :] + noise)
             mean = self.log_words + gain @ (observed - self.log_words[seen])
@@ -358,7 +361,8 @@ class Posterior:
         if counted:
             charged, ours = np.sum(counted, axis=0)
             more = float(np.log(charged / ours))
-            # Whether it counts more per word or per message is unknown, and prompts differ in length.
+            # The uncertainty grows with the difference: whether it is per word or per message is unknown, and prompts
+            # differ in length.
             learned = replace(learned, log_counting=(more, abs(more) / 2))
         return learned
 
@@ -387,7 +391,7 @@ class Posterior:
         )
 
     def _variance(self, replies: Sequence[tuple[float, float]]) -> float:
-        """Return the variance of used over expected reply tokens: the prior's at first, then more and more observed."""
+        """Return the variance of actual over expected reply tokens: a weighted mean of prior and observed variance."""
         ratios = np.array([tokens / expected for tokens, expected in replies])
         seen = np.sum((ratios / ratios.mean() - 1) ** 2) if ratios.sum() else 0.0
         against = self.priors.pilot_against
