@@ -40,6 +40,7 @@ from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.storage_errors import not_written
 from okralong.pipelines.core.types import ConfigError, OkraError
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.gateway import Gateway
 from okralong.pipelines.llm.journal import reserve_bytes
@@ -161,7 +162,8 @@ def why_ray(prepared: Prepared, questions: int) -> str:
     """
     config, strategy = prepared.config, prepared.strategy
     if questions > config.own_process:
-        return f"{questions} questions are more than own_process, which is {config.own_process}"
+        asked = f"{counted(questions, 'question')} {agreeing(questions, 'is')}"
+        return f"{asked} more than own_process, which is {config.own_process}"
     if config.llm.mode != "realtime":
         return "it uses batch mode"
     if sum(prepared.manifest["chunks"].values()) > SMALL_CHUNKS:

@@ -36,6 +36,7 @@ from okralong.pipelines.core.types import (
     ConfigError,
     OkraError,
 )
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.config import LlmConfig, read_deadline
@@ -112,7 +113,8 @@ def answer_questions(
         prepared, diff = since_version(prepared, changed_since)
         left = len(prepared.questions) + len(prepared.unscoped)
         counts = f"{len(diff.added)} added, {len(diff.changed)} changed, {len(diff.removed)} removed"
-        say_line(console, f"since version {changed_since}: {counts}; {left} of {whole} questions depend on these")
+        affected = f"{left:,} of {counted(whole, 'question')} {agreeing(left, 'depends')} on these"
+        say_line(console, f"since version {changed_since}: {counts}; {affected}")
         if not left:
             return RunResult(run, {}, EXIT_FAILURES if prepared.bad else EXIT_OK)
     return answer_prepared(prepared, run, starting, host)
@@ -188,10 +190,11 @@ def _bill(folder: Folder) -> dict[str, Any]:
 
 def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> None:
     config = prepared.config
-    columns = f", cells of {len(prepared.columns)} columns among them" if prepared.columns else ""
+    columns = f", cells of {counted(len(prepared.columns), 'column')} among them" if prepared.columns else ""
     console.print(
-        f"{todo} questions to answer ({done} answered before, {len(prepared.unusable)} unusable rows{columns}) over "
-        f"{prepared.manifest['documents']} documents (version {prepared.archive.version} of the archive)\n"
+        f"{counted(todo, 'question')} to answer ({done:,} answered before, "
+        f"{counted(len(prepared.unusable), 'unusable row')}{columns}) over "
+        f"{counted(prepared.manifest['documents'], 'document')} (version {prepared.archive.version} of the archive)\n"
         f"strategy {config.strategy}, policy {prepared.policy.name}, analyzer {config.analyzer.kind}, generator "
         f"{', '.join(f'{one.model} at {one.base_url}' for one in config.llm.all_endpoints)}, budget "
         f"{'none' if config.budget_usd is None else f'${config.budget_usd}'}"
@@ -203,7 +206,7 @@ def _describe(console: Console, prepared: Prepared, todo: int, done: int) -> Non
 
 def say_unusable(console: Console, prepared: Prepared) -> None:
     """Print the first unusable rows, each with the reason."""
-    say_first(console, prepared.unusable, "rows of the questions cannot be asked")
+    say_first(console, prepared.unusable, "row", "of the questions cannot be asked")
 
 
 def _second(prepared: Prepared) -> str:
@@ -233,9 +236,10 @@ def _result(run: str, prepared: Prepared, stopped: str = "", code: int = EXIT_OK
     counts = Counter(str(row["status"]) for row in table(Folder.of(run), "answers", ["status"]))
     if code == EXIT_OK and counts["over_budget"]:
         code = EXIT_OVER_BUDGET
+        left = f"{counted(counts['over_budget'], 'question')} {agreeing(counts['over_budget'], 'is')} left over_budget"
         stopped = (
-            f"The budget of ${prepared.config.budget_usd} is used up; {counts['over_budget']} questions are left "
-            "over_budget. Raise budget_usd and run the same command to continue with those."
+            f"The budget of ${prepared.config.budget_usd} is used up; {left}. Raise budget_usd and run the same "
+            f"command to continue with {agreeing(counts['over_budget'], 'this')}."
         )
     elif code == EXIT_OK and (counts["failed"] or prepared.bad):
         code = EXIT_FAILURES

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import ArchiveError, InputError
+from okralong.pipelines.core.wording import counted
 
 IDS_SHOWN: Final = 20
 
@@ -36,8 +37,8 @@ def log(archive: Place) -> None:
         changes = manifest.get("changes") or {}
         counts = ", ".join(f"{changes[what]:,} {what}" for what in ("added", "changed", "removed") if changes.get(what))
         lines.append(
-            f"version {number}  {manifest['written_at']}  {manifest['documents']:,} documents  {counts or 'no changes'}"
-            f"  ({manifest['failures']:,} not read)"
+            f"version {number}  {manifest['written_at']}  {counted(manifest['documents'], 'document')}"
+            f"  {counts or 'no changes'}  ({manifest['failures']:,} not read)"
             f"{'  no vectors' if manifest['embedding'].get('of') == 'none' else ''}"
         )
     told = purges(folder)
@@ -96,16 +97,16 @@ def documents(
     table = opened.contents(text=text)
     if to is not None and kind is not None:
         (path,) = write_tables({"documents": table}, to, kind)
-        _say(f"{path}: {table.num_rows:,} documents of version {opened.version}")
+        _say(f"{path}: {counted(table.num_rows, 'document')} of version {opened.version}")
         return
     for row in table.to_pylist():
-        pages = f"  {row['pages']} pages" if row.get("pages") else ""
+        pages = f"  {counted(row['pages'], 'page')}" if row.get("pages") else ""
         day, title = (f"  {row[name]}" if row.get(name) else "" for name in ("date", "title"))
         partly = f"  (not read: {row['not_read']})" if row.get("not_read") else ""
-        _say(f"{row['doc_id']}  {row['tokens']:,} tokens{pages}{day}{title}{partly}")
+        _say(f"{row['doc_id']}  {counted(row['tokens'], 'token')}{pages}{day}{title}{partly}")
         if text:
             _say(row["text"])
-    _say(f"version {opened.version}: {table.num_rows:,} documents")
+    _say(f"version {opened.version}: {counted(table.num_rows, 'document')}")
 
 
 @archive_app.command("vacuum")
@@ -158,11 +159,14 @@ def purge(
     numbers = ", ".join(map(str, plan.versions))
     alone = f"; {', '.join(map(str, plan.alone))} contain nothing else and will be removed" if plan.alone else ""
     _say(
-        f"{document}: {plan.tokens:,} tokens, read from {', '.join(plan.origins) or 'an unknown file'}",
+        f"{document}: {counted(plan.tokens, 'token')}, read from {', '.join(plan.origins) or 'an unknown file'}",
         f"will be removed from versions {numbers}{alone}; other documents are kept"
         if plan.versions
         else "was purged before; any leftovers will be removed",
-        *(f"{each.path}: {len(questions_on(each, document)):,} answers based on it will be removed" for each in runs),
+        *(
+            f"{each.path}: {counted(len(questions_on(each, document)), 'answer')} based on it will be removed"
+            for each in runs
+        ),
     )
     if not yes:
         _ask(f"purge {document}")
@@ -171,12 +175,13 @@ def purge(
     gone = done.vacuumed
     _say(
         f"{document} is purged; the newest version is {done.version}",
-        f"removed: {gone.files:,} files, {gone.bytes / 1e6:,.1f} MB; data shared with other documents was rewritten",
+        f"removed: {counted(gone.files, 'file')}, {gone.bytes / 1e6:,.1f} MB; data shared with other documents was "
+        "rewritten",
     )
     for each in runs:
         questions = purge_run(each, document)
         shown = ", ".join(questions[:IDS_SHOWN]) + (" ..." if len(questions) > IDS_SHOWN else "")
-        _say(f"{each.path}: removed answers to {len(questions)} questions{': ' if questions else ''}{shown}")
+        _say(f"{each.path}: removed answers to {counted(len(questions), 'question')}{': ' if questions else ''}{shown}")
     _say("Not covered: source files, other runs, backups, the model's logs, and data kept by a model provider.")
 
 
@@ -195,7 +200,7 @@ def _vacuumed(done: Any, word: str) -> list[str]:
     kept, others = (", ".join(map(str, numbers)) or "none" for numbers in (done.kept, done.versions))
     return [
         f"versions kept: {kept}; {word}: {others}",
-        f"{word}: {done.files:,} files, {done.bytes / 1e6:,.1f} MB",
+        f"{word}: {counted(done.files, 'file')}, {done.bytes / 1e6:,.1f} MB",
     ]
 
 

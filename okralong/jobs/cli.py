@@ -29,6 +29,7 @@ from okralong.pipelines.core.types import (
     EXIT_STOPPED,
     OkraError,
 )
+from okralong.pipelines.core.wording import counted
 
 Indexed = Annotated[str, typer.Argument(help="An archive made by okralong index.")]
 QUESTIONS_HELP = "A path or URI: csv, tsv, xlsx, jsonl, parquet, or yaml with columns; - reads stdin."
@@ -193,8 +194,8 @@ def sample(
         write_sample(sample, folder)
     total = sum(len(document.text.split()) for document in sample.documents)
     Console().print(
-        f"{folder}: {len(sample.documents)} reports ({total:,} words), {len(sample.questions)} questions "
-        f"in {folder / 'questions.jsonl'}"
+        f"{folder}: {counted(len(sample.documents), 'report')} ({total:,} words), "
+        f"{counted(len(sample.questions), 'question')} in {folder / 'questions.jsonl'}"
     )
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.types import EXIT_USAGE, OkraError
+from okralong.pipelines.core.wording import counted
 
 if TYPE_CHECKING:
     from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig, LlmConfig
@@ -185,7 +186,7 @@ def _protocol(llm: GeneratorConfig, endpoint: EndpointConfig, prices: str, ask: 
         cost = f"${PriceTable.load(prices).price(endpoint.model, endpoint.price).cost(found.usage):.6f}"
     except OkraError:
         cost = "an unknown price"
-    return f"{found.said()} ({found.calls} calls for {cost})"
+    return f"{found.said()} ({counted(found.calls, 'call')} for {cost})"
 
 
 def _reader(llm: LlmConfig) -> str:
@@ -195,7 +196,7 @@ def _reader(llm: LlmConfig) -> str:
     if reader is None:
         return "none: the bare model"
     rows = asked_as(reader.folder).rows
-    return f"{reader.name}, digest {reader.digest}" + ("" if rows is None else f", trained on {rows:,} rows")
+    return f"{reader.name}, digest {reader.digest}" + ("" if rows is None else f", trained on {counted(rows, 'row')}")
 
 
 def _embedded_answers(llm: LlmConfig) -> str:
@@ -212,4 +213,5 @@ def _archive(location: str) -> str:
     sizes = ", ".join(map(str, archive.granularities))
     encoder = archive.manifest["embedding"]["name"]
     vectors = f"vectors of {encoder}" if archive.has_vectors else "no vectors, BM25 only"
-    return f"{len(archive.doc_ids())} documents, chunks of {sizes} tokens, {archive.n_shards} shards, {vectors}"
+    documents = counted(len(archive.doc_ids()), "document")
+    return f"{documents}, chunks of {sizes} tokens, {counted(archive.n_shards, 'shard')}, {vectors}"

@@ -22,6 +22,7 @@ from okralong.jobs.interrupt import Interrupt
 from okralong.jobs.terminal import AnswerPanel, say_line
 from okralong.pipelines.core.stopping import on_stop
 from okralong.pipelines.core.types import EXIT_STOPPED, GO_ON, Answer, OkraError, Question
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.ports import LedgerPort, SchedulerPort
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.llm.snapshots import drift, snapshot_rows
@@ -176,15 +177,16 @@ class _Driver:
             await self._run.scheduler.stop(why)
         if not in_flight:
             return
-        calls = "1 call" if in_flight == 1 else f"{in_flight} calls"
         self._say(
-            f"Stopping: waiting up to {self._grace_s:g} s for {calls} in flight. Press Ctrl-C again to stop at once."
+            f"Stopping: waiting up to {self._grace_s:g} s for {counted(in_flight, 'call')} in flight. "
+            "Press Ctrl-C again to stop at once."
         )
         lost = await _sum(planner.drain(self._grace_s) for planner in self._run.planners)
         if lost:
             self._say(
-                f"{in_flight - lost} of {in_flight} replies arrived and are kept. {lost} did not and may still "
-                "be billed, so the ledger has them as unknown, at their maximum cost.",
+                f"{in_flight - lost:,} of {counted(in_flight, 'reply')} arrived and "
+                f"{agreeing(in_flight - lost, 'is')} kept. {lost:,} did not and may still be billed, so "
+                "the ledger has them as unknown, at their maximum cost.",
                 "yellow",
             )
         else:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from okralong.actors.forecaster import AnyForecaster
 from okralong.actors.generator import as_served, reading_vectors
 from okralong.actors.host import host_for
 from okralong.jobs.answer import Starting, answer_prepared, say_unusable
+from okralong.jobs.grid import Grid, Heading
 from okralong.jobs.run_folder import RunResult, archive_of_run, begin, statuses
 from okralong.jobs.terminal import EstimatePanel, say_line, widen_plain
 from okralong.pipelines.core.config import load_config
@@ -21,6 +21,7 @@ from okralong.pipelines.core.loops import run_coroutine
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, ConfigError
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.methods.registry import FullPolicy, describe
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.dry_run import Outlook, side_by_side
@@ -203,8 +204,8 @@ def _ask(prepared: Prepared, outlooks: Sequence[Outlook], asking: Asking, run: s
 def _notes(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tuple[str, ...]:
     config = prepared.config
     learned = (
-        f"reply lengths, call counts and workflow use come from the {len(asked)} questions already asked with "
-        f"{config.strategy}"
+        f"reply lengths, call counts and workflow use come from the {counted(len(asked), 'question')} already asked "
+        f"with {config.strategy}"
     )
     assumed = (
         "reply lengths and turns are assumed (configs/estimate.yaml), without cached tokens; a pilot measures them"
@@ -227,7 +228,8 @@ def _note_on_again(prepared: Prepared, asked: Mapping[str, AskedQuestion]) -> tu
     how = f"escalated to {stronger.model}" if stronger else "repeated with the full text"
     share = sum(any(call.again for call in each.calls) for each in asked.values())
     said = (
-        f"this happened to {share} of the {len(asked)} asked questions, and the same share is assumed for the others"
+        f"this happened to {share} of the {counted(len(asked), 'asked question')}, and the same share is "
+        "assumed for the others"
         if asked
         else "how many is unknown before a pilot: the range covers none to all, the expected value has the share "
         "in configs/estimate.yaml"
@@ -245,37 +247,36 @@ WIDE_COLUMNS = 200  # project default
 def print_estimate(console: Console, result: EstimateResult) -> None:
     """Print the figures and their assumptions."""
     widen_plain(console, WIDE_COLUMNS)
-    grid = Table(title=f"{result.questions:,} questions to {result.model}", title_justify="left")
-    for title in ("questions", "strategy"):
-        grid.add_column(title, overflow="fold")
     groups = _groups(result.strategies)
     # Only a pilot can have seen any.
     shown = [each for found in groups.values() for each in found.values()]
     cached = any(each.cached_tokens.high for each in shown)
     ways = _ways(shown)
     titles = ("prompt", *(("cached",) if cached else ()), "completion", "weighted tokens", *ways)
-    for title in titles:
-        grid.add_column(title, justify="right", no_wrap=True)
+    title = f"{counted(result.questions, 'question')} to {result.model}"
+    names = [Heading("questions"), Heading("strategy")]
+    grid = Grid([*names, *(Heading(each, "number") for each in titles)], title, head=2)
     for name, found in groups.items():
         for strategy, figures in found.items():
-            grid.add_row(f"{name} ({figures.questions:,})", strategy, *_cells(figures, cached, ways))
-        grid.add_section()
-    console.print(grid)
+            grid.add(f"{name} ({figures.questions:,})", strategy, *_cells(figures, cached, ways))
+        grid.end_section()
+    grid.print(console)
     say_line(console, f"expected [low, high]: {SHARE:.0%} of the simulated runs lie in this range")
     if result.asked:
         usd = f"${result.asked_usd:.4f}"
-        say_line(console, f"{result.asked:,} of the questions are already answered; the figures include their {usd}")
+        answered = f"{result.asked:,} of the questions {agreeing(result.asked, 'is')} already answered"
+        say_line(console, f"{answered}; the figures include {agreeing(result.asked, 'its')} {usd}")
     for note in result.notes:
         say_line(console, f"- {note}")
     for strategy, why in result.left_out.items():
         say_line(console, f"- {strategy} is not shown: {why}")
     if result.bad:
-        say_line(console, f"- {result.bad} rows cannot be asked; see above for the reasons")
+        say_line(console, f"- {counted(result.bad, 'row')} cannot be asked; see above for the reasons")
     for strategy, estimated in result.strategies.items():
         for query_id, why in list(estimated.problems.items())[:PROBLEMS_SHOWN]:
             say_line(console, f"- {strategy}, {query_id}: {why}")
         if (more := len(estimated.problems) - PROBLEMS_SHOWN) > 0:
-            say_line(console, f"- {strategy}: {more} more questions cannot be asked")
+            say_line(console, f"- {strategy}: {counted(more, 'more question')} cannot be asked")
     if result.stopped:
         say_line(console, f"stopped: {result.stopped}", style="red")
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.wording import counted
 
 
 def export(
@@ -30,8 +31,13 @@ def export(
     if exported.missing:
         say_line(console, exported.missing, style="yellow")
     if (matrix := exported.matrix) is not None:
-        counts = f"{len(matrix.documents):,} documents x {len(matrix.columns):,} columns, {len(matrix.cells):,} cells"
+        sizes = (len(matrix.documents), "document"), (len(matrix.columns), "column"), (len(matrix.cells), "cell")
+        documents, columns, cells = (counted(*each) for each in sizes)
+        counts = f"{documents} x {columns}, {cells}"
         say_line(console, f"matrix: {counts}")
-    say_line(console, f"{exported.answers.num_rows:,} answers with {exported.citations.num_rows:,} citations")
+    say_line(
+        console,
+        f"{counted(exported.answers.num_rows, 'answer')} with {counted(exported.citations.num_rows, 'citation')}",
+    )
     for path in written:
         say_line(console, f"written: {path}")

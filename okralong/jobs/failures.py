@@ -13,6 +13,7 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.schemas import FAILURES, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, ArchiveError, InputError
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.run.rows import BEGUN, table
 
 
@@ -44,7 +45,7 @@ def failures(
     if not as_json:
         where = "" if to is None else f", in {to}"
         partly = f", {warnings:,} read in part" if warnings else ""
-        say_line(console, f"{place}: {failed or 'no'} {'failure' if failed == 1 else 'failures'}{partly}{where}")
+        say_line(console, f"{place}: {counted(failed, 'failure') if failed else 'no failures'}{partly}{where}")
     if failed:
         raise typer.Exit(EXIT_FAILURES)
 

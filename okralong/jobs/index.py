@@ -12,6 +12,7 @@ from okralong.jobs.options import Address, IndexOptions
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.stopping import saying
 from okralong.pipelines.core.types import EXIT_FAILURES
+from okralong.pipelines.core.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexResult
@@ -62,33 +63,40 @@ def _partial(documents: int, messages: list[str], archive: str) -> str:
     """Return the line about documents that were read in part."""
     said = " ".join(shorten(message, PARTIAL_CHARS, placeholder=" …") for message in messages[:PARTIAL_SHOWN])
     more = f" List all with: okralong failures {archive}" if len(messages) > PARTIAL_SHOWN else ""
-    what = "1 document was" if documents == 1 else f"{documents:,} documents were"
-    return f"{what} read in part: {said}{more}"
+    return f"{counted(documents, 'document')} {agreeing(documents, 'was')} read in part: {said}{more}"
+
+
+def _done(what: str, count: int) -> str:
+    """Format an entry of ``IndexResult.work``, such as ``files_read``."""
+    nouns, done = what.split("_")
+    return f"{counted(count, nouns.removesuffix('s'))} {done}"
 
 
 def _summary(console: Console, result: IndexResult) -> None:
     from okralong.pipelines.archive.archive import Archive
 
     chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
-    lines = [f"{result.archive}, version {result.version}: {result.documents} documents, chunks: {chunks}"]
+    lines = [f"{result.archive}, version {result.version}: {counted(result.documents, 'document')}, chunks: {chunks}"]
     if result.up_to_date:
         lines.append("up to date: neither documents nor config have changed")
     else:
         lines.append("documents: " + ", ".join(f"{count:,} {what}" for what, count in result.changes.items()))
-        work = (f"{count:,} {what.replace('_', ' ')}" for what, count in result.work.items())
-        lines.append("work: " + ", ".join(work))
+        lines.append("work: " + ", ".join(_done(what, count) for what, count in result.work.items()))
         lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
     for size, count in result.over_limit.items():
         if count:
-            lines.append(f"{count:,} chunks of {size} tokens exceed the encoder's limit; their ends are not embedded")
+            longer = f"{counted(count, 'chunk')} of {size} tokens {agreeing(count, 'exceeds')} the encoder's limit"
+            lines.append(f"{longer}; {agreeing(count, 'its')} ends are not embedded")
     opened = Archive.open(f"{result.archive}@{result.version}")
     if not opened.has_vectors:
         lines.append("no vectors: searches use BM25 only (embedding.of: none)")
     ocr = opened.manifest.get("ocr") or {}
     if ocr.get("pages"):
-        lines.append(f"OCR: {ocr['pages']:,} pages of {ocr['documents']:,} documents")
+        lines.append(f"OCR: {counted(ocr['pages'], 'page')} of {counted(ocr['documents'], 'document')}")
     if ocr.get("pages_without_text"):
-        lines.append(f"{ocr['pages_without_text']:,} pages have no text layer and were not read: {OCR_REMEDY}")
+        pages = int(ocr["pages_without_text"])
+        have, were = agreeing(pages, "has"), agreeing(pages, "was")
+        lines.append(f"{counted(pages, 'page')} {have} no text layer and {were} not read: {OCR_REMEDY}")
     if note := (opened.manifest.get("metadata") or {}).get("note"):
         lines.append(note)
     if partly := opened.read_in_part():

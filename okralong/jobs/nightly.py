@@ -37,6 +37,7 @@ from okralong.pipelines.core.types import (
     ConfigError,
     OverBudget,
 )
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.maintenance import vacuum
 from okralong.pipelines.methods.registry import describe
@@ -207,10 +208,11 @@ class NightJob:
         with IndexPanel(self.console) as panel:
             result = index_archive(self.archive, sources, self.places.index, progress=panel.update)
         changes = ", ".join(f"{count:,} {what}" for what, count in result.changes.items() if count)
-        self._say(f"archive: version {result.version}, {result.documents:,} documents ({changes})")
+        self._say(f"archive: version {result.version}, {counted(result.documents, 'document')} ({changes})")
         if result.failures:
             self._say(
-                f"{result.failures:,} documents could not be read; see: okralong failures {self.archive}", "yellow"
+                f"{counted(result.failures, 'document')} could not be read; see: okralong failures {self.archive}",
+                "yellow",
             )
         code = EXIT_FAILURES if result.failures else EXIT_OK
         notes = {"documents": result.changes, "not_read": result.failures}
@@ -257,7 +259,7 @@ class NightJob:
         self._say(f"estimate: ${usd.expected:.4f} [{usd.low:.4f}, {usd.high:.4f}]; budget: ${budget:g}")
         if usd.expected > budget:
             raise OverBudget(
-                f"The night {self.night.name} would ask {len(tonight.questions):,} questions for about "
+                f"The night {self.night.name} would ask {counted(len(tonight.questions), 'question')} for about "
                 f"${usd.expected:.4f} ({usd.low:.4f} to {usd.high:.4f}), but its budget_usd is {budget:g} "
                 f"({self.places.where}). Nothing was spent. Raise budget_usd or ask fewer questions, then run the same "
                 "command again."

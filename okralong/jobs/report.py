@@ -13,6 +13,7 @@ from okralong.jobs.plugins import report_maker_for
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.run.rows import BEGUN
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def report(
         run_or_sweep, out=out, questions=questions, details=details, megabytes=pictures, links=links, note=note
     )
     say_line(console, f"written: {written[0]}")
-    say_line(console, f"and {len(written) - 1} tables and pictures in the folder of the same name")
+    say_line(
+        console, f"and {counted(len(written) - 1, 'file')} with tables and pictures in the folder of the same name"
+    )
 
 
 def write_report(

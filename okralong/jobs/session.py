@@ -38,6 +38,7 @@ from okralong.jobs.terminal import say_line
 from okralong.pipelines.archive.versions import Location
 from okralong.pipelines.core.stopping import on_stop, run_stoppable
 from okralong.pipelines.core.types import EXIT_BROKEN, EXIT_STOPPED, GO_ON, BrokenError, ConfigError, OkraError
+from okralong.pipelines.core.wording import counted
 
 if TYPE_CHECKING:
     from okralong.actors.host import WarmHost
@@ -192,7 +193,7 @@ def end(archive: str | None, console: Console) -> None:
                 raise BrokenError(f"The session behind {path} does not end. Its log is {path}.log.") from None
         ended += 1
     if ended:
-        say_line(console, f"{ended} session{'s' if ended > 1 else ''} ended")
+        say_line(console, f"{counted(ended, 'session')} ended")
     else:
         say_line(console, "There is no session" if archive is None else f"{archive} has no session")
 

@@ -13,13 +13,14 @@ import typer
 from rich.console import Console
 from rich.rule import Rule
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
+from okralong.jobs.grid import Grid, Heading, shortened
 from okralong.jobs.terminal import printable, say, say_line, widen_plain
 from okralong.pipelines.answering.answer_types import SCHEMA, AnswerType
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.records import MODELS_NAMED, NAME_CHARS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160
+QUESTION_CHARS = 120
 REFERENCE_MODEL = "gpt-4o-2024-08-06"
 """The paper's generator (appendix B.2), whose prices give runs on a local model a comparable cost."""
 
@@ -48,16 +50,21 @@ def print_summary(
     """
     rows = in_question_order(run, table(run, "answers"))
     widen_plain(console)
-    grid = Table(show_lines=False, expand=True)
     typed = any(row["value"] is not None for row in rows[:ROWS_SHOWN])
-    values = (("value", 3), ("period", 2)) if typed else ()
-    for title, ratio in (("question", 6), ("type", 2), ("workflow", 2), ("answer", 6), *values, ("sources", 4)):
-        grid.add_column(title, ratio=ratio, overflow="fold")
-    grid.add_column("tokens", justify="right")
-    grid.add_column("cost", justify="right")
+    texts = ("answer", *(("value", "period") if typed else ()), "sources")
+    grid = Grid(
+        [
+            Heading("question"),
+            Heading("type", "short"),
+            Heading("workflow", "short"),
+            *map(Heading, texts),
+            Heading("tokens", "number"),
+            Heading("cost", "number"),
+        ]
+    )
     for row in rows[:ROWS_SHOWN]:
-        grid.add_row(*_cells(row, typed))
-    console.print(grid)
+        grid.add(*_cells(row, typed))
+    grid.print(console)
     if len(rows) > ROWS_SHOWN:
         console.print(f"... and {len(rows) - ROWS_SHOWN} more in {run.path}/answers")
     usage = Usage(
@@ -104,29 +111,32 @@ def _bill(run: Folder, cost: float) -> list[str]:
         )
     if billed.shared:
         lines.append(
-            f"billed ${billed.billed_usd:.4f}; without {billed.shared} replies from other runs it would have been "
-            f"${billed.alone_usd:.4f}"
+            f"billed ${billed.billed_usd:.4f}; without {counted(billed.shared, 'reply')} from other runs it would "
+            f"have been ${billed.alone_usd:.4f}"
         )
     if billed.batch_calls:
         lines.append(
-            f"billed ${billed.batch_usd:.4f} for {billed.batch_calls} batch calls, "
-            f"${billed.billed_usd - billed.batch_usd:.4f} for {billed.calls - billed.batch_calls} real-time calls"
+            f"billed ${billed.batch_usd:.4f} for {counted(billed.batch_calls, 'batch call')}, "
+            f"${billed.billed_usd - billed.batch_usd:.4f} for "
+            f"{counted(billed.calls - billed.batch_calls, 'real-time call')}"
         )
     if billed.artifact_calls:
         lines.append(
-            f"billed ${billed.artifacts_usd:.4f} for {billed.artifact_calls} calls that built data shared by several "
-            "questions, such as summaries of documents"
+            f"billed ${billed.artifacts_usd:.4f} for {counted(billed.artifact_calls, 'call')} that built data shared "
+            "by several questions, such as summaries of documents"
         )
     taken, unkept = artifacts_taken(run)
     if taken:
         cost = math.fsum(each.expense.cost_usd for each in taken)
         calls = sum(each.expense.calls for each in taken)
+        named = counted(len(taken), "summary or graph", "summaries or graphs")
         lines.append(
-            f"{len(taken)} summaries or graphs of documents were reused from the archive; they had cost "
-            f"${cost:.4f} for {calls} calls"
+            f"{named} of documents {agreeing(len(taken), 'was')} reused from the archive; "
+            f"{agreeing(len(taken), 'its')} cost had been ${cost:.4f} for {counted(calls, 'call')}"
         )
     if unkept:  # usually all for the same reason
-        lines.append(f"{len(unkept)} summaries or graphs of documents were not saved in the archive: {unkept[0]}")
+        named = counted(len(unkept), "summary or graph", "summaries or graphs")
+        lines.append(f"{named} of documents {agreeing(len(unkept), 'was')} not saved in the archive: {unkept[0]}")
     if billed.by_tag:
         costs = ", ".join(f"{name}={value} ${cost:.4f}" for (name, value), cost in billed.by_tag.items())
         lines.append(f"billed by tag: {costs}")
@@ -146,7 +156,7 @@ def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> li
     if not held:
         return []
     f1, exact = fmean(each[0] for each in held), fmean(each[1] for each in held)
-    return [f"against the gold answers of {len(held)} questions: F1 {f1:.2f}, exact match {exact:.2f}"]
+    return [f"against the gold answers of {counted(len(held), 'question')}: F1 {f1:.2f}, exact match {exact:.2f}"]
 
 
 def _analyzers(rows: list[dict[str, Any]]) -> set[str]:
@@ -159,25 +169,21 @@ def _cut(name: str) -> str:
     return name if len(name) <= longest else f"{name[:longest]} ..."
 
 
-def _text(words: str) -> Text:
-    return Text(printable(words))
-
-
-def _cells(row: dict[str, Any], typed: bool) -> list[Any]:
+def _cells(row: dict[str, Any], typed: bool) -> list[str]:
     analysis = json.loads(row["analysis"]) if row["analysis"] else None
     plan = json.loads(row["plan"]) if row["plan"] else None
     answer = row["answer"] if row["status"] == "answered" else f"({row['status']}) {row['error'] or ''}".strip()
     sources = ", ".join(sorted({span["doc_id"] for span in row["citations"]}))
     values = [words_of(row) if row["value"] is not None else "", row["period"] or ""] if typed else []
     return [
-        _text(f"{row['query_id']}  {row['question']}"),
-        _text(analysis["type"] if analysis else "-"),
-        _text(plan["workflow"] if plan else "-"),
-        _text(answer if len(answer) <= ANSWER_CHARS else f"{answer[:ANSWER_CHARS]} ..."),
-        *map(_text, values),
-        _text(sources or "uncited"),
-        _text(f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}"),
-        _text(f"${row['cost_usd'] or 0.0:.4f}"),
+        f"{row['query_id']}  {shortened(row['question'], QUESTION_CHARS)}",
+        analysis["type"] if analysis else "-",
+        plan["workflow"] if plan else "-",
+        shortened(answer, ANSWER_CHARS),
+        *(shortened(each, ANSWER_CHARS) for each in values),
+        sources or "uncited",
+        f"{(row['prompt_tokens'] or 0) + (row['completion_tokens'] or 0):,}",
+        f"${row['cost_usd'] or 0.0:.4f}",
     ]
 
 
@@ -263,10 +269,11 @@ class _Printer:
             self._source(number, cited(self._archive, span))
         seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"] or ())
         self._rule("cost")
-        calls = "1 call" if row["calls"] == 1 else f"{row['calls'] or 0} calls"
+        calls = counted(row["calls"] or 0, "call")
         self._line(
             f"{calls}, {row['prompt_tokens'] or 0:,} + {row['completion_tokens'] or 0:,} tokens, "
-            f"${row['cost_usd'] or 0.0:.6f}; context {row['context_tokens'] or 0:,} tokens; seconds: {seconds}",
+            f"${row['cost_usd'] or 0.0:.6f}; context {counted(row['context_tokens'] or 0, 'token')}; "
+            f"seconds: {seconds}",
             2,
         )
 
@@ -274,7 +281,7 @@ class _Printer:
         if not doc_ids:
             return "the whole archive"
         shown = doc_ids if self._full else doc_ids[:IDS_SHOWN]
-        more = f" and {len(doc_ids) - len(shown):,} more documents" if len(shown) < len(doc_ids) else ""
+        more = f" and {counted(len(doc_ids) - len(shown), 'more document')}" if len(shown) < len(doc_ids) else ""
         return ", ".join(shown) + more
 
     def _source(self, number: int, source: Cited) -> None:
@@ -308,7 +315,7 @@ class _Printer:
 
     def _readings(self, path: str, body: dict[str, Any]) -> None:
         readings = body["readings"]
-        self._rule(f"{path}: {len(readings)} passages read by the cross-encoder")
+        self._rule(f"{path}: {counted(len(readings), 'passage')} read by the cross-encoder")
         self._line(f"query: {body['wanted']['query']}", 2)
         sure = [f"{reading[1]:.2f}" for reading in readings if reading[1] is not None]
         if sure:
@@ -319,7 +326,7 @@ class _Printer:
         self._rule(f"{path}: top {wanted['k']} of {wanted['granularity']}-token chunks for each retriever")
         self._line(f"query: {wanted['query']}", 2)
         for name, shown_as in (("exact", "BM25"), ("semantic", "dense")):
-            self._line(f"{shown_as} ({len(body[name])} chunks)", 2, "bold")
+            self._line(f"{shown_as} ({counted(len(body[name]), 'chunk')})", 2, "bold")
             for chunk_id, doc_id, _, _, start, end, _, _, score in body[name][:CHUNKS_SHOWN]:
                 self._line(f"{score:8.3f}  {chunk_id}  {doc_id}:{start}-{end}", 4)
                 self._line(self._text(doc_id, start, end), 14)
@@ -327,7 +334,9 @@ class _Printer:
 
     def _analysis(self, path: str, record: dict[str, Any]) -> None:
         body = record["analysis"]
-        self._rule(f"{path}: analysis by {body['analyzer']} of the question and {len(record['chunk_ids'])} chunks")
+        self._rule(
+            f"{path}: analysis by {body['analyzer']} of the question and {counted(len(record['chunk_ids']), 'chunk')}"
+        )
         for chunk_id in record["chunk_ids"]:
             doc_id, start, end = self._places[chunk_id]
             self._line(f"{chunk_id}  {doc_id}:{start}-{end}", 2)
@@ -339,7 +348,7 @@ class _Printer:
 
     def _plan(self, path: str, body: dict[str, Any]) -> None:
         weights = f"{body['exact_weight']:g} : {body['semantic_weight']:g}"
-        size = f"{body['count']} chunks of {body['granularity']} tokens"
+        size = f"{counted(body['count'], 'chunk')} of {body['granularity']} tokens"
         if body["max_tokens"] is not None:
             size += f" ({body['max_tokens']} tokens at most)"
         self._rule(f"{path}: {body['workflow']}, {size}, BM25 : dense = {weights}")
@@ -348,7 +357,7 @@ class _Printer:
 
     def _selection(self, path: str, body: dict[str, Any]) -> None:
         pool = body["wanted"]["pool"]
-        self._rule(f"{path}: {len(body['chosen'])} chunks selected one by one from the best {len(pool)}")
+        self._rule(f"{path}: {counted(len(body['chosen']), 'chunk')} selected one by one from the best {len(pool)}")
         for chunk_id in body["chosen"]:
             self._line(f"rank {pool.index(chunk_id) + 1:3}  {chunk_id}", 2)
 

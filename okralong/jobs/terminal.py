@@ -23,6 +23,7 @@ from rich.text import Text
 
 from okralong.pipelines.answering.prompt_text import HIDDEN
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.wording import counted
 
 if TYPE_CHECKING:
     from okralong.pipelines.indexing.job import IndexProgress
@@ -63,11 +64,11 @@ def say_line(console: Console, text: object, *, style: str = "") -> None:
     console.print(Text(printable(text), style=style), soft_wrap=True)
 
 
-def say_first(console: Console, messages: list[str], what: str) -> None:
-    """Print the first ``messages``, one per line, and the number of remaining ones. Prints nothing if empty."""
+def say_first(console: Console, messages: list[str], noun: str, what: str) -> None:
+    """Print the number of messages as "2 NOUNs WHAT", then the first ones, one per line. Prints nothing if empty."""
     if not messages:
         return
-    say_line(console, f"{len(messages)} {what}:", style="yellow")
+    say_line(console, f"{counted(len(messages), noun)} {what}:", style="yellow")
     for message in messages[:FIRST_SHOWN]:
         say_line(console, f"- {message}")
     if len(messages) > FIRST_SHOWN:

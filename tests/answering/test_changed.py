@@ -96,7 +96,7 @@ def test_a_filter_narrows_the_scope_and_rests_on_what_it_would_match_now(tmp_pat
         "both": ("d",),
     }
     told = {question.query_id: why for question, why in prepared.unscoped}
-    assert "matches 1 documents, and none of them is among the 1 that doc_ids names" in told["apart"]
+    assert "matches 1 document, none of which is among the 1 that doc_ids names" in told["apart"]
     assert "the questions given, never: The filter \"company = 'Via'\" matches none of 5 documents" in told["never"]
     assert "names the column firm, which no document has" in told["no_column"]
     left, diff = since_version(prepared, 1)

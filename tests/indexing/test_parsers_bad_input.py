@@ -87,7 +87,7 @@ def test_a_missing_folder_stops_before_anything(tmp_path: Path) -> None:
 
 def test_a_folder_of_unknown_suffixes_only_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "a.xyz").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"1 files were found"):
+    with pytest.raises(InputError, match=r"1 file was found"):
         list_sources([str(tmp_path)])
 
 

@@ -75,10 +75,10 @@ def test_an_archive_has_failures_too(
 def test_the_first_ten_reasons_are_printed() -> None:
     printed = io.StringIO()
     console = Console(file=printed, width=200)
-    say_first(console, [f"q.csv, row {number} is [bold]empty." for number in range(12)], "rows")
+    say_first(console, [f"q.csv, row {number} is [bold]empty." for number in range(12)], "row", "cannot be asked")
     lines = printed.getvalue().splitlines()
-    assert lines[0] == "12 rows:"
+    assert lines[0] == "12 rows cannot be asked:"
     assert lines[10] == "- q.csv, row 9 is [bold]empty."
     assert lines[11].startswith("- ... and 2 more")
-    say_first(console, [], "rows")
+    say_first(console, [], "row", "cannot be asked")
     assert len(printed.getvalue().splitlines()) == 12

@@ -69,7 +69,7 @@ def test_the_summary_says_both_and_a_retry_asks_anew(
         assert [row["replied_by"] for row in table(run, "answers")] == ["of-monday"], "the model of the reply taken"
         assert len(server.received) == 1
         _, said = call(monkeypatch, capsys, "show", tmp_path / "second")
-        assert f"billed $0.0000; without 1 replies from other runs it would have been ${server.bill_usd:.4f}" in said
+        assert f"billed $0.0000; without 1 reply from other runs it would have been ${server.bill_usd:.4f}" in said
         again = answer(sample_archive, tmp_path / "q.jsonl", tmp_path / "second", retry=["unanswerable"], **sharing)
         assert again.exit_code == 0
         assert len(server.received) == 2, "the reply that failed the question is not taken again"

@@ -43,7 +43,7 @@ def run(tmp_path: Path) -> Folder:
             {"q1": ("1,544",), "q2": ("Ida Moss",), "q3": ("yes",)},
             "answers of 3 questions: F1 0.56, exact match 0.33\n",
         ),
-        ({"q1": ("1,544",), "q2": (), "elsewhere": ("yes",)}, "answers of 1 questions: F1 1.00, exact match 1.00\n"),
+        ({"q1": ("1,544",), "q2": (), "elsewhere": ("yes",)}, "answers of 1 question: F1 1.00, exact match 1.00\n"),
         ({"q2": ()}, None),
         (None, None),
     ],
@@ -71,7 +71,7 @@ def test_values_of_typed_questions_stand_in_columns(run: Folder) -> None:
     said = " ".join(page.getvalue().split())
     assert "-234,495,000" in said
     assert "FY2023" in said
-    assert "answers of 1 questions: F1 1.00, exact match 1.00" in said, "marked as a value"
+    assert "answers of 1 question: F1 1.00, exact match 1.00" in said, "marked as a value"
 
 
 def test_a_run_says_whose_cost_it_is_and_what_other_runs_spared_it(run: Folder) -> None:
@@ -89,7 +89,7 @@ def test_a_run_says_whose_cost_it_is_and_what_other_runs_spared_it(run: Folder) 
     run.at("ledger").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=LEDGER))
     print_summary(Console(file=page), run, "")
     said = " ".join(page.getvalue().split())
-    assert "billed $7.0000; without 1 replies from other runs it would have been $10.5000" in said
+    assert "billed $7.0000; without 1 reply from other runs it would have been $10.5000" in said
     assert "billed by tag: report=q3 $3.5000, team=day $3.5000, team=night $3.5000" in said
     assert "billed $7.0000 in total, of which $7.0000 for unfinished questions" in said  # the rows name no cost
 

@@ -28,7 +28,7 @@ def test_one_snapshot_at_many_servers_is_no_drift() -> None:
     assert drift(replies) is None
     said = drift({**replies, Snapshot("https://a", "gpt-4o", OLD, "fp_0"): 1})
     assert said is not None
-    assert f"2 snapshots: {NEW} (6 replies), {OLD} (1 replies)" in said
+    assert f"2 snapshots: {NEW} (6 replies), {OLD} (1 reply)" in said
     assert drift({}) is None
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import yaml
 from rich.console import Console
-from rich.table import Table
 
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK
 
@@ -50,18 +49,19 @@ def compare(
 
 
 def _print(console: Console, found: list[Compared]) -> None:
+    from okralong.jobs.grid import Grid, Heading
     from okralong.jobs.terminal import widen_plain
     from okralong.lab.sweeps.markdown import shown_number
 
     widen_plain(console)
-    grid = Table(title="B minus A, on the same questions", title_justify="left")
-    for title in ("metric", "A", "B", "difference", "95 % interval", "p", "questions"):
-        grid.add_column(title, justify="left" if title == "metric" else "right", no_wrap=True)
+    figures = ("A", "B", "difference", "95 % interval", "p", "questions")
+    headings = [Heading("metric", "short"), *(Heading(each, "number") for each in figures)]
+    grid = Grid(headings, "B minus A, on the same questions")
     for each in found:
         means = map(shown_number, (each.first, each.second, each.difference))
         interval = f"[{shown_number(each.low)}, {shown_number(each.high)}]"
-        grid.add_row(each.metric, *means, interval, shown_number(each.p), f"{each.n:,}")
-    console.print(grid)
+        grid.add(each.metric, *means, interval, shown_number(each.p), f"{each.n:,}")
+    grid.print(console)
 
 
 def evaluate(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from okralong.pipelines.answering.policy import Policy, ScopePolicy
 from okralong.pipelines.core.types import Analysis, Pattern, Plan, Usage, Workflow
+from okralong.pipelines.core.wording import counted
 
 _WORKFLOW_WORDS: dict[Workflow, str] = {
     "linear": "one retrieval, one answer",
@@ -109,7 +110,7 @@ def _size(analysis: Analysis | None, policy: Policy, workflow: Workflow) -> tupl
     kind = "contextual" if contextual else "factoid"
     where = "evidence in the primary chunks" if present else "evidence not in the primary chunks"
     count = policy.step.count or scope.count if workflow == "step" else scope.count
-    size = f"{count} chunks of {granularity} tokens"
+    size = f"{counted(count, 'chunk')} of {granularity} tokens"
     if scope.tokens is not None:
         size += f", {scope.tokens} tokens at most"
     return scope, granularity, count, f"{where} → {size} ({kind})"

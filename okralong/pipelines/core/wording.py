@@ -17,8 +17,12 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def agreeing(number: int, verb: str) -> str:
-    """Return "has", "is", "was", "does", "its" or "this" in the form that agrees with ``number``."""
-    return verb if number == 1 else _IRREGULAR[verb]
+    """Return a verb that is given in the singular ("is", "matches") or "its" or "this" as it agrees with ``number``."""
+    if number == 1:
+        return verb
+    if verb in _IRREGULAR:
+        return _IRREGULAR[verb]
+    return verb.removesuffix("es") if verb.endswith(tuple(f"{end}es" for end in _SIBILANTS)) else verb.removesuffix("s")
 
 
 def plural_of(noun: str) -> str:

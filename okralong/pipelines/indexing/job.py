@@ -276,7 +276,7 @@ class IndexJob:
         failures = failures_of(entries, sources, not_taken)
         if not entries:
             raise InputError(
-                f"None of the {len(failures)} documents below {', '.join(asked)} could be read. "
+                f"{_unread(len(failures), ', '.join(asked))} "
                 + " ".join(message for _, message in failures[:_REASONS_SHOWN])
             )
         about = {"limits": self.limits, "listed_at_ns": listed_at_ns, "refused": refused}
@@ -405,6 +405,12 @@ class IndexJob:
     def _say(self, **news: Any) -> None:
         self.state = replace(self.state, **news)
         self.report(self.state)
+
+
+def _unread(documents: int, below: str) -> str:
+    if documents == 1:
+        return f"The only document below {below} could not be read."
+    return f"None of the {documents:,} documents below {below} could be read."
 
 
 def _same_sidecar(sidecar: Sidecar | None, parent: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from pyarrow import fs
 from okralong.pipelines.archive.versions import KnownSource
 from okralong.pipelines.core.filesystems import located
 from okralong.pipelines.core.types import DocumentError, InputError
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Source
 from okralong.pipelines.indexing.parsers import SUFFIXES, is_supported
 
@@ -71,7 +72,8 @@ def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[
     known = {source.uri: source for source in found if is_supported(source.uri)}
     if not known:
         raise InputError(
-            f"There is no document below {', '.join(locations)}: {len(skipped)} files were found, but none ends in "
+            f"There is no document below {', '.join(locations)}: "
+            f"{counted(len(skipped), 'file')} {agreeing(len(skipped), 'was')} found, but none ends in "
             f"{', '.join(SUFFIXES)}. "
             f"{next(iter(refused), 'Check the folder given to --from.')}"
         )
@@ -104,7 +106,9 @@ def _unread(skipped: Sequence[str]) -> list[BadRow]:
         for uri in skipped[:MOST_BAD_ROWS]
     ]
     if left := skipped[MOST_BAD_ROWS:]:
-        more = f"{left[0]} and {len(left) - 1} more files have unsupported formats. Convert them, or {remedy}"
+        more = (
+            f"{left[0]} and {counted(len(left) - 1, 'more file')} have unsupported formats. Convert them, or {remedy}"
+        )
         bad.append(BadRow(left[0], more))
     return bad
 

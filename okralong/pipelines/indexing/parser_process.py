@@ -26,6 +26,7 @@ from okralong.pipelines.core.confined_process import (
     ProcessLost,
 )
 from okralong.pipelines.core.types import Document, Section, SectionKind
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.documents import BadRow, Limits, RawDocument, Source, document_with_tables
 
 CHILD: Final = "okralong.pipelines.indexing.parser_child"
@@ -152,7 +153,11 @@ class _FileProgress:
         self._losses += 1
         if self._begun is None:
             self.done = True
-            place = f"{self._source.uri}, after {self._finished} documents," if self._finished else self._source.uri
+            place = (
+                f"{self._source.uri}, after {counted(self._finished, 'document')},"
+                if self._finished
+                else self._source.uri
+            )
             return BadRow(self._source.doc_id, failure_message(loss, place, limits))
         doc_id, place = str(self._begun["doc_id"]), self._place(self._begun)
         self._finished = int(self._begun["number"]) + 1

@@ -16,6 +16,7 @@ from okralong.pipelines.archive.versions import DocumentEntry
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, decoded_table, plain, read_workbook
 from okralong.pipelines.core.types import NOT_READ, DocumentError, InputError
+from okralong.pipelines.core.wording import agreeing, counted
 
 _KINDS: Final = (".csv", ".tsv", ".xlsx", ".jsonl", ".parquet")
 _KEYS: Final = ("doc_id", "file")
@@ -154,10 +155,9 @@ class Matched:
         if not self.unmatched:
             return ""
         first = ", ".join(f"row {row.number} ({row.doc_id or row.file})" for row in self.unmatched[:_SHOWN])
-        return (
-            f"{len(self.unmatched)} rows of {uri} match no document of the archive: {first}"
-            f"{' and others' if len(self.unmatched) > _SHOWN else ''}"
-        )
+        count, others = len(self.unmatched), " and others" if len(self.unmatched) > _SHOWN else ""
+        rows = f"{counted(count, 'row')} of {uri} {agreeing(count, 'matches')}"
+        return f"{rows} no document of the archive: {first}{others}"
 
 
 def matched(sidecar: Sidecar, entries: Iterable[DocumentEntry]) -> Matched:

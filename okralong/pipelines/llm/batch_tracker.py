@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import BrokenError, EndpointError, Message, OkraError
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.batch_api import (
     BatchApiError,
     BatchEndpoint,
@@ -195,7 +196,7 @@ class BatchTracker:
         batch.batch_id = (await self._remote.create(file_id, batch.number)).id
         named = json.dumps({"wave": batch.number, "batch_id": batch.batch_id})
         await self._ledger.record([JournalRow("", f"batches/{batch.number}", BATCH, named)])
-        self._owner.note(f"batch {batch.number}: {len(batch.calls)} requests went out as {batch.batch_id}")
+        self._owner.note(f"batch {batch.number}: {counted(len(batch.calls), 'request')} went out as {batch.batch_id}")
 
     async def _not_created(self, batch: TrackedBatch, error: BatchApiError) -> None:
         """Answer the calls of a batch that was not, or possibly not, created."""
@@ -315,8 +316,8 @@ class BatchTracker:
                 return
             if second_look:  # a batch that was being created when its process died may not be listed at once
                 self._owner.note(
-                    f"The endpoint's list has none of {len(missing)} batches that an earlier start may have created: "
-                    f"it is read again in {LISTED_AFTER_S:.0f} s."
+                    f"The endpoint's list lacks {counted(len(missing), 'batch')} that an earlier start may have made."
+                    f" It is read again in {LISTED_AFTER_S:.0f} s."
                 )
                 await asyncio.sleep(LISTED_AFTER_S)
             try:
@@ -337,7 +338,8 @@ class BatchTracker:
     def _take_over(self, number: int, calls: Sequence[Call], batch_id: str, known: Mapping[str, Bounds]) -> None:
         batch = TrackedBatch(number, {custom_id(call): call for call in calls}, 0, batch_id, resumed=True)
         batch.bounds = {custom_id(call): known[call.request_hash] for call in calls if call.request_hash in known}
-        self._owner.note(f"batch {number}: {len(calls)} requests are in {batch_id} since an earlier start")
+        requests = f"{counted(len(calls), 'request')} {agreeing(len(calls), 'is')}"
+        self._owner.note(f"batch {number}: {requests} in {batch_id} since an earlier start")
         self._track(batch, self._follow(batch))
 
     async def _settle(self, outcomes: Sequence[tuple[Call, Outcome]]) -> dict[CallKey, Exception]:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from okralong.pipelines.core.wording import counted
+
 
 class Snapshot(NamedTuple):
     """The endpoint and model of a paid reply, and the snapshot and server that it names.
@@ -43,7 +45,7 @@ def drift(replies: Mapping[Snapshot, int]) -> str | None:
             counts[origin.snapshot] += count
     if len(counts) < 2:
         return None
-    named = ", ".join(f"{snapshot} ({count} replies)" for snapshot, count in counts.most_common())
+    named = ", ".join(f"{snapshot} ({counted(count, 'reply')})" for snapshot, count in counts.most_common())
     return (
         f"The replies of this run come from {len(counts)} snapshots: {named}. They may answer differently. Set "
         "llm.model, and that of each of llm.endpoints, to one dated snapshot, and begin another run; totals.snapshots "

@@ -47,6 +47,7 @@ from okralong.pipelines.core.types import (
     ReplyError,
     Workflow,
 )
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.methods.needs import Needs
 
 
@@ -181,7 +182,9 @@ def _cell_plan(plan: Plan, tools: Tools) -> Plan:
     most, wanted = tools.policy.over_documents.count, AnswerType.of(tools.answer_type)
     if most is None or most >= plan.count or wanted.kind not in AMOUNTS or wanted.many:
         return plan
-    return replace(plan, count=most, reasons=(*plan.reasons, f"one document is asked for an amount → {most} chunks"))
+    return replace(
+        plan, count=most, reasons=(*plan.reasons, f"one document is asked for an amount → {counted(most, 'chunk')}")
+    )
 
 
 # --------

@@ -13,6 +13,7 @@ from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.bill import COLUMNS, bill
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.records import models_named
@@ -89,9 +90,8 @@ def run_report(
     if manifest is None:
         notes.append("The run was incomplete when this report was made.")
     elif manifest.get("bad_rows"):
-        notes.append(
-            f"{manifest['bad_rows']} rows of the questions file could not be asked; okralong failures lists why."
-        )
+        rejected = counted(manifest["bad_rows"], "row")
+        notes.append(f"{rejected} of the questions file could not be asked; okralong failures lists why.")
     if not any("f1" in row.measures for row in rows):
         notes.append("No gold answers are known, so the accuracy is unknown (see --questions).")
     return Report(
@@ -224,7 +224,9 @@ def _tiles(rows: Sequence[Row], ledger: Sequence[Mapping[str, Any]], means: Mapp
     tokens = [row.measures["weighted_tokens"] for row in rows if "weighted_tokens" in row.measures]
     per_question = number("tokens", sum(tokens) / len(tokens) if tokens else None)
     found.append(Tile("Tokens per question", per_question, f"input + 4 x output; {sum(tokens):,.0f} in total"))
-    alone = f"{number('usd', billed.alone_usd)} without shared replies" if billed.shared else f"{billed.calls:,} calls"
+    alone = (
+        f"{number('usd', billed.alone_usd)} without shared replies" if billed.shared else counted(billed.calls, "call")
+    )
     found.append(Tile("Billed", number("usd", billed.billed_usd), alone))
     seconds = [row.measures["seconds_total"] for row in rows if "seconds_total" in row.measures]
     if seconds:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.journal import FragmentedTable
 from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.llm.request import content_shown
@@ -100,7 +101,7 @@ def _retrieval(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
 def _selection(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     pool = body["wanted"]["pool"]
     ranks = ", ".join(str(pool.index(chunk) + 1) for chunk in body["chosen"] if chunk in pool)
-    return f"{len(body['chosen'])} chunks selected one by one from the best {len(pool)}", [("ranks", ranks)]
+    return f"{counted(len(body['chosen']), 'chunk')} selected one by one from the best {len(pool)}", [("ranks", ranks)]
 
 
 def _request(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
@@ -125,7 +126,10 @@ def _reply(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
 def _readings(body: Mapping[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     sure = [f"{reading[1]:.2f}" for reading in body["readings"] if reading[1] is not None]
     held = [("probability of holding the answer, in reading order", ", ".join(sure))] if sure else []
-    return f"{len(body['readings'])} passages read by the cross-encoder", [("query", body["wanted"]["query"]), *held]
+    return f"{counted(len(body['readings']), 'passage')} read by the cross-encoder", [
+        ("query", body["wanted"]["query"]),
+        *held,
+    ]
 
 
 _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], tuple[str, list[tuple[str, str]]]]]] = {

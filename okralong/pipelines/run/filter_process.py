@@ -37,6 +37,7 @@ from okralong.pipelines.core.confined_process import (
     write_frame,
 )
 from okralong.pipelines.core.types import QuestionError
+from okralong.pipelines.core.wording import counted
 
 MOST_LITERAL_CHARS: Final = 1_000  # project default
 """Most characters of a constant in a filter: ten times the longest name of a document."""
@@ -268,7 +269,7 @@ class Evaluator:
             facts["nothing equals null; write is null instead"] = None
         told = f": {'; '.join(facts)}" if facts else ""
         count = self._documents.num_rows
-        return f"{_named(where)} matches none of {count:,} documents{told}. Change the question's where."
+        return f"{_named(where)} matches none of {counted(count, 'document')}{told}. Change the question's where."
 
     def _facts(self, compared: _Comparison) -> Iterator[str]:
         name = self._names[compared.column.lower()]

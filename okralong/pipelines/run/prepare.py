@@ -15,6 +15,7 @@ from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
 from okralong.pipelines.core.types import ArchiveError, ConfigError, InputError, Question, QuestionError
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
 from okralong.pipelines.llm.reply import sharing_runs
@@ -66,8 +67,9 @@ class Scopes:
         found = tuple(sorted(matching.intersection(named) if scope else matching))
         if not found:
             raise QuestionError(
-                f"The filter {question.where!r} matches {len(matching):,} documents, and none of them is among the "
-                f"{len(named):,} that {'for_each' if question.for_each else 'doc_ids'} names. Change one of the two."
+                f"The filter {question.where!r} matches {counted(len(matching), 'document')}, none of which is "
+                f"among the {len(named):,} that {'for_each' if question.for_each else 'doc_ids'} names. Change "
+                "one of the two."
             )
         return found
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from okralong.pipelines.core.types import Document, InputError, Question
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.samples.blocks import FORMATS, Format, Rendered, render
 from okralong.pipelines.samples.drafts import (
     Draft,
@@ -117,8 +118,8 @@ def _in_turn(
             taken.append(draft)
     if len(taken) < wanted:
         raise InputError(
-            f"A sample of {len(reports)} reports has at most {len(taken)} questions, but {wanted} were asked "
-            "for. Ask for fewer questions, or for more reports."
+            f"A sample of {counted(len(reports), 'report')} has at most {counted(len(taken), 'question')}, but "
+            f"{wanted} were asked for. Ask for fewer questions, or for more reports."
         )
     return taken[:wanted]
 

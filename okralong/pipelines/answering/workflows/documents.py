@@ -44,6 +44,7 @@ from okralong.pipelines.core.types import (
     TypedValue,
     Usage,
 )
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.config import ANALYZE
 from okralong.pipelines.statements.rows import with_heads
 from okralong.pipelines.statements.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
@@ -72,7 +73,7 @@ def as_documents_plan(plan: Plan, tools: Tools, documents: int, precise: bool = 
     if precise:
         most += Usage(tools.window, 0, tools.completion_limit("full_text"))
     reason = (
-        f"{documents} documents, each asked by itself, then what is done with their values → at most "
+        f"{counted(documents, 'document')}, each asked by itself, then what is done with their values → at most "
         f"{most.prompt_tokens:,} prompt tokens"
     )
     return replace(plan, workflow="documents", max_sub_questions=documents, most=most, reasons=(*plan.reasons, reason))

@@ -9,6 +9,7 @@ from typing import Final
 import pypdfium2
 
 from okralong.pipelines.core.types import DocumentError, Section
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, ParserOutput, RawDocument, Source, newlines
 from okralong.pipelines.indexing.formats.ocr import LONGEST_SIDE, Ocr, is_blank
 
@@ -53,7 +54,9 @@ def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
     text, sections = joined_pages(pages, frozenset(scanned))
     if not text:
         why = ocr.why_not or "OCR found no words in them either. Check the file, or leave it out with --exclude."
-        raise DocumentError(f"{source.uri} has {len(pages)} pages and no text layer; it seems to be a scan. {why}")
+        raise DocumentError(
+            f"{source.uri} has {counted(len(pages), 'page')} and no text layer; it seems to be a scan. {why}"
+        )
     counts = {"pages": len(pages), "ocr_pages": len(scanned), PAGES_WITHOUT_TEXT: 0 if ocr.is_on else len(bare)}
     metadata = {name: str(count) for name, count in counts.items() if count} | day
     yield RawDocument(source.doc_id, text, source.uri, title=title, metadata=metadata, sections=sections)

@@ -71,7 +71,7 @@ function scatter(panel, accuracy, cost, labels, width) {
     const look = colour(labels.indexOf(point.label)), [cx, cy] = place(point);
     const [, cl, ch, n] = point.figures[cost], [, al, ah] = point.figures[accuracy];
     const group = svg("g", { class: look }, svg("title", { text: `${point.label}: ${overview.measures[accuracy]} ` +
-      `${figure(accuracy, point.figures[accuracy][0])}, ${figure(cost, point.figures[cost][0])} (${n} questions)` }));
+      `${figure(accuracy, point.figures[accuracy][0])}, ${figure(cost, point.figures[cost][0])} (${counted(n, "question")})` }));
     if (al !== null && ah !== null) group.append(svg("line", { class: "interval stroke", x1: cx, x2: cx, y1: y(al), y2: y(Math.min(ah, top)) }));
     if (cl !== null && ch !== null) group.append(svg("line", { class: "interval stroke", x1: x.at(cl), x2: x.at(ch), y1: cy, y2: cy }));
     group.append(svg("circle", { class: "fill", cx, cy, r: frontier.includes(point.label) ? 6.5 : 5 }));

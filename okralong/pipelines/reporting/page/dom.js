@@ -30,6 +30,9 @@ function choice(label, options, value, changed) {
   return el("label", {}, el("span", { text: label }), select);
 }
 
+/** A number with its noun: "1 question", "2,000 questions". */
+const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
 /** Format figures for readers. */
 function figure(measure, value) {
   if (value === null || value === undefined) return "–";

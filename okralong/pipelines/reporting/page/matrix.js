@@ -84,7 +84,7 @@ function matrixRow(questions, matrix, at, shown) {
 function matrixPager(found, all, pages, draw) {
   const move = (by) => () => { matrixView.page += by; draw(); byId("matrix").scrollIntoView(); };
   const from = found ? matrixView.page * PAGE + 1 : 0, to = Math.min(found, (matrixView.page + 1) * PAGE);
-  const words = `${from.toLocaleString("en")}–${to.toLocaleString("en")} of ${found.toLocaleString("en")} documents` + (found === all ? "" : ` (of ${all.toLocaleString("en")} in total)`);
+  const words = `${from.toLocaleString("en")}–${to.toLocaleString("en")} of ${counted(found, "document")}` + (found === all ? "" : ` (of ${all.toLocaleString("en")} in total)`);
   return [el("span", { class: "soft small", id: "matrix-found", text: words }), pages > 1 && el("span", {},
     el("button", { type: "button", text: "← Previous", disabled: matrixView.page === 0, click: move(-1) }), " ",
     el("button", { type: "button", text: "Next →", disabled: matrixView.page >= pages - 1, click: move(1) }))].filter(Boolean);

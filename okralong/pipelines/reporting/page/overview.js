@@ -55,7 +55,7 @@ function confusionCard() {
   const words = el("p", { class: "soft small" });
   const show = (at) => {
     const matrix = matrices[Number(at)];
-    words.textContent = `${matrix.right} of ${matrix.n} questions (${Math.round((100 * matrix.right) / matrix.n)} %) were classified as their gold type.`;
+    words.textContent = `${matrix.right} of ${counted(matrix.n, "question")} (${Math.round((100 * matrix.right) / matrix.n)} %) ${matrix.right === 1 ? "was" : "were"} classified as their gold type.`;
     box.replaceChildren(confusionTable(matrix));
   };
   show(0);
