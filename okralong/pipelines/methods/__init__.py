@@ -1,1 +1,1 @@
-"""The methods: okralong and the baselines, one file each, over the same tools."""
+"""The methods: okralong and the baselines. Each is one file, and all use the same tools."""

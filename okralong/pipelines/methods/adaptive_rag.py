@@ -1,14 +1,15 @@
-"""Adaptive-RAG (Jeong et al. 2024, section 3): a classifier chooses between no retrieval, one, and several.
+"""Adaptive-RAG (Jeong et al. 2024, section 3): a classifier chooses between no, one and several retrievals.
 
 Class A answers without retrieval, B retrieves once, and C alternates retrieval and reasoning (IRCoT).
 
 Differences from the paper:
 
-- The classifier is the generator, prompted. The paper trains a T5-large on which of the three answered correctly.
-- Retrieval is dense, with five chunks of 512 tokens each time, as in OkraLong's baselines (section 4.2). The paper
-  uses BM25 over paragraphs.
-- Reader and reasoner use our prompts, without worked examples.
-- A reply without a letter, after one repair, counts as B.
+- The classifier is the prompted generator. The paper trains a T5-large to predict which of the three classes answers a
+  question correctly.
+- Retrieval is dense, and returns five chunks of 512 tokens, as in OkraLong's baselines (section 4.2 of its paper). The
+  paper uses BM25 over paragraphs.
+- The prompts for reasoning and for the answer are ours and have no worked examples.
+- If the classifier's reply has no letter, even after one repair, the class is B.
 - Retrieval is limited to the question's scope. Class A never retrieves, even if the generator does not know the answer.
 """
 
@@ -82,7 +83,7 @@ def _plan(letter: Complexity, tools: Tools) -> Plan:
         return plain_plan(size, 0, "Adaptive-RAG, A: no retrieval")
     if letter == "B":
         return plain_plan(size, count, f"Adaptive-RAG, B: the {count} best dense chunks of {size} tokens")
-    sentence = tools.completion_limit("sentence")  # each prompt repeats the earlier ones
+    sentence = tools.completion_limit("sentence")  # each prompt repeats the earlier sentences
     shown = [size * min(number * count, policy.max_chunks) for number in range(1, policy.max_steps + 2)]
     calls = [("sentence", tokens + number * sentence) for number, tokens in enumerate(shown[:-1])]
     calls.append(("generate", shown[-1]))
@@ -93,11 +94,11 @@ def _plan(letter: Complexity, tools: Tools) -> Plan:
 async def interleave(tools: Tools, question: str, plan: Plan, max_chunks: int) -> Answer:
     """Answer by IRCoT (Trivedi et al. 2023, section 3): each sentence of a chain of thought is the next query.
 
-    Writes at most ``plan.max_steps`` sentences and keeps the first ``max_chunks`` chunks found. As in the paper, the
-    reader sees the passages but not the chain.
+    The generator writes at most ``plan.max_steps`` sentences; the first ``max_chunks`` chunks found are kept. As in the
+    paper, the prompt for the answer has the passages but not the chain.
 
-    Steps: ``retrieve``, then ``step/1/reason`` and ``step/1/retrieve`` onward until a sentence concludes or is a
-    repetition, and ``generate``.
+    Steps: ``retrieve``; ``step/1/reason``, ``step/1/retrieve``, ``step/2/reason`` and so on, until a sentence states
+    the answer or repeats an earlier one; ``generate``.
     """
     gathered: dict[str, Hit] = {}
 
@@ -146,12 +147,12 @@ _LETTER: Final = re.compile(
 
 
 def complexity_prompt(question: str) -> list[Message]:
-    """Return the messages that ask for the letter."""
+    """Return the messages that ask for a question's class, a letter."""
     return [Message("system", COMPLEXITY_INSTRUCTIONS), Message("user", f"Question: {neutralise(question).strip()}")]
 
 
 def read_complexity(reply: str) -> Complexity:
-    """Return the standalone letter that a reply begins with.
+    """Return the class letter that a reply begins with as a separate word.
 
     Raises:
         ReplyError: The reply begins with none of the letters.

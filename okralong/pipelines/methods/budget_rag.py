@@ -1,8 +1,8 @@
-"""Plain RAG under a token budget, the baseline for compressing methods (SARA section 3.1, S2: 512 and 1,024 tokens).
+"""Plain RAG under a token budget, the baseline for methods that compress (SARA section 3.1, S2: 512 and 1,024 tokens).
 
 It shows the best chunks of 256 tokens by BM25 until the budget is used up, and truncates the last one after a word. The
-budget is in o200k tokens of the passages. SARA's paper limits the input but does not say what happens to a passage at
-the limit.
+budget limits the passages' o200k tokens. SARA's paper limits the input, but does not say what happens to the passage
+that exceeds the limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Section(MethodSection):
     """Constants of plain RAG under a budget.
 
     Of the ``candidates`` best chunks of ``granularity`` tokens by ``retriever`` ("exact" is BM25), as many are shown as
-    fit into ``max_tokens``; the last one is cut.
+    fit into ``max_tokens``; the last one is truncated.
     """
 
     KEY = "budget_rag"
@@ -48,7 +48,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     exact = float(policy.retriever == "exact")
     name = "BM25" if exact else "dense vectors"
     reason = f"plain RAG: the best chunks of {policy.granularity} tokens by {name}, {policy.max_tokens} tokens together"
-    # The generator's tokenizer is not o200k; doubling is on the safe side.
+    # Doubled to be safe, because the generator's tokenizer is not o200k.
     most = most_of(tools, [("generate", 2 * policy.max_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = replace(plan, exact_weight=exact, semantic_weight=1.0 - exact, max_tokens=policy.max_tokens)

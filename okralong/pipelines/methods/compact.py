@@ -1,17 +1,18 @@
 """CompAct (Yoon et al. 2024): the generator compresses the 30 best chunks, five at a time, into one growing summary.
 
-It stops when it considers the summary complete, and answers only from the summary. Thirty chunks, six rounds of five,
-and a reader that sees summary and evaluation are the authors' settings (``run_prompt.py``, their section 4.1).
+It stops when it considers the summary complete, and answers only from the summary. As in the authors' settings
+(``run_prompt.py``, their section 4.1), there are thirty chunks in six rounds of five, and the prompt for the answer has
+the last summary and evaluation.
 
 Differences from the paper:
 
-- The prompted generator compresses, and its tokens count. The paper distils a Mistral-7B, whose tokens OkraLong's
-  authors do not count.
+- The prompted generator compresses, and its tokens count as cost. The paper distills a Mistral-7B, whose tokens
+  OkraLong's authors do not count.
 - Chunks have 512 tokens, retrieved densely; the paper's passages have 100 words, so a segment here is four times
   longer.
 - A summary may have ``llm.max_completion_tokens.compress`` tokens (default 384); the authors allow 900.
-- A round whose reply has no summary, after one repair, leaves the summary unchanged. If no round yields one, the answer
-  comes from the first segment's chunks.
+- If a round's reply has no summary, even after one repair, the summary stays unchanged. If no round yields a summary,
+  the answer is generated from the first segment's chunks.
 - The answer has neither context nor citations, because the summary occurs in no document.
 """
 
@@ -82,10 +83,10 @@ def _plan(tools: Tools) -> Plan:
 
 
 async def digest(tools: Tools, question: str, hits: Sequence[Hit], segment: int) -> Digest:
-    """Summarize ``hits`` for the question, most important first, ``segment`` at a time.
+    """Summarize ``hits`` (most important first) for the question, ``segment`` chunks at a time.
 
-    A round without a summary adds nothing. Steps: ``segment/1/compress`` onward (each with ``/repair`` if its reply is
-    unusable), until a summary is complete or all segments are read.
+    Steps: ``segment/1/compress``, ``segment/2/compress`` and so on (followed by ``/repair`` if a reply is unusable),
+    until a summary is complete or all segments are read.
     """
     so_far = NOTHING_YET
     for number, start in enumerate(range(0, len(hits), segment), start=1):
@@ -118,7 +119,7 @@ _MARKS: Final = re.compile(r"\[?(?:IN)?COMPLETE\]?[ :;,.-]*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """A summary, whether it is complete, and the generator's reason."""
+    """A summary, whether the generator considers it complete, and the generator's reason."""
 
     summary: str = ""
     complete: bool = False
@@ -126,7 +127,7 @@ class Digest:
 
     @property
     def text(self) -> str:
-        """Summary and reason, as shown to the reader (the authors' ``run_prompt.py``)."""
+        """Summary and reason, as they are shown in the prompt for the answer (the authors' ``run_prompt.py``)."""
         return f"{self.summary} {self.reason}".strip()
 
 

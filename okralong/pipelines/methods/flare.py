@@ -1,19 +1,20 @@
-"""FLARE (Jiang et al. 2023, section 3.2; direct, implicit queries) retrieves for sentences with unlikely tokens.
+"""FLARE (Jiang et al. 2023, section 3.2, implicit queries): retrieve whenever a sentence has unlikely tokens.
 
-The generator writes the answer sentence by sentence. If a token of a temporary sentence is less likely than
-``threshold``, the sentence without its tokens below ``mask_below`` becomes the query, and the sentence is rewritten
-from the chunks found; this repeats until a sentence concludes. The values are those of the authors' config for
-2WikiMultihopQA (``configs/2wikihop_flare_config.json``: 0.8, 0.4, look-ahead of 64 tokens, cut at the sentence).
+The generator writes the answer sentence by sentence. Each sentence is first written as a draft. If a token of the draft
+is less likely than ``threshold``, the draft without its tokens below ``mask_below`` becomes a query, and the sentence
+is rewritten from the chunks found. This repeats until a sentence states the answer. The values are those of the
+authors' config for 2WikiMultihopQA (``configs/2wikihop_flare_config.json``: 0.8, 0.4, drafts of 64 tokens, truncated
+after the first sentence).
 
 Differences from the paper:
 
 - Each retrieval returns five dense chunks of 512 tokens, as in OkraLong's baselines (their section 4.2). The paper uses
   two passages of BM25 or of a search engine.
 - A chat model writes one sentence per call; the paper's text-davinci-003 continues a text.
-- The temporary sentence is written with the latest passages in the prompt, as in the authors' code; the paper's text
-  describes it without passages.
-- At most ``max_sentences`` are written (project default) instead of 256 tokens. A repeated sentence ends the answer.
-  Without a conclusion the whole chain is the answer.
+- The prompt for the draft has the latest passages, as in the authors' code; the paper describes a prompt without
+  passages.
+- At most ``max_sentences`` sentences are written (project default) instead of 256 tokens. A repeated sentence ends the
+  text. If no sentence states the answer, the whole text is the answer.
 - There are no citations, because sentences do not name passages.
 """
 
@@ -46,9 +47,9 @@ ROLE: Final = "sentence"
 class Section(MethodSection):
     """FLARE's constants.
 
-    Each retrieval returns ``count`` chunks of ``granularity`` tokens. If a temporary sentence has a token less likely
-    than ``threshold``, the query is the sentence without its tokens less likely than ``mask_below``. At most
-    ``max_sentences`` are written.
+    Each retrieval returns ``count`` chunks of ``granularity`` tokens. If a draft has a token less likely than
+    ``threshold``, the query is the draft without its tokens less likely than ``mask_below``. At most ``max_sentences``
+    sentences are written.
     """
 
     KEY = "flare"
@@ -73,8 +74,8 @@ def needs(policy: Policy) -> Needs:
 async def answer(question: Question, tools: Tools) -> Answer:
     """Write the answer sentence by sentence.
 
-    Steps: ``plan``, ``retrieve``, then ``sentence/1/look_ahead`` and, if it is uncertain, ``sentence/1/retrieve`` and
-    ``sentence/1/write`` onward.
+    Steps: ``plan``, ``retrieve``; then for each sentence ``sentence/1/look_ahead`` (the draft) and, if it is uncertain,
+    ``sentence/1/retrieve`` and ``sentence/1/write``.
     """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
@@ -110,8 +111,8 @@ def _plan(tools: Tools) -> Plan:
     return plain_plan(policy.granularity, policy.count, reason, workflow="step", max_steps=steps, most=most)
 
 
-# The prompt for one more sentence of reasoning, also used by IRCoT (``adaptive_rag.py``). A reply is the next sentence,
-# finally ``So the answer is: 4.2 million euros``; text after the first sentence is cut off.
+# The prompt for the next sentence of reasoning, also used by IRCoT (``adaptive_rag.py``). The last sentence states the
+# answer: ``So the answer is: 4.2 million euros``. Text after the first sentence of a reply is ignored.
 
 INSTRUCTIONS: Final = """Reason step by step, one sentence at a time. Write the next sentence of the reasoning only: \
 one fact, with all names written out.
@@ -119,11 +120,11 @@ When the facts suffice, write instead: So the answer is: the shortest complete a
 If the passages do not hold it: So the answer is: unanswerable"""
 
 SO_FAR: Final = "\n\nReasoning so far: "
-"""Separates the question from the sentences written so far."""
+"""The text between the question and the sentences written so far."""
 
 _CONCLUSION: Final = re.compile(r"\banswer(?:\s+is\b(?:\s*+:)?+|\s*+:)\s*(.*)", re.IGNORECASE | re.DOTALL)
-"""IRCoT and FLARE both end at "answer is" (Trivedi et al. 2023, 3.1; FLARE's exemplars). Models trained on our other
-prompts write "Answer:"."""
+"""The words that introduce the answer. IRCoT and FLARE both use "answer is" (Trivedi et al. 2023, 3.1; FLARE's
+exemplars). Models trained on our other prompts write "Answer:"."""
 
 
 def sentence_prompt(question: str, said: Sequence[str], passages: Sequence[Passage]) -> list[Message]:
@@ -136,7 +137,7 @@ def sentence_prompt(question: str, said: Sequence[str], passages: Sequence[Passa
 def sentence_end(reply: str) -> int:
     """Return where the first sentence of ``reply`` ends, in characters, without trailing blanks.
 
-    A conclusion extends to the end of its line.
+    A sentence that states the answer extends to the end of its line.
     """
     start = len(reply) - len(reply.lstrip())
     first = reply[start : start + next(boundaries(reply[start:], ()), 0)]
@@ -146,7 +147,7 @@ def sentence_end(reply: str) -> int:
 
 
 def conclusion(sentence: str) -> str | None:
-    """Return the sentence's conclusion without the final full stop, or None."""
+    """Return the answer that a sentence states, without the final period, or None."""
     found = _CONCLUSION.search(sentence)
     if found is None:
         return None
@@ -156,7 +157,7 @@ def conclusion(sentence: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence, its tokens with their probabilities (if requested), the passages shown, and the model's name."""
+    """A sentence, its tokens and their probabilities (if requested), the passages shown, and the model's name."""
 
     text: str
     tokens: tuple[tuple[str, float], ...] = ()
@@ -165,12 +166,12 @@ class Sentence:
 
     @property
     def conclusion(self) -> str | None:
-        """The answer that the sentence concludes, or None."""
+        """The answer that the sentence states, or None."""
         return conclusion(self.text)
 
     @property
     def confidence(self) -> float:
-        """The probability of the least likely token; 1 without tokens."""
+        """The probability of the least likely token; 1 if there are no tokens."""
         return min((probability for _, probability in self.tokens), default=1.0)
 
     def without_doubtful(self, below: float) -> str:
@@ -180,7 +181,7 @@ class Sentence:
 
 
 def read_sentence(reply: Reply, shown: Sequence[Passage] = ()) -> Sentence:
-    """Return the first sentence of a reply with the tokens that begin in it."""
+    """Return the first sentence of a reply, with the tokens that begin in it."""
     end = sentence_end(reply.text)
     tokens: list[tuple[str, float]] = []
     at = 0

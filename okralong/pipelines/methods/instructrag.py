@@ -1,19 +1,19 @@
 """InstructRAG (Wei et al. 2025), in-context: the generator explains how the chunks lead to the answer.
 
-Its examples are rationales that it wrote itself for questions with known answers. They are an artifact of the run,
-written when the first question needs them, recorded in the ledger under steps of their own, and shared by all
-questions. ``--replies-from`` reuses them in another run without new calls.
+The prompt has examples: questions with known answers, and rationales that the generator wrote for them before. The
+rationales are an artifact of the run: they are written when the first question needs them, under steps of their own,
+and shared by all questions. ``--replies-from`` reuses them in another run without new calls.
 
 Differences from the paper:
 
 - This is the in-context variant. For InstructRAG-FT, which does better in the paper, ``lab/training/rows/labels.py``
-  makes the rows and ``okralong train`` a reader, to be used without examples. No such reader ships.
+  makes the training rows, and ``okralong train`` trains a reader adapter that needs no examples. None is shipped.
 - The examples are two made-up questions over made-up passages, one relevant and one not. The paper samples them from
   each data set's training questions. In both cases the generator writes the rationales.
-- A rationale ends with the lines of the answer contract, so that there is a short answer to score and a source to cite.
-  The authors accept a rationale that contains the answer anywhere.
-- As for all methods here, only the passages count; without evidence the answer is "unanswerable".
-- Five dense chunks of 512 tokens, best first; the authors' passages have 100 words, best last.
+- A rationale ends with the lines of our answer format, so that there is a short answer to score and a source to cite.
+  The authors count a rationale as right if it contains the answer anywhere.
+- As in all methods here, the generator may use only the passages; without evidence the answer is "unanswerable".
+- The passages are five dense chunks of 512 tokens, best first; the authors' have 100 words, best last.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROLE: Final = "rationale"
 
 ARTIFACT: Final = "instructrag"
 EXAMPLES: Final = "examples"
-"""Replaces the document in the artifact's key, because the examples belong to no document."""
+"""The artifact's key has this instead of a doc_id, because the examples belong to no document."""
 
 
 class Section(MethodSection):
@@ -93,9 +93,10 @@ def _plan(tools: Tools) -> Plan:
 
 
 async def write_rationales(tools: Tools, count: int) -> list[str]:
-    """Ask the generator how the passages of each of the first ``count`` examples lead to the answer.
+    """Ask the generator for the rationales of the first ``count`` examples.
 
-    An example whose rationale is unusable is shown with only its answer. Steps: ``1/rationale`` onward.
+    An example whose rationale is unusable will be shown with only its answer. Steps: ``1/rationale``, ``2/rationale``,
+    ...
     """
     written: list[str] = []
     for number, example in enumerate(WORKED[:count], start=1):
@@ -110,7 +111,7 @@ async def write_rationales(tools: Tools, count: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question over passages with its answer; in a made-up one, passage number ``source`` contains ``quote``."""
+    """A question, its passages and its answer. In an example of ours, passage number ``source`` contains ``quote``."""
 
     question: str
     passages: tuple[str, ...]
@@ -143,7 +144,7 @@ WORKED: Final = (
 )
 
 EXAMPLE_TOKENS: Final = 120
-"""Tokens of an example without its rationale: frames, question, quotation and answer."""
+"""Tokens of an example without its rationale: the passages, the question, the quotation and the answer."""
 
 SYNTHESIS_INSTRUCTIONS: Final = """You explain answers. Say in two or three sentences which of the numbered passages \
 help with the question, and how what they say leads to the answer that is given. Name the passages that do not help.
@@ -164,10 +165,10 @@ def synthesis_prompt(example: Example) -> list[Message]:
 
 
 def read_rationale(reply: str) -> str:
-    """Return the explanation on one line.
+    """Return the rationale as one line.
 
     Raises:
-        ReplyError: There is none.
+        ReplyError: The reply has none.
     """
     said = " ".join(neutralise(strip_thought(reply)).split())
     if not any(char.isalnum() for char in said):

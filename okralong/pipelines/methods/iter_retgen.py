@@ -1,7 +1,7 @@
 """Iter-RetGen (Shao et al. 2023): each answer becomes part of the next query; the last answer is returned.
 
-Even a wrong answer shows what an answer looks like, and is closer to the passage with the right one than the question
-is (their section 3).
+Even a wrong answer looks like an answer, so it is closer to the passage with the right one than the question is (their
+section 3).
 
 Differences from the paper:
 
@@ -31,7 +31,7 @@ LONGEST_QUERY: Final = 1200
 
 
 class Section(MethodSection):
-    """Iter-RetGen's constants: ``count`` chunks of ``granularity`` tokens each time, at most ``iterations`` answers."""
+    """Iter-RetGen's constants: ``count`` chunks of ``granularity`` tokens each time, up to ``iterations`` answers."""
 
     KEY = "iter_retgen"
     granularity: Tokens = 512

@@ -1,17 +1,18 @@
 """LLMLingua (Jiang et al. 2023): a small language model shortens the 30 best chunks; the generator answers once.
 
-It removes what the model could have guessed, whatever the question. Coarse (section 3.1): the chunks with the highest
-perplexity are kept, up to twice the target. Fine (section 3.2): the text is divided into segments of 200 tokens, each
-read after what was kept so far, and the least likely tokens are kept, 2,000 in total. LongLLMLingua
-(``longllmlingua.py``) ranks and cuts by the question; prompt and citations are the same.
+The small model removes the tokens that it could have guessed; the question has no influence. The coarse stage (section
+3.1) keeps the chunks with the highest perplexity, up to twice the target of 2,000 tokens. The fine stage (section 3.2)
+divides the text into segments of 200 tokens, reads each after the text kept so far, and keeps the least likely tokens
+until the target is reached. LongLLMLingua (``longllmlingua.py``) takes the question into account; its prompt and
+citations are the same.
 
 Differences from the paper:
 
-- The small model is the run's scorer, SmolLM2-135M by default. The paper uses LLaMA-7B or GPT2-Alpaca and aligns it
-  with the generator by a training that is left out here.
+- The small model is the run's scorer, SmolLM2-135M by default. The paper uses LLaMA-7B or GPT2-Alpaca, and aligns it
+  with the generator by a training, which is left out here.
 - Retrieved chunks are shortened, as in SARA's comparison; the paper shortens demonstrations.
-- Every segment keeps the same share of its tokens, the paper's budget for demonstrations. Instruction and question are
-  not shortened; the paper keeps 0.85 and 0.9 of them.
+- Every segment keeps the same share of its tokens, as the paper's demonstrations do. Instruction and question are not
+  shortened; the paper keeps shares of 0.85 and 0.9 of them.
 - Chunks stay in the order of retrieval.
 - Quotations are looked up in the whole chunks.
 """
@@ -43,7 +44,7 @@ from okralong.pipelines.methods.needs import Needs
 
 
 class Section(Shortening):
-    """LLMLingua's constants: the small model reads ``segment`` tokens at a time."""
+    """LLMLingua's constants: the small model reads segments of ``segment`` tokens."""
 
     KEY = "llmlingua"
     segment: Annotated[int, Field(ge=8, le=8192)] = 200
@@ -62,7 +63,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
-    """Return the most surprising of ``hits``, in order, with the spans of their text that are kept."""
+    """Return the chunks with the highest perplexity, in order, with the spans of their text that are kept."""
     chosen = await _coarse(tools, hits, policy)
     share = min(1.0, policy.target_tokens / max(1, sum(hit.chunk.n_tokens for hit in chosen)))
     kept: Kept = []
@@ -83,13 +84,12 @@ async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
 
 
 async def _coarse(tools: Tools, hits: Sequence[Hit], policy: Section) -> list[Hit]:
-    """Return the chunks with the highest perplexity that fill the coarse budget, and one more.
+    """Return the chunks with the highest perplexity: as many as fit the coarse budget, and one more.
 
-    They stay in the order of ``hits``. The authors' ``prompt_compressor.py`` uses the same order if there is no
-    question.
+    They stay in the order of ``hits``, as in the authors' ``prompt_compressor.py`` if there is no question.
     """
     surprise = [self_information(logs) for logs in await tools.score("", [hit.chunk.text for hit in hits])]
-    order = sorted(range(len(hits)), key=lambda number: -surprise[number])  # stable: ties keep the rank
+    order = sorted(range(len(hits)), key=lambda number: -surprise[number])  # stable: ties keep their order
     kept = {hit.chunk.chunk_id for hit in within_budget([hits[n] for n in order], _budget(policy))}
     return [hit for hit in hits if hit.chunk.chunk_id in kept]
 
@@ -99,7 +99,7 @@ def _budget(policy: Section) -> float:
 
 
 async def _segments(tools: Tools, text: str, size: int) -> list[Span]:
-    """Split a text into spans of ``size`` tokens of the small model; the last one has the rest."""
+    """Split a text into spans of ``size`` tokens of the small model; the last span may be shorter."""
     (ends,) = await tools.token_ends([text])
     cuts = [0, *(ends[number] for number in range(size - 1, len(ends), size)), len(text)]
     return [(start, end) for start, end in pairwise(cuts) if end > start]

@@ -1,18 +1,19 @@
 """LLMLingua-2 (Pan et al. 2024): a token classifier shortens the 30 best chunks; the generator answers once.
 
-The classifier is a bidirectional encoder (section 4) that judges all words in one pass, whatever the question. Coarse:
-the chunks with the highest mean probability are kept, up to twice the target. Fine: the most probable words of each
-chunk are kept, 2,000 tokens in total; a word's probability is the mean over its tokens (section 4.2). Prompt and
-citations are as in LongLLMLingua (``longllmlingua.py``).
+The classifier is a bidirectional encoder (section 4). In one pass it returns for each word the probability that it
+should be kept, independently of the question; a word's probability is the mean over its tokens (section 4.2). The
+coarse stage keeps the chunks with the highest mean probability, up to twice the target of 2,000 tokens. The fine stage
+keeps the most probable words of each chunk, until the target is reached. Prompt and citations are as in LongLLMLingua
+(``longllmlingua.py``).
 
 Differences from the paper:
 
 - The classifier is the embedded sentence encoder (22 million parameters) with its last blocks trained. The paper uses
   XLM-RoBERTa-large and multilingual BERT.
-- Its labels come from data sets: the words of a passage that questions and answers about it contain. The paper's come
-  from GPT-4's compressions of meetings.
-- Retrieved chunks are shortened in their order, as in SARA's comparison; the paper shortens one context of LongBench.
-- Each chunk keeps the same share, as in the paper, counted in o200k tokens.
+- Its training labels come from data sets: the words of a passage that occur in questions about it or their answers. The
+  paper's labels come from GPT-4's compressions of meetings.
+- Retrieved chunks are shortened and keep their order, as in SARA's comparison; the paper shortens LongBench's contexts.
+- Each chunk keeps the same share of its tokens, as in the paper; they are o200k tokens here.
 - Line breaks and sentence ends (``always``) are kept between kept words, as in the authors' runs. Words with a digit
   are kept first if the policy says so, as in the authors' run on GSM8K.
 - Instruction and question are not shortened, and quotations are looked up in the whole chunks.
@@ -40,7 +41,7 @@ from okralong.pipelines.methods.needs import Needs
 class Section(Shortening):
     """LLMLingua-2's constants.
 
-    The marks in ``always`` are kept between kept words. With ``keep_digits`` words with a digit are kept first.
+    The marks in ``always`` are kept between kept words. With ``keep_digits``, words that have a digit are kept first.
     """
 
     KEY = "llmlingua2"
@@ -61,9 +62,9 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 async def shortened(tools: Tools, hits: Sequence[Hit], policy: Section) -> Kept:
-    """Return the ``hits`` most worth keeping, in order, with the spans of their text that are kept."""
+    """Return the chunks with the highest mean probability, in order, with the spans of their text that are kept."""
     words = dict(zip(hits, await tools.keep([hit.chunk.text for hit in hits]), strict=True))
-    order = sorted(hits, key=lambda hit: -_mean(words[hit]))  # stable: ties keep the rank
+    order = sorted(hits, key=lambda hit: -_mean(words[hit]))  # stable: ties keep their order
     chosen = set(within_budget(order, policy.coarse_factor * policy.target_tokens))
     share = min(1.0, policy.target_tokens / max(1, sum(hit.chunk.n_tokens for hit in chosen)))
     spans = [(hit, kept_words(hit.chunk.text, words[hit], share, policy)) for hit in hits if hit in chosen]
@@ -76,7 +77,7 @@ def _mean(words: Sequence[WordKept]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A word, a mark or a line break, with the characters that are kept with it."""
+    """A word, a mark or a line break: the span that is kept or dropped together, and the probability of keeping it."""
 
     start: int
     end: int
@@ -107,7 +108,7 @@ def kept_words(text: str, words: Sequence[WordKept], share: float, policy: Secti
 
 
 def _pieces(text: str, words: Sequence[WordKept], policy: Section) -> list[_Piece]:
-    """Return the words with the blank before them, and the marks that are always kept."""
+    """Return the words, each with the blank before it, and the marks that are always kept."""
     pieces: list[_Piece] = []
     last = 0
     for word in words:
@@ -139,7 +140,7 @@ def _without_idle(pieces: Sequence[_Piece]) -> list[_Piece]:
 
 
 def _joined(pieces: Sequence[_Piece]) -> list[Span]:
-    """Join neighbouring spans. The blank of a word may be the line break before it."""
+    """Join adjacent spans. They may overlap, because the blank before a word may be a line break that is also kept."""
     joined: list[Span] = []
     for piece in pieces:
         if joined and piece.start <= joined[-1][1]:

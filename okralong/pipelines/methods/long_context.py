@@ -1,4 +1,4 @@
-"""The long-context baseline of paper section 4.2: the whole scope in one prompt, or retrieval if it is too long."""
+"""The long-context baseline (paper, section 4.2): the whole scope in one prompt, or retrieval if it is too long."""
 
 from __future__ import annotations
 

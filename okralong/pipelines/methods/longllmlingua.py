@@ -1,19 +1,21 @@
 """LongLLMLingua (Jiang et al. 2024): a small language model shortens the 30 best chunks for the question.
 
-The generator answers once, from the rest. Coarse (section 4.1): chunks are ranked by how likely each makes the
-question, and the best are kept, up to twice the target. Fine (4.2, 4.3): each chunk keeps the tokens that the question
-makes more likely, better chunks more of them, 2,000 in total. The package ``llmlingua`` is not used: it downloads a
-vocabulary when it starts and needs the cache format of older transformers.
+The generator answers once, from the shortened chunks. The coarse stage (section 4.1) ranks the chunks by how likely the
+question is after each, and keeps the best, up to twice the target of 2,000 tokens. The fine stage (4.2, 4.3) keeps in
+each chunk the tokens that the question makes more likely, a larger share in better chunks, until the target is reached.
+The package ``llmlingua`` is not used: it downloads a vocabulary when it starts, and it needs the cache format of older
+transformers releases.
 
 Differences from the paper:
 
 - The small model is the run's scorer, SmolLM2-135M by default; the paper uses LLaMA-2-7B-Chat.
-- A token's two likelihoods are measured within its chunk; the paper reads segments of 200 tokens after what it kept.
-- The coarse part keeps twice the target (project default). The authors' README keeps 100 tokens more than the target,
-  which suits their short passages.
+- A token's likelihood, with and without the question, is measured within its chunk; the paper reads segments of 200
+  tokens, each after the text kept so far.
+- The coarse stage keeps twice the target (project default). The example in the authors' README keeps 100 tokens more
+  than the target, which suits short passages.
 - Instruction and question are not shortened; the paper shortens them slightly.
 - Instead of subsequence recovery, quotations are looked up in the whole chunks and cited from there.
-- The context of an answer is all spans that were kept.
+- The context of an answer has all spans that were kept.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from okralong.pipelines.core.types import Answer, Hit, Passage, Question
 from okralong.pipelines.methods.needs import Needs
 
 RESTRICTION: Final = "We can get the answer to this question in the given documents."
-"""Follows the question when a chunk is ranked by how likely it makes both (section 4.1)."""
+"""Text after the question when chunks are ranked by how likely both are after the chunk (section 4.1)."""
 
 Span = tuple[int, int]
 Kept = list[tuple[Hit, list[Span]]]
@@ -48,8 +50,8 @@ Kept = list[tuple[Hit, list[Span]]]
 class Shortening(MethodSection):
     """The constants that the shortening methods share.
 
-    Of the ``candidates`` best chunks of ``granularity`` tokens, the best are kept up to ``coarse_factor`` times
-    ``target_tokens``, and then shortened to ``target_tokens``.
+    Retrieval returns ``candidates`` chunks of ``granularity`` tokens. The coarse stage keeps ``coarse_factor`` times
+    ``target_tokens`` of them; the fine stage shortens these to ``target_tokens``.
     """
 
     granularity: Tokens = 512
@@ -59,7 +61,7 @@ class Shortening(MethodSection):
 
 
 class Section(Shortening):
-    """LongLLMLingua's constants: the first chunk keeps ``spread`` more than the mean share of tokens, the last less."""
+    """LongLLMLingua's constants: the first chunk keeps the mean share of tokens plus ``spread``, the last minus it."""
 
     KEY = "longllmlingua"
     spread: Share = 0.3
@@ -91,7 +93,7 @@ async def answer_shortened(
     """
     words = question.question
     reason = f"{name}: the {policy.candidates} best dense chunks, shortened to {policy.target_tokens} tokens"
-    # The small model's tokenizer is not o200k; doubling is on the safe side.
+    # Doubled to be safe, because the small model's tokenizer is not o200k.
     most = most_of(tools, [("generate", 2 * policy.target_tokens)])
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most)
     plan = await tools.record_plan("plan", plan)
@@ -103,7 +105,7 @@ async def answer_shortened(
 async def answer_from_kept(tools: Tools, step: str, question: str, kept: Kept) -> Answer:
     """Answer from shortened chunks.
 
-    Quotations are looked up in the whole chunks. The context of the answer is every span that was shown.
+    Quotations are looked up in the whole chunks. The context of the answer has every span that was shown.
     """
     whole = {hit.chunk.chunk_id: passage_of(hit) for hit, _ in kept}
 
@@ -118,7 +120,7 @@ async def answer_from_kept(tools: Tools, step: str, question: str, kept: Kept) -
 async def compress(
     tools: Tools, step: str, question: str, hits: Sequence[Hit], shorten: Callable[[], Awaitable[Kept]]
 ) -> Kept:
-    """Shorten ``hits`` by ``shorten``, journaled under ``step``. Raises ConfigError without a scorer."""
+    """Shorten ``hits`` by ``shorten``, journaled under ``step``. Raises ConfigError if the run has no scorer."""
     by_id = {hit.chunk.chunk_id: hit for hit in hits}
 
     async def make() -> Any:
@@ -129,12 +131,12 @@ async def compress(
 
 
 async def _shortened(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> Kept:
-    """Return the most relevant of ``hits``, best first (the paper's reordering), each cut to its best tokens."""
+    """Return the most relevant of ``hits``, best first (as the paper reorders them), each with its best tokens."""
     return await _fine(tools, question, await _coarse(tools, question, hits, policy), policy)
 
 
 async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Section) -> list[Hit]:
-    """Return the chunks after which the question has the least perplexity, up to the coarse budget and one more."""
+    """Return the chunks after which the question is most likely: as many as fit the coarse budget, and one more."""
     asked = f"{question.strip()} {RESTRICTION}"
     doubt: dict[str, float] = {}
     for hit in hits:
@@ -145,7 +147,7 @@ async def _coarse(tools: Tools, question: str, hits: Sequence[Hit], policy: Sect
 
 
 def within_budget(hits: Sequence[Hit], tokens: float) -> list[Hit]:
-    """Return the first ``hits`` with at most ``tokens`` in total, and one more."""
+    """Return the first ``hits`` with at most ``tokens`` in total, and the next one."""
     kept: list[Hit] = []
     for hit in hits:
         kept.append(hit)
@@ -177,7 +179,7 @@ def compressed_passages(kept: Kept) -> list[Passage]:
 
 
 def kept_passages(kept: Kept, shown: Sequence[Passage]) -> tuple[Passage, ...]:
-    """Return the document spans in ``shown``. The tokens of a chunk are counted with its first span."""
+    """Return each kept span of the chunks ``shown`` as a passage. The first span of a chunk has its ``n_tokens``."""
     spans_of = {hit.chunk.chunk_id: (hit, spans) for hit, spans in kept}
     stretches: list[Passage] = []
     for passage in shown:
@@ -209,13 +211,13 @@ def shares(count: int, mean: float, spread: float) -> list[float]:
 
 
 def most_telling(values: Sequence[float], share: float) -> list[int]:
-    """Return the indexes of the highest ``share`` of ``values``, at least one; ties go to the first."""
+    """Return the indexes, in order, of the highest ``share`` of ``values``, at least one; of ties the first."""
     kept = max(1, round(share * len(values))) if values else 0
     return sorted(sorted(range(len(values)), key=lambda place: (-values[place], place))[:kept])
 
 
 def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
-    """Return the merged spans of the chosen tokens; a token includes the blanks before it."""
+    """Return the spans of the tokens ``places``, adjacent ones merged. ``ends`` has the end of every token."""
     starts = [0, *ends]
     spans: list[Span] = []
     for place in places:
@@ -228,5 +230,5 @@ def kept_spans(ends: Sequence[int], places: Sequence[int]) -> list[Span]:
 
 
 def cut(text: str, spans: Sequence[Span]) -> str:
-    """Return those spans of ``text``, concatenated."""
+    """Return the spans of ``text``, concatenated."""
     return "".join(text[start:end] for start, end in spans)

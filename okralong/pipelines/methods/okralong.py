@@ -1,4 +1,4 @@
-"""The OkraLong method: retrieve a little, analyze, plan, follow the plan (paper section 3).
+"""The OkraLong method: retrieve a little, analyze, plan, and follow the plan (paper section 3).
 
 In precise mode the full text is read if the retrieved passages do not contain the answer. With the policy's
 ``escalate``, an answer below a confidence threshold is retried with a stronger generator or the full text (not in the
@@ -54,14 +54,14 @@ from okralong.pipelines.methods.needs import Needs
 async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool = False) -> Answer:
     """Analyze the question, plan, follow the plan, and escalate answers of low confidence.
 
-    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow; if the policy escalates, ``check``
-    and those below ``escalated``.
+    Steps: ``primary/retrieve``, ``analyze``, ``plan``, then those of the workflow. If the policy escalates, also
+    ``check`` and steps below ``escalated``.
 
     Args:
-        question: The question's words.
+        question: The question's text.
         tools: The tools of this question.
         precise: Whether to read the full text after "unanswerable".
-        cell: Whether this is one document's answer in a table over many, which is never escalated.
+        cell: Whether this is the answer for one document in a table over many, which is never escalated.
     """
     primary, scores = await primary_retrieval(tools, "primary/retrieve", question)
     analysis = await tools.analyze("analyze", question, primary, scores) if primary else None
@@ -89,14 +89,14 @@ WORKFLOWS: Final[Mapping[Workflow, Callable[[Ask], Awaitable[Finds | Answer]]]] 
     "step": reason_in_steps,
     "documents": partial(ask_each_document, answer_cell=orchestrate_cell),
 }
-"""Workflows by name; a workflow retrieves or answers directly."""
+"""Workflows by name. A workflow returns either retrieved chunks or an answer."""
 
 READERS: Final[Sequence[Reader]] = (Statement(), Calculation(), Bridge(), Comparison(), Cell(), Span())
-"""The readers in the order in which they are tried; each is on unless its ``fits`` returns False."""
+"""The readers, in the order in which they are tried. One whose ``fits`` returns False is skipped."""
 
 
 async def _execute(ask: Ask) -> Answer:
-    """Follow the plan: readers before retrieval, workflow, readers after it, finally the generator."""
+    """Follow the plan: readers that need no retrieval, the workflow, the other readers, finally the generator."""
     read = await first_reading(READERS, "before", ask)
     if read is not None:
         return read
@@ -107,8 +107,8 @@ async def _execute(ask: Ask) -> Answer:
 
 
 async def _generate(ask: Ask, finds: Finds) -> Answer:
-    """Answer from the retrieved chunks; rows that code finds in statements replace the last ones."""
-    hits = pool([found for _, found in finds])  # in turns, so that each sub-question keeps its evidence
+    """Generate the answer from the retrieved chunks. Rows found in statements replace the last chunks."""
+    hits = pool([found for _, found in finds])  # sub-questions take turns, so that each keeps its evidence
     rows = await _statement_rows(ask, hits)
     chunks = hits if ask.cell else hits[: len(hits) - len(rows)]
     passages = await process_context(chunks, ask.plan, ask.tools)
@@ -118,14 +118,14 @@ async def _generate(ask: Ask, finds: Finds) -> Answer:
 
 
 async def _statement_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
-    """Return the rows to show in addition to the chunks.
+    """Return the rows of statements to show in addition to the chunks.
 
-    A cell shows the row of its amount. Other questions show the rows of their line items, as parts of tables: only if
-    the plan recovers tables, and within their size, so that the plan's reserve covers them.
+    For a cell, this is the row of its amount. For other questions, these are the rows of their line items, but only if
+    the plan recovers tables and only rows within the policy's ``table_tokens``, so that the plan's reserve covers them.
     """
     policy = ask.tools.policy
     if ask.cell:
-        # With ``reads_answers`` the reader ``Statement`` has already searched the document.
+        # If ``reads_answers``, the reader ``Statement`` has already searched the document.
         stated = None if ask.tools.reads_answers or not policy.over_documents.rows else await read_statement(ask)
         return [] if stated is None else list(stated.context)
     if not ask.is_one_of(policy.line_items.rows) or not ask.plan.recover_tables:
@@ -143,7 +143,7 @@ async def _follow(ask: Ask) -> tuple[Answer, bool]:
 
 
 async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
-    """Return ``first``, or the second answer if the confidence is too low and the second reply is usable."""
+    """Return ``first``, or a second answer if the confidence is too low and the second reply is usable."""
     to = ask.plan.escalate_to
     if to is None:
         return first
@@ -157,7 +157,7 @@ async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
         else:
             stronger = ask.tools.stronger
             by, (again, _) = stronger.generator, await _follow(replace(ask, tools=stronger))
-    except (QuestionError, ReplyError):  # CallFailed is not caught: the question fails, and a rerun asks again
+    except (QuestionError, ReplyError):  # CallFailed is not caught: the question fails, and a rerun asks it again
         return first
     again = replace(again, analysis=ask.analysis)
     again = await with_confidence(ask.tools, ask.question, again, f"{ESCALATED}/check")
@@ -165,9 +165,9 @@ async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
 
 
 async def _scope(question: str, analysis: Analysis | None, tools: Tools) -> Scope | None:
-    """Return the documents to ask separately, or None for a question over all of them together.
+    """Return the documents to ask separately, or None if the question is about all of them together.
 
-    The rules must recognize the question; otherwise each document would cost a call on a guess.
+    They are asked separately only if the rules recognize the question, since each document costs a call.
     """
     policy = tools.policy.over_documents
     if policy.more_than is None or analysis is None or analysis.type not in policy.types:
@@ -177,7 +177,7 @@ async def _scope(question: str, analysis: Analysis | None, tools: Tools) -> Scop
 
 
 def _cell_plan(plan: Plan, tools: Tools) -> Plan:
-    """Return ``plan`` without escalation, and for an amount with at most ``over_documents.count`` chunks."""
+    """Return ``plan`` without escalation; if an amount is wanted, with at most ``over_documents.count`` chunks."""
     plan = replace(plan, escalate_to=None)
     most, wanted = tools.policy.over_documents.count, AnswerType.of(tools.answer_type)
     if most is None or most >= plan.count or wanted.kind not in AMOUNTS or wanted.many:
@@ -192,7 +192,7 @@ def _cell_plan(plan: Plan, tools: Tools) -> Plan:
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Answer by the plan; "unanswerable" is an answer."""
+    """Answer by the plan; "unanswerable" is final."""
     return fits_type(await orchestrate(question.question, tools, precise=False), question.answer_type)
 
 

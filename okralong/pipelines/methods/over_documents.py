@@ -1,7 +1,7 @@
-"""Questions over many documents: each document answers separately, and code or the generator combines the values.
+"""Questions over many documents: each is asked separately, and code or the generator combines the values.
 
-Not in the paper. See ``answering/workflows/documents.py``; the method does the same for the questions that the policy's
-``over_documents`` selects.
+Not in the paper. See ``answering/workflows/documents.py``. The method ``okralong`` does the same for questions that the
+policy's ``over_documents`` selects.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from okralong.pipelines.methods.okralong import orchestrate_cell
 
 
 def needs(policy: Policy) -> Needs:
-    """Return the method's needs; a cell may get any plan."""
+    """Return the method's needs: those of all plans, because a cell may get any plan."""
     return Needs(granularities=tuple(policy.granularities()), reranker=policy.needs_reranker)
 
 
 async def answer(question: Question, tools: Tools) -> Answer:
-    """Answer from the values that the documents give. Steps: ``plan``, then those of ``ask_each_document``.
+    """Answer from the documents' values. Steps: ``plan``, then those of ``ask_each_document``.
 
     Raises:
         QuestionError: There are more documents than the policy allows for one question.

@@ -1,17 +1,18 @@
-"""RAPTOR (Sarthi et al. 2024) retrieves from chunks, summaries of clusters of chunks, and summaries of summaries.
+"""RAPTOR (Sarthi et al. 2024): retrieve from chunks, summaries of clusters of chunks, and summaries of summaries.
 
-Chunks and summaries compete equally for 2,000 tokens ("collapsed tree"). A document's tree is kept with the archive:
-the first question that needs it triggers writing it, with calls under the run's cap, and later questions and runs over
-the same content and generator reuse it. Clusters are soft: Gaussian mixtures over reduced vectors, their number chosen
-by the BIC, first over all nodes and then within each cluster (section 3; constants of the authors' ``cluster_utils.py``
-and ``cluster_tree_builder.py``).
+Chunks and summaries are ranked together, and the best are shown, up to 2,000 tokens ("collapsed tree"). A document's
+tree is kept with the archive: it is written when the first question needs it, with calls under the run's cap, and
+reused by later questions and runs with the same content and generator. Clusters are soft: Gaussian mixtures over
+reduced vectors, first over all nodes and then within each cluster, whose number minimizes the BIC (section 3; the
+constants are those of the authors' ``cluster_utils.py`` and ``cluster_tree_builder.py``).
 
 Differences from the paper:
 
 - Vectors are reduced by PCA, not UMAP, which would add two dependencies (numba and llvmlite).
 - Leaves are the archive's chunks of 150 tokens, with the archive's vectors; the paper's have 100.
-- There is one tree per document. In a larger scope only the ``max_documents`` documents with the best leaves compete.
-- Only the retriever's ``candidates`` best leaves compete, which are more than fit the prompt.
+- There is one tree per document. In a larger scope only the trees of the ``max_documents`` documents with the best
+  leaves are used.
+- Only the ``candidates`` best leaves by retrieval are ranked with the summaries; they are more than fit the prompt.
 - Only leaves are cited, because a summary occurs in no document.
 """
 
@@ -45,12 +46,12 @@ from okralong.pipelines.methods.needs import Needs
 SUMMARY: Final = "summary"
 ROLE: Final = "summarize"
 VERSION: Final = 1
-"""Version of ``build_tree``: increment it when prompt, clustering or the form of a tree change."""
+"""Version of ``build_tree``. Increment it when the prompt, the clustering or the form of a tree changes."""
 SUMMARY_WORDS: Final = 100
-"""Words of a cluster's first node that replace a missing summary, as many as a summary has."""
+"""Number of words of a cluster's first node that replace a missing summary: as many as a summary has."""
 
 ALL: Final = 1_000_000
-"""More chunks than any document has."""
+"""A number of chunks that no document exceeds."""
 
 Matrix = NDArray[np.float32]
 
@@ -63,15 +64,16 @@ MOST_CLUSTERS: Final = 50
 SEED: Final = 224
 """The authors' ``RANDOM_SEED``."""
 TRIED_BEYOND: Final = 5
-"""How many further numbers of clusters are tried after the best so far. project default: the authors try all."""
+"""The search for the number of clusters ends after this many numbers without improvement. project default: the authors
+try all numbers."""
 
 
 class Section(MethodSection):
     """RAPTOR's constants.
 
-    Leaves have ``granularity`` tokens; a tree has at most ``layers`` layers over clusters of at most
-    ``cluster_tokens``. Shown are the best nodes, up to ``max_tokens``, of the ``candidates`` best leaves and the
-    summaries of the ``max_documents`` documents with the best leaves.
+    Leaves have ``granularity`` tokens. A tree has at most ``layers`` layers of summaries, of clusters of at most
+    ``cluster_tokens``. The ``candidates`` best leaves and the summaries of the ``max_documents`` documents with the
+    best leaves are ranked together; the best are shown, up to ``max_tokens``.
     """
 
     KEY = "raptor"
@@ -123,23 +125,24 @@ async def answer(question: Question, tools: Tools) -> Answer:
 
 
 def node_passage(hit: Hit) -> Passage:
-    """Return a node as a passage; a generated node, which has no granularity, is marked as a summary."""
+    """Return a node as a passage. A generated node (its granularity is 0) is marked as a summary."""
     passage = passage_of(hit)
     return passage if hit.chunk.granularity else replace(passage, origin=SUMMARY)
 
 
 def only_leaves(shown: Sequence[Passage]) -> list[Passage]:
-    """Return ``shown`` with the text of summaries removed, which occur in no document and cannot be cited."""
+    """Return ``shown`` without the text of summaries, which occur in no document and cannot be cited."""
     return [replace(passage, text="") if passage.origin == SUMMARY else passage for passage in shown]
 
 
 async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, cluster_tokens: int) -> list[Any]:
-    """Return the summaries of one document, lowest layer first: ``[text, vector]``, the vector as base64 of float32.
+    """Return a document's summaries, lowest layer first: ``[text, vector]``, the vector as base64 of float32.
 
-    A cluster of more than ``cluster_tokens`` is clustered again. The beginning of its first node replaces a missing
-    summary, recorded by a step ``lacking``. There are at most ``layers`` layers, and none over too few nodes to reduce.
+    A cluster of more than ``cluster_tokens`` is clustered again. A missing summary is replaced by the beginning of the
+    cluster's first node, and recorded by a step ``lacking``. There are at most ``layers`` layers, and none above nodes
+    that are too few to be reduced.
 
-    Steps: ``leaves``, then for each layer ``layer/1/clusters`` and ``layer/1/1/summarize`` onward.
+    Steps: ``leaves``, then for each layer ``layer/1/clusters`` and a step per cluster, ``layer/1/1/summarize``.
     """
     found = await tools.retrieve("leaves", doc_id, granularity=granularity, k=ALL)
     leaves = sorted(found.semantic, key=lambda hit: hit.chunk.ordinal)
@@ -163,14 +166,15 @@ async def build_tree(tools: Tools, doc_id: str, granularity: int, layers: int, c
 
 
 async def _clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[list[int]]:
-    # In a thread: a long document takes seconds, which would block the process's other questions.
+    # In a thread, because a long document takes seconds and would block the process's other questions.
     return await asyncio.to_thread(bounded_clusters, vectors, sizes, most)
 
 
 def bounded_clusters(vectors: Matrix, sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Return ``soft_clusters`` with at most ``most`` tokens each, given ``sizes``.
+    """Return ``soft_clusters`` of at most ``most`` tokens each; ``sizes`` has the tokens of each row.
 
-    A cluster that clustering does not divide is halved (project default); the authors' code would not terminate.
+    Too large a cluster is clustered again. If that does not divide it, it is halved (project default); the authors'
+    code would not terminate.
     """
     groups: list[list[int]] = []
     for rows in soft_clusters(vectors) if len(vectors) > DIMENSIONS + 1 else [list(range(len(vectors)))]:
@@ -195,7 +199,7 @@ async def _summary(tools: Tools, step: str, doc_id: str, texts: Sequence[str], l
 
 
 def summary_hits(doc_id: str, tree: Sequence[Any], vector: Sequence[float]) -> list[Hit]:
-    """Return a document's summaries as hits of length 0, scored by their cosine to ``vector`` (0 without one)."""
+    """Return a document's summaries as hits of length 0, scored by their cosine to ``vector`` (0 if it is empty)."""
     asked = np.asarray(vector, dtype=np.float32)
     return [
         Hit(
@@ -207,12 +211,12 @@ def summary_hits(doc_id: str, tree: Sequence[Any], vector: Sequence[float]) -> l
 
 
 def packed(vector: Matrix) -> str:
-    """Return a vector as base64 of float32, as an artifact keeps it."""
+    """Encode a vector for an artifact, as base64 of float32."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
 def unpacked(text: str) -> Matrix:
-    """Return the vector that ``packed`` encoded."""
+    """Decode a vector that ``packed`` encoded."""
     return np.frombuffer(base64.b64decode(text), dtype="<f4").astype(np.float32)
 
 
@@ -229,7 +233,7 @@ def soft_clusters(vectors: Matrix) -> list[list[int]]:
 
 
 def _reduced(vectors: Matrix) -> Any:
-    """Reduce the vectors to at most ``DIMENSIONS`` coordinates, deterministically."""
+    """Reduce the vectors to at most ``DIMENSIONS`` coordinates."""
     dimensions = min(DIMENSIONS, len(vectors) - 2, vectors.shape[1])
     if dimensions < 1:
         return vectors
@@ -239,7 +243,7 @@ def _reduced(vectors: Matrix) -> Any:
 
 
 def _mixture(points: Any) -> list[list[int]]:
-    """Return the non-empty clusters of the mixture with the least BIC."""
+    """Fit mixtures with 1, 2, ... clusters, and return the non-empty clusters of the one with the least BIC."""
     with needs_extra("lab"):
         from sklearn.mixture import GaussianMixture
     best: Any = None
@@ -252,7 +256,7 @@ def _mixture(points: Any) -> list[list[int]]:
         if tried == TRIED_BEYOND:
             break
     member = best.predict_proba(points) > MEMBERSHIP
-    # With more than ten clusters a vector may be below the threshold everywhere; it then joins the most probable one.
+    # With more than ten clusters, a vector may be below the threshold in all; it then joins the most probable one.
     lost = ~member.any(axis=1)
     member[lost, best.predict_proba(points)[lost].argmax(axis=1)] = True
     return [rows.tolist() for rows in (np.flatnonzero(column) for column in member.T) if rows.size]
@@ -267,15 +271,15 @@ Reply with the paragraph alone."""
 
 
 def summarize_prompt(passages: Sequence[Passage]) -> list[Message]:
-    """Return the messages that ask for the paragraph."""
+    """Return the messages that ask for a summary."""
     return [Message("system", INSTRUCTIONS), Message("user", render_passages(passages))]
 
 
 def read_summary(reply: str) -> str:
-    """Return the paragraph on one line.
+    """Return the summary as one line.
 
     Raises:
-        ReplyError: There is none.
+        ReplyError: The reply has none.
     """
     summary = one_paragraph(reply)
     if not summary:

@@ -1,15 +1,16 @@
 """RECOMP (Xu et al. 2024): the chunks are compressed for the question, then the generator answers once.
 
-The extractive compressor keeps the nearest sentences, the abstractive one writes a summary.
+The extractive compressor keeps the sentences nearest to the question, the abstractive one writes a summary.
 
 Differences from the paper:
 
-- Neither compressor is trained. The extractive one is the archive's encoder, by the dot product of question and
-  sentence; the paper fine-tunes a Contriever on which sentences help. The abstractive one is the prompted generator,
-  and its tokens count; the paper distils a T5 of 775M parameters.
-- Five sentences of five dense chunks of 512 tokens; the paper takes one or two of five passages of 100 words.
-- The word "none" means that nothing helps; the paper's summary is then empty. Both lead to an answer without passages
-  (selective augmentation).
+- Neither compressor is trained. The extractive one ranks sentences by their dot product with the question, computed by
+  the archive's encoder; the paper fine-tunes a Contriever to prefer sentences that help. The abstractive one is the
+  prompted generator, and its tokens count as cost; the paper distills a T5 of 775M parameters.
+- Five sentences are kept from five dense chunks of 512 tokens; the paper keeps one or two from five passages of 100
+  words.
+- The compressor replies "none" if nothing helps; the paper's summary is then empty. In both cases the answer is
+  generated without passages (selective augmentation).
 - Sentences are shown nearest first, each as a passage that can be cited. A summary occurs in no document, so its answer
   has neither context nor citations.
 """
@@ -42,7 +43,7 @@ from okralong.pipelines.methods.needs import Needs
 ROLE: Final = "summarize"
 
 SHORTEST: Final = 12
-"""Fewest characters of a sentence. project default: a shorter one is a heading's number or a truncated word."""
+"""Fewest characters of a sentence. project default: shorter ones are a heading's number or a truncated word."""
 
 
 class Section(MethodSection):
@@ -103,7 +104,7 @@ def _plan(tools: Tools) -> Plan:
 async def nearest_sentences(tools: Tools, step: str, question: str, hits: Sequence[Hit], count: int) -> list[Passage]:
     """Return the ``count`` sentences of ``hits`` with the largest dot product with the question, nearest first.
 
-    They are passages of their documents. The choice is journaled under ``step``.
+    The choice is journaled under ``step``.
     """
     sentences = [sentence for hit in hits for sentence in sentences_of(passage_of(hit))]
     if not sentences:
@@ -111,7 +112,7 @@ async def nearest_sentences(tools: Tools, step: str, question: str, hits: Sequen
 
     async def choose() -> list[int]:
         vectors = np.asarray(await tools.embed([question, *(each.text for each in sentences)]), dtype=np.float32)
-        # A stable sort: ties keep the order of the chunks.
+        # The sort is stable: ties keep the order of the chunks.
         order = np.argsort(-(vectors[1:] @ vectors[0]).round(6), kind="stable")
         return [int(place) for place in order[:count]]
 
@@ -154,7 +155,7 @@ _NONE: Final = re.compile(r"\W*(?:none|nothing|no relevant information)\W*", re.
 
 
 def read_summary(reply: str) -> str:
-    """Return the paragraph on one line, empty for "none". Raises ReplyError if the reply is empty."""
+    """Return the summary as one line, "" for "none". Raises ReplyError if the reply is empty."""
     summary = one_paragraph(reply)
     if not summary:
         raise ReplyError(f"The reply holds no summary: {reply[:80]!r}. One paragraph, or none, was asked for.")

@@ -1,12 +1,12 @@
-"""Strategies by name or location, their needs, and the policy with the sections of all methods.
+"""Find strategies by name or location, describe them, and define the policy with the sections of all methods.
 
 A shipped method is one file in this package and one line in ``BUILT_IN``. The file has ``answer(question, tools)``,
 ``needs(policy)``, which returns a ``Needs``, and, if the method has constants, a ``Section`` of the policy.
 
 Other strategies are named by the entry point of an installed package (group ``okralong.strategies``), or by their
-place: ``my_package.mine:answer`` or ``path/to/mine.py`` (function ``answer`` unless another follows a colon). Each
-process of a run loads the strategy itself, so on every node of a cluster a module must be importable and a file must
-exist under the same path.
+location: ``my_package.mine:answer`` or ``path/to/mine.py`` (the function is ``answer`` unless another follows a colon).
+Each process of a run loads the strategy, so a module must be importable on every node of a cluster, and a file must
+exist there under the same path.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BUILT_IN: Final = (
     "graphrag",
 )
 MODES: Final = {"okralong_precise": ("okralong", "answer_precisely", "needs_precisely")}
-"""Names of functions in another method's file: module, answer, needs."""
+"""Strategies that share another method's file: the module, and the names of their two functions."""
 
 
 def _module(name: str) -> ModuleType:
@@ -79,7 +79,7 @@ class StrategySpec:
     Attributes:
         name: Its name in tables.
         place: The location from which any process can load it.
-        identity: What identifies it in the run's fingerprint; for a file its content, not its path.
+        identity: Its part of the run's fingerprint; for a file, its content and not its path.
         needs: Its needs under the policy.
     """
 
@@ -101,7 +101,8 @@ def describe(name: str, policy: Policy) -> StrategySpec:
     """Describe the strategy with a name or location.
 
     Raises:
-        ConfigError: It is unknown or cannot be loaded, its section of the policy is wrong, or a package is missing.
+        ConfigError: The strategy is unknown or cannot be loaded, its section of the policy is wrong, or a package is
+            missing.
     """
     needs = _load(name).needs(policy)
     with needs_extra("lab"):
@@ -112,7 +113,7 @@ def describe(name: str, policy: Policy) -> StrategySpec:
         granularities=tuple(sorted(set(needs.granularities))),
         scorer=policy.needs_scorer or needs.scorer,
         compressor=policy.needs_compressor or needs.compressor,
-        # A third-party strategy may call assembled_retrieval, which reranks if the policy says so.
+        # A third-party strategy may call ``assembled_retrieval``, which needs a cross-encoder under some policies.
         reranker=needs.reranker or (name not in BUILT_IN and policy.needs_reranker),
         vectors=_needs_vectors(needs, policy),
     )
@@ -144,7 +145,7 @@ def names_without_vectors(policy: Policy) -> list[str]:
 
 
 def _needs_vectors(needs: Needs, policy: Policy) -> bool:
-    # A policy that needs the compressor needs vectors, too.
+    # Whatever needs the compressor needs vectors, too.
     return policy.needs_vectors or needs.vectors or needs.compressor or needs.sara_generator
 
 
@@ -179,7 +180,7 @@ def _offered() -> dict[str, EntryPoint]:
 
 
 def _checked(name: str, place: str, loaded: Any) -> Method:
-    """Validate and return a third-party method, including modules of the older form without ``needs(policy)``."""
+    """Check that a third-party method has its functions. Modules of an older form, without ``needs``, are accepted."""
     older = callable(getattr(loaded, "granularities", None))
     missing = [each for each in ("answer", "needs") if not callable(getattr(loaded, each, None))]
     if missing and not (older and missing == ["needs"]):
@@ -191,7 +192,7 @@ def _checked(name: str, place: str, loaded: Any) -> Method:
 
 
 def _needs_by_attributes(module: Any, policy: Policy) -> Needs:
-    """Return the needs of a module of the older form, which states them as attributes."""
+    """Return the needs of a module of the older form, which declares them by attributes."""
 
     def says(constant: str, function: str = "") -> bool:
         told = getattr(module, function, None)
@@ -211,7 +212,7 @@ def _needs_by_attributes(module: Any, policy: Policy) -> Needs:
 
 
 def _load_place(name: str) -> object:
-    """Load the module at a location; its ``answer`` is the function given in ``name``."""
+    """Load the module at a location, as a namespace whose ``answer`` is the function that ``name`` gives."""
     place, function = _parts(name)
     try:
         module = _from_file(place) if place.endswith(".py") else import_module(place)
@@ -245,7 +246,7 @@ def _from_file(file: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ConfigError(f"The strategy file {file} cannot be loaded. Its name must end in .py.")
     module = module_from_spec(spec)
-    sys.modules[unique] = module  # before executing it, because dataclasses look up their module there
+    sys.modules[unique] = module  # before it is executed, because dataclasses look up their module there
     try:
         spec.loader.exec_module(module)
     except BaseException:

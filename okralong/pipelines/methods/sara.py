@@ -1,22 +1,23 @@
 """SARA (Jin et al. 2026): a few passages as text, many more as vectors in the generator's embedding space.
 
-The ten best chunks of 256 tokens are the candidates (section 3.1, S1): by BM25 or, as in the paper's table 4, by dense
-vectors, by both, or reordered by a cross-encoder. Five of them are selected for what each adds (algorithm 1) and shown
-as text in the order of selection. The others are shown as the vectors that the trained compressor makes of their
-sentence embeddings, each on a separate line: one token, plus four or five for the line. The vectors are computed at
-index time. ``text: 0`` with one candidate is xRAG's single vector.
+The candidates are the ten best chunks of 256 tokens (section 3.1, S1): by BM25 or, as in the paper's table 4, by dense
+vectors or both, or reordered by a cross-encoder. Five of them are selected by how much each adds to the others
+(algorithm 1), and shown as text in the order of selection. The others are shown as vectors, which the trained
+compressor computed from their sentence embeddings at index time. Each has a separate line of five or six tokens, the
+vector included. ``text: 0`` with one candidate is xRAG's single vector.
 
 Differences from the paper:
 
 - The generator is SmolLM2-135M-Instruct and the sentence encoder all-MiniLM-L6-v2, which ship with okralong. The paper
   uses models of 4 to 24 billion parameters and SFR-Embedding.
-- Chunks are selected by unit vectors (the mean if a chunk has several); the paper does not specify this.
-- The prompt is ours (``pipelines/sara/prompts.py``), after the paper's table 7: each compressed chunk has a numbered
-  line, and no "Judgment" is requested.
-- The model is trained to answer, not to quote, so there are no citations. The context of an answer is the text shown.
-- The dense retriever is the archive's encoder; the paper's are SFR-Embedding and bge-reranker-v2-m3, a cross-encoder
-  that a run can use as its ``reranker``.
-- Under ``max_tokens`` a chunk whose text does not fit is shown as vectors. The paper limits the input to 512 or 1,024
+- Selection compares chunks by unit vectors (the mean if a chunk has several); the paper does not specify this.
+- The prompt is ours (``pipelines/sara/prompts.py``), modeled on the paper's table 7: each compressed chunk has a
+  numbered line, and no "Judgment" is requested.
+- The model is trained to answer, not to quote, so there are no citations. The context of an answer has the chunks shown
+  as text.
+- The dense retriever is the archive's encoder; the paper uses SFR-Embedding and the cross-encoder bge-reranker-v2-m3,
+  which a run can use as its ``reranker``.
+- A chunk whose text does not fit into ``max_tokens`` is shown as vectors. The paper limits the input to 512 or 1,024
   tokens without saying how.
 """
 
@@ -43,24 +44,24 @@ from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
 
 ROWS_AT_MOST: Final = 16
-"""Vectors per chunk that a plan assumes. project default, on the safe side: the paper has one."""
+"""Vectors per chunk for which a plan reserves tokens. project default: more than the one of the paper, to be safe."""
 
 
 LINE: Final = 5
-"""Tokens of the numbered line around a vector: four or five in SmolLM2's vocabulary."""
+"""Tokens of a numbered line without its vector: four or five in SmolLM2's vocabulary."""
 
 
 class Section(MethodSection):
     """SARA's constants.
 
     Of the ``candidates`` best chunks of ``granularity`` tokens, ``text`` are shown as text and the others as vectors.
-    ``retriever`` ranks them: exact (BM25), semantic (dense vectors) or hybrid (both, equally fused). The cross-encoder
-    reorders the first ``rerank`` candidates (0: none).
+    ``retriever`` ranks them: "exact" (BM25), "semantic" (dense vectors) or "hybrid" (both, fused with equal weights).
+    The cross-encoder reorders the first ``rerank`` candidates (0: none).
 
-    ``selection`` chooses the text: the best as retrieved (none), or greedily for what each adds (novelty, csi). Novelty
-    is measured in ``space``; ``trade_off`` is as in ``SelectionPolicy``. ``max_tokens`` limits the total of texts and
-    vectors (a vector counts as one); a chunk whose text does not fit is shown as vectors. Without ``compression`` the
-    other candidates are omitted.
+    ``selection`` chooses the chunks shown as text: the best by retrieval ("none"), or greedily those that add most
+    ("novelty", "csi"). Novelty is measured in ``space``; ``trade_off`` is as in ``SelectionPolicy``. ``max_tokens``
+    limits the tokens of texts and vectors (a vector counts as one). Without ``compression`` the other candidates are
+    omitted.
     """
 
     KEY = "sara"
@@ -97,7 +98,7 @@ def needs(policy: Policy) -> Needs:
 async def answer(question: Question, tools: Tools) -> Answer:
     """Answer once from texts and vectors.
 
-    Steps: ``plan``, ``retrieve``, ``rerank`` if the policy has it, ``select``, ``generate``.
+    Steps: ``plan``, ``retrieve``, ``rerank`` if the policy reranks, ``select``, ``generate``.
     """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
@@ -152,7 +153,7 @@ async def _chosen(tools: Tools, words: str, pool: Sequence[Hit]) -> list[Hit]:
 
 
 def _within_budget(text: Sequence[Hit], vectors: dict[Hit, TokenVectors], max_tokens: int | None) -> list[Hit]:
-    """Return the first ``text`` chunks that fit next to the vectors of all other candidates."""
+    """Return the first ``text`` chunks that fit beside the vectors of all other candidates."""
     kept = list(text)
     while kept and max_tokens is not None and _size(kept, vectors) > max_tokens:
         kept.pop()
@@ -180,7 +181,7 @@ def _plan(tools: Tools) -> Plan:
     if policy.rerank:
         by += f", the first {policy.rerank} ordered by the cross-encoder"
     reason = f"SARA: the {policy.candidates} best chunks {by}, {policy.text} as text and {rest} as vectors"
-    # The generator's tokenizer is not o200k; doubling is on the safe side.
+    # Doubled to be safe, because the generator's tokenizer is not o200k.
     shown = 2 * policy.text * policy.granularity + policy.candidates * ROWS_AT_MOST
     plan = plain_plan(policy.granularity, policy.candidates, reason, most=most_of(tools, [("generate", shown)]))
     exact, semantic = {"exact": (1.0, 0.0), "semantic": (0.0, 1.0), "hybrid": (1.0, 1.0)}[policy.retriever]

@@ -1,18 +1,19 @@
 """Self-RAG (Asai et al. 2024) with prompted critique: answer from each chunk separately and keep the best answer.
 
-The generator marks whether the chunk is relevant, how well it supports the answer, and how useful the answer is. Marks
-and weights are the authors' (``retrieval_lm/run_short_form.py``): relevant 1 or 0; support full 1, partial 0.5, none 0;
-usefulness of 1 to 5 as -1 to 1; weights 1, 1 and 0.5.
+For each answer the generator states whether the chunk is relevant, how well it supports the answer, and how useful the
+answer is. The answer with the highest weighted sum of these marks is returned. Marks and weights are the authors'
+(``retrieval_lm/run_short_form.py``): relevant 1 or 0; support full 1, partial 0.5, none 0; usefulness of 1 to 5 as -1
+to 1; weights 1, 1 and 0.5.
 
 Differences from the paper:
 
-- The generator is prompted and its marks are parsed from the reply; ties go to the better ranked chunk. The paper
-  trains a generator that writes its marks as tokens and uses their probabilities.
-- A separate call decides by yes or no whether to retrieve, and an unreadable reply counts as yes; the paper compares
-  the probability of a token with 0.2. After "no" the generator answers from its own knowledge.
+- The generator is prompted, and its marks are parsed from the reply; ties go to the better ranked chunk. The paper
+  trains a generator that writes its marks as special tokens, and uses their probabilities.
+- A separate call decides whether to retrieve; an unreadable reply counts as yes. The paper retrieves if the probability
+  of a token exceeds 0.2. After "no" the generator answers from its own knowledge.
 - There is one segment, the answer. The paper's beam search over the sentences of long answers is left out, because all
   sets here ask for short ones.
-- The likelihood of the answer is not part of the sum.
+- The weighted sum does not include the likelihood of the answer.
 - Five dense chunks of 512 tokens; the authors use five or ten passages of 100 words.
 """
 
@@ -55,8 +56,9 @@ ROLE: Final = "critique"
 class Section(MethodSection):
     """Self-RAG's constants.
 
-    There is a separate answer from each of the ``count`` best chunks of ``granularity`` tokens. ``relevance``,
-    ``support`` and ``utility`` weigh the marks of the critique. ``adaptive`` first asks whether to retrieve.
+    The generator answers separately from each of the ``count`` best chunks of ``granularity`` tokens. ``relevance``,
+    ``support`` and ``utility`` are the weights of the marks. With ``adaptive`` the generator is first asked whether to
+    retrieve.
     """
 
     KEY = "self_rag"
@@ -77,8 +79,8 @@ def needs(policy: Policy) -> Needs:
 async def answer(question: Question, tools: Tools) -> Answer:
     """Answer from each chunk and return the answer with the best marks.
 
-    Steps: ``plan``, ``decide`` if the policy is adaptive, then ``generate``, or ``retrieve`` and ``passage/1/critique``
-    onward.
+    Steps: ``plan``, ``decide`` if the policy is adaptive, then ``generate`` (without retrieval), or ``retrieve`` and
+    one step per chunk, ``passage/1/critique``.
     """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
@@ -90,7 +92,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     answered = [each for each in candidates if each.marks.answer]
     if not answered:
         return Answer("unanswerable", UNANSWERABLE, plan=plan, context=tuple(each.shown for each in candidates))
-    best = max(answered, key=lambda each: each.marks.weight(policy))  # ties keep the rank
+    best = max(answered, key=lambda each: each.marks.weight(policy))  # of ties, the better ranked chunk
     said = calculate(best.marks.answer) if tools.calculator else best.marks.answer
     citations = find_citations(best.marks.evidence, [best.shown])
     return Answer("answered", said, citations, plan=plan, context=(best.shown,), replied_by=(best.model,))
@@ -107,7 +109,7 @@ def _plan(tools: Tools) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """A reply: the answer ("" for "unanswerable"), its evidence and its marks (``support`` 0..1, ``utility`` 1..5)."""
+    """A parsed reply: answer ("" for "unanswerable"), evidence, and marks (``support`` 0 to 1, ``utility`` 1 to 5)."""
 
     answer: str
     evidence: tuple[Evidence, ...]

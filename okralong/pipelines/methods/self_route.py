@@ -1,13 +1,14 @@
 """Self-Route (Li et al. 2024): answer from the best chunks, and from the full text if they do not suffice.
 
-The generator decides by answering "unanswerable", so that long context is only paid for if retrieval fails. This is
+The chunks do not suffice if the generator replies "unanswerable"; only then is the full text paid for. This is
 OkraLong's precise mode without analysis and plan.
 
 Differences from the paper:
 
-- Chunks of 512 tokens, as in OkraLong's baselines; the paper's have 300 words.
+- Chunks have 512 tokens, as in OkraLong's baselines; the paper's have 300 words.
 - The prompts are ours and ask for quotations; "unanswerable" is the paper's word.
-- A full text beyond the window is replaced by the best chunks that fit (``full_text``); the paper truncates the text.
+- A full text that exceeds the window is replaced by the best chunks that fit (policy ``full_text``); the paper
+  truncates it.
 """
 
 from __future__ import annotations

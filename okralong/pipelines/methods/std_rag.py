@@ -1,4 +1,4 @@
-"""Standard RAG, the baseline of paper section 4.2: the five best chunks of 512 tokens by dense vectors, one answer."""
+"""Standard RAG, a baseline (paper, section 4.2): answer from the five best chunks of 512 tokens by dense vectors."""
 
 from __future__ import annotations
 

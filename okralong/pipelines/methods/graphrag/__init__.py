@@ -1,25 +1,28 @@
-"""GraphRAG (Edge et al. 2024): answers from a graph of entities and relations, and from reports on its communities.
+"""GraphRAG (Edge et al. 2024): answer from a graph of entities and relations, and from reports on its communities.
 
-The generator reads every chunk of a document for entities and relations and writes a report on each community. Local
-search shows reports, entities and chunks; global search asks every report what it contributes to the question.
+The generator extracts entities and relations from every chunk of a document, and writes a report on each community of
+entities. Local search shows reports, entities and chunks near the question. Global search asks the generator what each
+report contributes to the answer.
 
-A document's graph is kept with the archive, like RAPTOR's tree: the first question that needs it triggers writing it,
-with calls under the run's cap, and later questions and runs over the same content and generator reuse it. It is the
-most expensive artifact here: every token is read once, and more than half as many are written. Communities are found by
-Leiden's algorithm in the authors' package (``graspologic-native``).
+A document's graph is kept with the archive, like RAPTOR's tree: it is written when the first question needs it, with
+calls under the run's cap, and reused by later questions and runs with the same content and generator. It is the most
+expensive artifact here: the generator reads every token once, and writes more than half as many. Communities are found
+by Leiden's algorithm in the authors' package (``graspologic-native``).
 
 Differences from the paper:
 
-- Chunks have 512 tokens and do not overlap; the paper's have 600 and share 100. Each is read once: no gleaning, which
-  asks for missed entities, and no claims.
-- The descriptions of an entity are joined up to ``DESCRIPTION`` tokens; the authors summarize them. A report sees its
-  community's best connected entities and relations up to ``report_tokens``; the authors replace what does not fit by
-  reports on smaller communities.
+- Chunks have 512 tokens and do not overlap; the paper's have 600 and share 100. Each is read once: there is no
+  "gleaning" (asking for missed entities), and no extraction of claims.
+- The descriptions of an entity are joined up to ``DESCRIPTION`` tokens; the authors summarize them. The prompt for a
+  report has the community's best connected entities and relations, up to ``report_tokens``; the authors replace those
+  that do not fit by reports on smaller communities.
 - There is one graph per document. In a larger scope the graphs of the ``max_documents`` documents with the best chunks
   are used, without merging entities of the same name.
-- Local search, the default, is the authors' code (``query/structured_search/local_search``) and not the paper's, with
-  their shares of reports and chunks, and 8,000 tokens as in the paper's comparisons; the code has 12,000.
-- Global search asks at most ``max_maps`` batches of reports, ordered by rating instead of shuffled.
+- Local search, the default, follows the authors' code (``query/structured_search/local_search``), not the paper. The
+  shares of reports and chunks are those of the code. The context has 8,000 tokens, as in the paper's comparisons; the
+  code has 12,000.
+- Global search makes one call per batch of reports, at most ``max_maps``, in the order of the ratings; the authors
+  shuffle the reports.
 - Entities are matched by the archive's encoder.
 - Only chunks are cited, because reports and descriptions occur in no document.
 """
@@ -44,7 +47,7 @@ from okralong.pipelines.methods.needs import Needs
 __all__ = ["Section", "answer", "needs"]
 
 VERSION: Final = 1
-"""Version of ``build_graph``: increment it when prompts, parsers or the form of a graph change."""
+"""Version of ``build_graph``. Increment it when the prompts, the parsers or the form of a graph change."""
 
 
 def needs(policy: Policy) -> Needs:
@@ -61,8 +64,8 @@ def needs(policy: Policy) -> Needs:
 async def answer(question: Question, tools: Tools) -> Answer:
     """Answer by local or global search over the documents' graphs.
 
-    Steps: ``plan``, ``retrieve``, each document's artifact ``graphrag`` (``build_graph``), then ``choose`` and
-    ``generate`` (local), or ``map/1/points`` onward and ``generate`` (global).
+    Steps: ``plan``, ``retrieve``, each document's artifact ``graphrag`` (``build_graph``); then ``choose`` and
+    ``generate`` (local), or a step per batch, ``map/1/points``, and ``generate`` (global).
     """
     policy, words = tools.policy.section(Section), question.question
     plan = await tools.record_plan("plan", _plan(tools))
@@ -87,5 +90,5 @@ def _plan(tools: Tools) -> Plan:
     if policy.search == "global":
         calls += [(REPORT, policy.max_tokens)] * policy.max_maps
     reason = f"GraphRAG: {policy.search} search over the entities, relations and reports of each document"
-    # The candidates only select the documents.
+    # The retrieved chunks are only used to choose the documents.
     return plain_plan(policy.granularity, policy.candidates, reason, most=most_of(tools, calls))

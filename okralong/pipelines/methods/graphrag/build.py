@@ -1,4 +1,4 @@
-"""Build the graph of one document: the generator reads its chunks and reports on its communities."""
+"""Build the graph of one document: the generator reads its chunks and writes reports on its communities."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from okralong.pipelines.methods.raptor import ALL, packed
 EXTRACT: Final = "extract"
 REPORT: Final = "report"
 AT_ONCE: Final = 16
-"""Concurrent calls for one graph. project default"""
+"""Number of concurrent calls for one graph. project default"""
 LONGEST_NAME: Final = 80
-"""The most characters of an entity's name. project default: a longer one is a sentence."""
+"""The most characters of an entity's name. project default: longer ones are sentences."""
 
 
 async def build_graph(
@@ -48,11 +48,12 @@ async def build_graph(
 ) -> dict[str, Any]:
     """Return the graph of one document (``Graph.written``).
 
-    Communities of ``cluster_size`` entities and more are divided. If a chunk's reply is unusable after one repair, the
-    chunk has no entities; a community's missing report is replaced by the names of its entities. A step ``lacking``
-    records both.
+    Communities of ``cluster_size`` or more entities are divided. If the reply for a chunk is unusable even after one
+    repair, the chunk has no entities. A missing report is replaced by the names of the community's entities. A step
+    ``lacking`` records both cases.
 
-    Steps: ``chunks``, ``chunk/1/extract`` onward, ``communities``, and ``community/1/report`` onward.
+    Steps: ``chunks``, one step per chunk (``chunk/1/extract``), ``communities``, one step per community
+    (``community/1/report``).
     """
     found = await tools.retrieve("chunks", doc_id, granularity=granularity, k=ALL)
     read = sorted((hit.chunk for hit in found.semantic), key=lambda chunk: chunk.ordinal)
@@ -110,7 +111,7 @@ async def _reported(
 ) -> Community:
     """Return the community with its report.
 
-    The prompt has ``most`` tokens of its entities and of the relations among them, best connected first.
+    The prompt has the community's entities and the relations among them, best connected first, up to ``most`` tokens.
     """
     inside = set(bare.members)
     entities = sorted(bare.members, key=lambda place: (-degrees[place], place))
@@ -157,12 +158,12 @@ def extract_prompt(passages: Sequence[Passage]) -> list[Message]:
 
 
 def read_extracted(reply: str) -> Extracted:
-    """Parse a reply, ignoring lines without a name. Raises ReplyError if no line has one of the forms."""
+    """Parse a reply, ignoring lines without a name. Raises ReplyError if no line has one of the two formats."""
     entities: dict[tuple[str, str, str], None] = {}
     relations: dict[tuple[str, str, str, float], None] = {}
     lines = [match for line in strip_thought(reply).splitlines() if (match := _LINE.match(line)) is not None]
     for match in lines:
-        # Neutralise first, because special tokens contain bars.
+        # Neutralize before splitting, because special tokens contain bars.
         parts = [part.strip(" \t*_\"'()[]") for part in neutralise(match[2]).split("|")]
         first, second, told, strength = [*parts, "", "", ""][:4]
         if not _is_name(first):
@@ -181,7 +182,7 @@ def _is_name(text: str) -> bool:
 
 
 def _strength(said: str) -> float:
-    """Return the strength, from 1 to 10; 1 if there is no number."""
+    """Return the strength, from 1 to 10; 1 if the text has no number."""
     found = _NUMBER.search(said)
     low, high = _STRENGTH
     return min(max(float(found[0]), low), high) if found else low

@@ -1,4 +1,4 @@
-"""The graph of one document: the entities and relations of its chunks, merged, and their communities."""
+"""The graph of one document: the merged entities and relations of its chunks, and their communities."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from okralong.pipelines.core.extras import needs_extra
 from okralong.pipelines.core.tokens import count_tokens
 
 SEED: Final = 0xDEADBEEF
-"""The authors' seed of Leiden's algorithm (``index/operations/cluster_graph.py``)."""
+"""The authors' seed for Leiden's algorithm (``index/operations/cluster_graph.py``)."""
 DESCRIPTION: Final = 160
-"""The most tokens of an entity's or relation's joined descriptions.
-
-project default: the authors' summaries have 500 at most.
-"""
+"""The most tokens of an entity's or relation's joined descriptions. project default: the authors' summaries have at
+most 500."""
 
 
-# An artifact keeps a graph as JSON values, with indexes as references.
+# A graph is stored in an artifact as JSON values. Entities, relations and chunks refer to each other by indexes.
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity: the indexes of the ``chunks`` that name it, and its packed ``vector``."""
+    """An entity, with the indexes of the ``chunks`` that name it and its packed ``vector``."""
 
     name: str
     kind: str
@@ -35,7 +33,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation between two entities (their indexes); ``weight`` sums the strengths that chunks give it."""
+    """A relation between two entities, given by index; ``weight`` is the sum of its strengths in all chunks."""
 
     source: int
     target: int
@@ -46,10 +44,10 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """A community of entities (their indexes).
+    """A community of entities, given by index.
 
-    Level 0 has the largest communities; ``parent`` is the index of the enclosing one (-1: none). ``rating``, from 0 to
-    10, is how informative the generator rates its ``report``.
+    Level 0 has the largest communities; ``parent`` is the index of the enclosing one (-1 if none). ``rating`` (0 to 10)
+    is the generator's opinion of how informative the ``report`` is.
     """
 
     level: int
@@ -61,7 +59,7 @@ class Community:
 
     @property
     def text(self) -> str:
-        """Title and report, as shown in prompts."""
+        """Title and report, as they are shown in prompts."""
         return f"{self.title}\n{self.report}" if self.title else self.report
 
 
@@ -104,17 +102,20 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """The names in one chunk: ``(name, kind, description)`` and ``(source, target, description, strength)``."""
+    """The entities and relations that one chunk names.
+
+    An entity is ``(name, kind, description)``, a relation ``(source, target, description, strength)``.
+    """
 
     entities: tuple[tuple[str, str, str], ...] = ()
     relations: tuple[tuple[str, str, str, float], ...] = ()
 
 
 def merged(said: Sequence[Extracted]) -> tuple[tuple[Entity, ...], tuple[Relation, ...]]:
-    """Merge what the chunks of a document name into entities and relations.
+    """Merge the entities and relations that were extracted from the chunks of a document.
 
-    Names that differ only in case and spacing are merged, spelled as first seen. Relations are undirected. Entities are
-    in order of first mention.
+    Names that differ only in case and spacing are the same; the first spelling is kept. Relations are undirected.
+    Entities are in the order of their first mention.
     """
     names: dict[str, str] = {}
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
@@ -175,11 +176,11 @@ def _joined(descriptions: Mapping[str, None]) -> str:
 def communities(graph: Graph, cluster_size: int) -> list[Community]:
     """Return the communities of a graph's entities, level by level, without reports.
 
-    An entity without relations is in none. The result is deterministic.
+    An entity without relations is in no community. The result is deterministic.
     """
     with needs_extra("lab"):
         from graspologic_native import hierarchical_leiden
-    # Sorted, because the order of the edges breaks ties.
+    # Sorted, because ties depend on the order of the edges.
     edges = sorted((f"{r.source:07d}", f"{r.target:07d}", r.weight) for r in graph.relations if r.weight > 0)
     if not edges:
         return []

@@ -1,4 +1,4 @@
-"""Answer from graphs: local search around the nearest entities, global search over the reports."""
+"""Answer from graphs, by local search around the nearest entities or by global search over the reports."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from okralong.pipelines.methods.raptor import node_passage, only_leaves, unpacke
 async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], policy: Section) -> Answer:
     """Answer from the surroundings of the entities nearest to the question.
 
-    Reports take up to ``community_share`` of ``max_tokens``, chunks up to ``text_share``, entities and relations the
-    rest.
+    Of ``max_tokens``, reports get at most the share ``community_share``, chunks at most ``text_share``, and entities
+    and relations the rest.
     """
     flat = [(number, place) for number, graph in enumerate(graphs) for place in range(len(graph.entities))]
 
@@ -48,13 +48,13 @@ async def local_search(tools: Tools, question: str, graphs: Sequence[Graph], pol
     units = within(await _units(tools, graphs, nearest), policy.text_share * policy.max_tokens)
     left = policy.max_tokens - sum(hit.chunk.n_tokens for hit in [*reports, *units])
     lists = _lists(graphs, nearest, policy.relationships, left)
-    # In the authors' order; if the window is too small, chunks are dropped last.
+    # The prompt has the authors' order. If the window is too small, chunks are dropped last.
     shown = [node_passage(hit) for hit in [*reports, *lists, *units]]
     return await generate(tools, "generate", question, shown, [*units, *lists, *reports], cite_in=only_leaves)
 
 
 def _reports(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> list[Hit]:
-    """Return the reports of the communities with the most of the nearest entities; ties are broken by rating."""
+    """Return the reports on communities that contain nearest entities: by their number, then by rating."""
     chosen = set(nearest)
     found = [
         (sum((number, place) in chosen for place in community.members), community.rating, number, at)
@@ -69,7 +69,7 @@ def _reports(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> lis
 
 
 async def _units(tools: Tools, graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]]) -> list[Hit]:
-    """Return the chunks that name the nearest entities, by entity, those with most of its relations first."""
+    """Return the chunks that name the nearest entities: nearest entity first, then by number of its relations."""
     ranked: dict[tuple[int, int], None] = {}
     for number, place in nearest:
         graph = graphs[number]
@@ -90,9 +90,9 @@ async def _units(tools: Tools, graphs: Sequence[Graph], nearest: Sequence[tuple[
 
 
 def _lists(graphs: Sequence[Graph], nearest: Sequence[tuple[int, int]], relationships: int, left: float) -> list[Hit]:
-    """Return the nearest entities and their relations as one passage per document, ``left`` tokens in total.
+    """Return the nearest entities and their relations as one passage per document, up to ``left`` tokens in total.
 
-    Relations among the nearest entities come first, then those of the best connected ones.
+    Relations between two nearest entities come first, then others, those of the best connected entities first.
     """
     lines: dict[int, list[str]] = defaultdict(list)
     for number, place in nearest:
@@ -132,7 +132,7 @@ def within(hits: Sequence[Hit], tokens: float) -> list[Hit]:
 
 
 def _written(doc_id: str, what: str, text: str) -> Hit:
-    """Return a generated text as a chunk of length 0, like RAPTOR's summaries."""
+    """Return a generated text as a hit whose chunk has no characters of the document, like RAPTOR's summaries."""
     return Hit(Chunk(f"{doc_id}#{what}", doc_id, 0, 0, 0, 0, count_tokens(text), text), 1.0)
 
 
@@ -140,9 +140,9 @@ def _written(doc_id: str, what: str, text: str) -> Hit:
 
 
 async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], policy: Section) -> Answer:
-    """Answer from the points that the reports of ``level`` make, highest score first, up to ``max_tokens``.
+    """Extract points from the reports of ``level``, and answer from the best of them, up to ``max_tokens``.
 
-    Without points the question is unanswerable. Steps: ``map/1/points`` onward, and ``generate``.
+    Without points the question is unanswerable. Steps: one per batch of reports (``map/1/points``), and ``generate``.
     """
     reports = [
         (-community.rating, number, at, _written(graph.doc_id, f"report-{at:04d}", community.text))
@@ -157,7 +157,7 @@ async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], po
         ranked = ranked[len(batches[-1]) :]
     asked = [_points(tools, f"map/{number}/points", question, batch) for number, batch in enumerate(batches, 1)]
     points = [point for found in await asyncio.gather(*asked) for point in found]
-    points.sort(key=lambda point: -point[0])  # stable: ties keep the order of the ratings
+    points.sort(key=lambda point: -point[0])  # stable: ties keep the order of the reports' ratings
     hits = [
         Hit(Chunk(f"point-{number:03d}", "points", 0, number, 0, 0, count_tokens(text), text), score / 100)
         for number, (score, text) in enumerate(points)
@@ -172,7 +172,7 @@ async def global_search(tools: Tools, question: str, graphs: Sequence[Graph], po
 
 
 def _of_level(found: Sequence[Community], place: int, level: int) -> bool:
-    """Return whether a community belongs to ``level``: it has that level, or a lower one and no parts."""
+    """Return whether a community has ``level``, or a lower level and no communities inside it."""
     own = found[place].level
     return own == level or (own < level and not any(each.parent == place for each in found))
 
@@ -194,7 +194,7 @@ _POINT: Final = re.compile(
 
 
 def read_points(reply: str) -> list[tuple[int, str]]:
-    """Return ``(score, point)`` of each point with a score above 0. Raises ReplyError if no line is a point."""
+    """Return each ``(score, point)`` of a reply whose score is above 0. Raises ReplyError if no line is a point."""
     found = [match for line in strip_thought(reply).splitlines() if (match := _POINT.match(line)) is not None]
     if not found:
         raise ReplyError(f"The reply has no Point line: {reply[:80]!r}. Such lines alone were asked for.")

@@ -12,14 +12,14 @@ from okralong.pipelines.answering.policy import Count, MethodSection, Rounds, Sh
 class Section(MethodSection):
     """GraphRAG's constants.
 
-    Chunks of ``granularity`` tokens are read for entities and relations; communities of ``cluster_size`` entities and
-    more are divided; a report is written from at most ``report_tokens``. In a larger scope the ``max_documents``
-    documents with the best of the ``candidates`` best chunks are used.
+    Entities and relations are extracted from chunks of ``granularity`` tokens. Communities of ``cluster_size`` or more
+    entities are divided. A report is written from at most ``report_tokens``. In a larger scope, ``candidates`` chunks
+    are retrieved and the ``max_documents`` documents with the best of them are used.
 
-    Local ``search`` shows ``max_tokens`` around the ``entities`` nearest to the question: at most ``community_share``
-    for reports, at most ``text_share`` for chunks, and the rest for the entities with ``relationships`` relations each.
-    Global search asks the reports of ``level`` (0: the largest communities) in at most ``max_maps`` batches of
-    ``max_tokens``.
+    ``search`` is "local" or "global". Local search shows ``max_tokens`` about the ``entities`` nearest to the question:
+    at most the share ``community_share`` are reports, at most ``text_share`` chunks; the rest are the entities, with
+    ``relationships`` relations each. Global search uses the reports of ``level`` (0: the largest communities), in at
+    most ``max_maps`` batches of ``max_tokens``.
     """
 
     KEY = "graphrag"
