@@ -1,1 +1,1 @@
-"""An archive on disk: versions, vectors, index shards, and how they are searched."""
+"""An archive on disk: its versions, vectors and index shards, and the search over them."""

@@ -42,7 +42,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import NOT_READ, ArchiveError, Document, QuestionError, Section, TableSpan
 
 CACHED_DOCUMENTS: Final = 8
-"""Documents kept in memory; the passages of one question come from few. # project default"""
+"""Number of documents kept in memory; the passages of one question come from few documents. project default"""
 
 _ROWS_AT_A_TIME: Final = 16
 
@@ -86,7 +86,7 @@ class Archive:
 
     @property
     def n_shards(self) -> int:
-        """The number of shards of each granularity."""
+        """The number of shards for each chunk size."""
         return int(self.manifest["shards"])
 
     @property
@@ -96,7 +96,7 @@ class Archive:
 
     @property
     def has_vectors(self) -> bool:
-        """True if chunks can be found by dense vectors, not by BM25 only (``embedding.of: none``)."""
+        """True if chunks can be found by dense vectors; false with ``embedding.of: none``, which leaves only BM25."""
         return bool(self.manifest["embedding"].get("of") != "none")
 
     def entries(self) -> dict[str, DocumentEntry]:
@@ -131,7 +131,7 @@ class Archive:
         return [(doc_id, self._documents.n_tokens(doc_id)) for doc_id in sorted(doc_ids) or self.doc_ids()]
 
     def resolve(self, scope: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the sorted doc_ids that a scope of ids and globs names; () stays () and means the whole archive.
+        """Return the sorted doc_ids that match a scope's ids and globs; () (the whole archive) is returned as it is.
 
         An entry that equals a doc_id is not treated as a glob.
 
@@ -154,7 +154,7 @@ class Archive:
         name = self.manifest["files"].get("metadata")
         if name is not None:
             return read_facts(self.folder, name)
-        # Versions of earlier releases lack the table.
+        # Versions written by earlier releases lack the table.
         return {each.doc_id: each for each in facts_of_documents(self.folder, self.entries().values(), {})}
 
     @cached_property
@@ -167,7 +167,7 @@ class Archive:
         return metadata_table(self.facts().values())
 
     def metadata(self) -> pa.Table:
-        """Return the metadata as a table, a row per document sorted by doc_id; see ``metadata_table``."""
+        """Return the documents' metadata as a table, as ``metadata_table`` describes it."""
         return self._metadata
 
     def contents(self, *, text: bool = False) -> pa.Table:
@@ -239,13 +239,13 @@ class Archive:
         return granularity_folder(self.folder, granularity).at(name)
 
     def clients(self, granularity: int) -> list[LocalShard]:
-        """Return clients of all shards of a granularity in this process, for ``search``."""
+        """Return clients, for ``search``, of all shards of a chunk size, opened in this process."""
         return [LocalShard(self.shard(granularity, number)) for number in range(self.n_shards)]
 
 
 @dataclass
 class DocumentStore:
-    """The documents of a version: file and length in o200k tokens by doc_id, sorted; texts are read on demand.
+    """The documents of a version: the file and length (in o200k tokens) of each doc_id. Texts are read on demand.
 
     Thread-safe.
     """
@@ -287,7 +287,7 @@ class DocumentStore:
         return self._places[doc_id]
 
     def _read(self, doc_id: str, name: str) -> dict[str, Any]:
-        # Ids first, then batches, so that only a few documents are in memory even if many share a file.
+        # Read the ids first and then texts in batches, so that few documents are in memory even if many share a file.
         with self.folder.open(name) as file:
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):

@@ -1,10 +1,10 @@
-"""Artifacts that methods derive from a document with the generator (RAPTOR's trees, GraphRAG's graphs).
+"""Store artifacts that methods derive from a document with the generator (RAPTOR's trees, GraphRAG's graphs).
 
 Each is a file ``artifacts/DOCUMENT/KEY.parquet`` of the archive. ``DOCUMENT`` is the beginning of the hash of the
-document's id and text, so a changed document starts without artifacts, and vacuum and purge can assign each file.
-``KEY`` covers everything else that affects the result: the method, its version and policy values, the generator and its
-settings, the chunks and the encoder. Files are created atomically and without a lock: of two runs that write the same
-artifact, the first wins.
+document's id and text, so a changed document has no artifacts at first, and vacuum and purge know to which document a
+file belongs. ``KEY`` covers everything else that affects the result: the method, its version and policy values, the
+generator and its settings, the chunks and the encoder. Files are created atomically and without a lock: of two runs
+that write the same artifact, the first wins.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive
 
 ARTIFACTS: Final = "artifacts"
-"""The folder of an archive that holds them."""
+"""The folder of an archive that has its artifacts."""
 PURGED: Final = "its document was purged"
-"""Reason for not keeping an artifact."""
+"""Reason for not storing an artifact."""
 
 
 def artifacts_of(archive: Folder, document_sha256: str) -> Folder:
-    """Return the folder with the artifacts of the document with this hash."""
+    """Return the folder for the artifacts of the document with this hash."""
     return archive.at(ARTIFACTS, document_sha256[:16])
 
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """The cost of making an artifact: calls with a reply, the generator's own tokens, US dollars."""
+    """The cost of making an artifact: calls that returned a reply, tokens as the generator counts them, US dollars."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -51,13 +51,13 @@ class Expense:
 
     @classmethod
     def of(cls, calls: int, usage: Usage, cost_usd: float) -> Expense:
-        """Return the expense of several calls together."""
+        """Return the total expense of several calls."""
         return cls(calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, cost_usd)
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A finished artifact; ``made`` is JSON-serializable."""
+    """A finished artifact: ``made``, which is JSON-serializable, and its cost."""
 
     made: Any
     expense: Expense
@@ -65,7 +65,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactPlace:
-    """The place of one artifact in an archive; its key covers ``about``, which is JSON-serializable."""
+    """The place of an artifact in an archive. Its key is a hash of ``about``, which is JSON-serializable."""
 
     archive: Folder
     doc_id: str
@@ -76,9 +76,9 @@ class ArtifactPlace:
     def of(
         cls, archive: Archive, doc_id: str, method: str, version: int, policy: Mapping[str, Any], by: Mapping[str, Any]
     ) -> ArtifactPlace:
-        """Return the place of a method's artifact of a document. Raises QuestionError for an unknown document.
+        """Return the place of a method's artifact for a document. Raises QuestionError for an unknown document.
 
-        ``policy`` and ``by`` are the values of the policy and the settings of the generator that affect the result.
+        ``policy`` has the policy values and ``by`` the generator's settings that affect the result.
         """
         manifest = archive.manifest
         about = {
@@ -116,9 +116,10 @@ class ArtifactPlace:
             return None
 
     def write(self, artifact: Artifact) -> str:
-        """Store the artifact unless it exists or its document was purged; return "" or why it was not stored.
+        """Store the artifact unless it exists already; return "", or the reason why it was not stored.
 
-        The archive may be read-only or its disk full; the run then uses the artifact without storing it.
+        It is not stored if its document was purged, the archive is read-only or the disk full. The run can still use
+        it.
         """
         try:
             if self._folder.exists(self._file):
@@ -139,12 +140,12 @@ class ArtifactPlace:
             buffer = BytesIO()
             pq.write_table(pa.Table.from_pylist([row], schema=SCHEMA), buffer, compression="zstd")
             self._folder.create_bytes(self._file, buffer.getvalue())
-            if self._is_purged():  # a purge in between looked for files before this one existed
+            if self._is_purged():  # a concurrent purge may have listed the files before this one existed
                 self._folder.remove(self._file)
                 return PURGED
         except FileExistsError:  # another run wrote it first
             return ""
-        except Exception as error:  # a failing store must not lose a paid result
+        except Exception as error:  # a failure to store must not lose a paid result
             said = str(error).strip().splitlines()
             return f"{type(error).__name__}: {said[0][:200] if said else ''}"
         return ""

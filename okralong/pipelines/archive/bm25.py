@@ -1,8 +1,8 @@
-"""BM25 with the statistics of the question's scope.
+"""BM25 with the statistics of a question's scope.
 
-A score is meaningful only within the collection that it was computed for. Here that is the scope of the question: one
-document, several, or the whole archive. So shards store raw term frequencies and lengths, report the statistics of
-their part of the scope, and score with the sum. A chunk's score is bit-identical whichever shard holds it.
+BM25 scores are relative to a collection, which here is the question's scope: one document, several, or the whole
+archive. So shards store raw term frequencies and lengths. Each reports the statistics of its part of the scope, and
+computes scores with the sum of all parts. A chunk's score is bit-identical whichever shard holds it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from okralong.pipelines.archive import files
 from okralong.pipelines.archive.files import RowRanges, Strings
 
 K1: Final = 1.5
-"""Saturation of the term frequency: default of bm25s, since the papers do not specify it."""
+"""Saturation of the term frequency. It is the default of bm25s, since the papers do not specify it."""
 
 B: Final = 0.75
-"""Weight of the length: default of bm25s, since the papers do not specify it."""
+"""Weight of the length. It is the default of bm25s, since the papers do not specify it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeStatistics:
     """BM25's statistics of a scope: number of chunks, their total length in terms, and document frequencies.
 
-    Statistics of disjoint parts can be added.
+    Statistics of disjoint parts of a scope can be added with ``+``.
     """
 
     n_chunks: int = 0
@@ -56,17 +56,18 @@ class ScopeStatistics:
     def scores(
         self, weights: NDArray[np.float64] | np.float64, frequencies: NDArray[np.int32], lengths: NDArray[np.int32]
     ) -> NDArray[np.float64]:
-        """Return the contribution of each occurrence of a term in a chunk to the chunk's score.
+        """Return what a term adds to the score of each chunk that contains it.
 
-        All shapes are (n,), n > 0.
+        All arrays have the shape (n,), n > 0: one element for each pair of a term and a chunk.
 
         Args:
-            weights: Inverse document frequencies times the term's count in the query; a scalar for a single term.
+            weights: The term's inverse document frequency times its count in the query; a scalar if all pairs have one
+                term.
             frequencies: Counts of the term in the chunk.
             lengths: Lengths of the chunks.
         """
         average = self.total_length / self.n_chunks
-        # In place, because a whole archive has hundreds of thousands.
+        # Computed in place, because a whole archive has hundreds of thousands of pairs.
         damping = np.multiply(lengths, K1 * B / average, dtype=np.float64)
         damping += K1 * (1 - B)
         damping += frequencies
@@ -75,7 +76,7 @@ class ScopeStatistics:
         return scores
 
 
-# The postings of one shard: the chunks that hold each term, with frequencies.
+# The postings of a shard: for each term, the chunks that contain it, and its frequency in each.
 
 Int32 = NDArray[np.int32]
 
@@ -83,13 +84,13 @@ _NONE: Final[Int32] = np.empty(0, dtype=np.int32)
 
 
 KNOWN_TERMS: Final = 16_384
-"""Terms whose vocabulary position is cached: some megabytes, for the words of thousands of questions. # project default
-"""
+"""Number of terms whose place in the vocabulary is cached. They take some megabytes, enough for thousands of questions.
+project default"""
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Postings in column form (see ``archive/files.py``), with the length of each chunk in terms."""
+    """Postings as memory-mapped columns (see ``archive/files.py``), with the length of each chunk in terms."""
 
     vocabulary: Strings
     pointers: NDArray[np.int64]
@@ -118,7 +119,7 @@ class Postings:
         return postings
 
     def lengths_of(self, scope: RowRanges) -> Int32:
-        """Return the lengths of the scope's chunks by place; a single range is not copied."""
+        """Return the lengths of the scope's chunks by place (see ``RowRanges``); a single range is not copied."""
         runs = [self.lengths[start:end] for start, end in zip(scope.starts.tolist(), scope.ends.tolist(), strict=True)]
         return runs[0] if len(runs) == 1 else np.concatenate([_NONE, *runs])
 
@@ -133,7 +134,7 @@ class Postings:
         return int((last - first).sum())
 
     def find(self, term: str, scope: RowRanges) -> tuple[Int32, Int32]:
-        """Return the ascending rows of the scope's chunks with a term, and its frequencies; both of shape (n,)."""
+        """Return the ascending rows of the scope's n chunks with a term, and its frequencies, both of shape (n,)."""
         entries = self._entries(term)
         if entries is None:
             return _NONE, _NONE
@@ -145,7 +146,7 @@ class Postings:
             return rows[first:last], frequencies[first:last]
         starts, ends = scope.within(rows)
         counts = ends - starts
-        # Entry numbers of all runs, concatenated without a loop over the ranges.
+        # The indexes of all entries to take, range after range, computed without a loop over the ranges.
         chosen = np.arange(int(counts.sum())) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
         return rows[chosen], frequencies[chosen]
 
@@ -161,19 +162,21 @@ class Postings:
         return found
 
 
-# The best chunks by BM25, without scoring every chunk that holds a common word (MaxScore: Turtle and Flood 1995). Rare
-# terms are added first. Once the k-th best sum exceeds the most that the remaining terms can add, chunks without any
-# rare term are out, and only the others are scored in full, in the order of the query, so that skipping others does not
-# change the result.
+# Find the best chunks without scoring every chunk that contains a common word (MaxScore: Turtle and Flood 1995). Rare
+# terms are added first. Once the k-th best sum exceeds the most that the remaining terms can add, a chunk without any
+# rare term cannot be among the best. Only the others are scored in full, adding terms in the order of the query, so
+# that scores are bit-identical to those computed without skipping.
 
 FEW: Final = 20_000
-"""Postings up to which every chunk is scored: skipping some would cost more than it saves. # project default"""
+"""With at most this many postings, every chunk is scored: skipping some would cost more than it saves.
+project default"""
 
 _LOOK_UP: Final = 10
-"""Cost of finding a chunk in one term's postings, in postings added (measured: 8 to 12). # project default"""
+"""Finding a chunk in a term's postings takes as long as adding this many postings (measured: 8 to 12). project
+default"""
 
 _ROUNDING: Final = 1e-9
-"""Relative difference of sums in different orders, at most."""
+"""Largest relative difference between sums that add the same terms in different orders."""
 
 
 Doubles = NDArray[np.float64]
@@ -187,18 +190,18 @@ def best_places(
     lengths: Int32,
     k: int,
 ) -> tuple[NDArray[np.int64], Doubles]:
-    """Return the places of the best ``k`` chunks and of ties with the k-th, in order of place, and their scores.
+    """Return the ascending places of the best ``k`` chunks and of ties with the k-th, and their scores.
 
     Args:
-        statistics: Those of the whole scope.
-        weights: Weights of the terms, see ``ScopeStatistics.scores``.
+        statistics: The statistics of the whole scope.
+        weights: The weight of each term, see ``ScopeStatistics.scores``.
         found: Ascending rows and frequencies of each term, in the order of ``weights``.
         scope: The rows of the scope in this shard.
         lengths: Lengths of all chunks of the scope.
-        k: Number of chunks; those without any term are never returned.
+        k: Number of chunks. Chunks without any of the terms are never returned.
     """
     postings = sum(len(places) for places, _ in found)
-    if not postings:  # also for a scope of stop words only, where all lengths are 0
+    if not postings:  # includes a scope whose chunks have only stop words, where all lengths are 0
         return np.empty(0, dtype=np.int64), np.empty(0)
     if postings <= FEW:
         places, scores = _all(statistics, weights, found, scope, lengths)
@@ -207,7 +210,7 @@ def best_places(
         places = _within_reach(statistics, weights, placed, lengths, k)
         scores = _in_full(statistics, weights, placed, lengths, places)
     if len(places) > k:
-        # Ties with the k-th are kept, since chunk_ids decide among them.
+        # Ties with the k-th are kept, since the caller breaks them by chunk_id.
         kept = scores >= _kth(scores, k)
         places, scores = places[kept], scores[kept]
     return places, scores
@@ -223,7 +226,7 @@ def _all(
     places = scope.places_of(np.concatenate([rows for rows, _ in found]))
     frequencies = np.concatenate([frequencies for _, frequencies in found])
     each = weights.repeat([len(rows) for rows, _ in found])
-    # bincount adds in the order given: term by term.
+    # ``bincount`` adds in the order of its input: term by term.
     total: Any = np.bincount(places, statistics.scores(each, frequencies, lengths[places]), len(lengths))
     (hit,) = total.nonzero()
     return hit, total[hit]
@@ -244,7 +247,7 @@ def _within_reach(
         common = rare_first[number + 1 :]
         if not common:
             break
-        # An occurrence adds less than its weight, since tf / (damping + tf) < 1.
+        # A term adds less than its weight to a score, since tf / (damping + tf) < 1.
         touched = partial[partial > 0] if number else partial[places]
         reach = _kth(touched, k) * (1 - _ROUNDING) - left * (1 + _ROUNDING) if len(touched) >= k else 0.0
         if reach > 0:
@@ -282,16 +285,16 @@ def _kth(values: Doubles, k: int) -> float:
     return float(ranked[-k])
 
 
-# Search terms of a text: lower-case words of two letters or more without stop words, as English stems. Tests check that
-# they equal those of ``bm25s.tokenize`` with its English stop words and PyStemmer. bm25s itself cannot be used because
-# it renumbers the terms with each call, while an index needs one vocabulary.
+# The terms of a text are the English stems of its lower-case words of two or more letters, without stop words. Tests
+# check that they equal those of ``bm25s.tokenize`` with its English stop words and PyStemmer. bm25s itself cannot be
+# used: it renumbers the terms with each call, while an index needs one vocabulary.
 
 _WORD = re.compile(r"\b\w\w+\b")
 _STOP_WORDS = frozenset(STOPWORDS_EN)
 
 
 class _EnglishStemmer(threading.local):
-    """One stemmer per thread, because the C object keeps a buffer between calls."""
+    """A stemmer per thread, because the C object is not thread-safe: it has a buffer."""
 
     def __init__(self) -> None:
         self.stemmer = Stemmer.Stemmer("english")
@@ -310,8 +313,8 @@ def analyze_query(text: str) -> list[str]:
 class TermTable:
     """The terms of several texts as numbers.
 
-    ``vocabulary`` is sorted by code point. ``terms`` holds the vocabulary index of every term, text after text;
-    ``lengths`` the number of terms of each text.
+    ``vocabulary`` is sorted by code point. ``terms`` has the vocabulary index of every term, text after text;
+    ``lengths`` has the number of terms of each text.
     """
 
     vocabulary: list[str]

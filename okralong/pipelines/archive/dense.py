@@ -1,9 +1,9 @@
 """Find the nearest vectors among contiguous rows by inner product, in a deterministic order.
 
-FAISS finds the candidates in the mapped matrix range by range, or through an approximate index or a GPU. Its ID
-selectors are not used: a GPU search may silently ignore them (facebookresearch/faiss issues 3114, 3924), and a
-document's rows are contiguous anyway. Final scores are computed here, row by row in double precision: float32 sums
-depend on the block that a row is in, and equal vectors must get equal scores in every shard.
+FAISS finds candidates in each range of the mapped matrix, or uses an approximate index or a GPU. Its ID selectors are
+not used: a GPU search may silently ignore them (facebookresearch/faiss issues 3114, 3924), and a document's rows are
+contiguous anyway. Final scores are computed here, row by row in double precision. Otherwise equal vectors could get
+different scores in different shards, because a float32 sum depends on the block of rows that it is computed with.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from okralong.pipelines.archive.files import DenseConfig, RowRanges
 from okralong.pipelines.core.types import ConfigError
 
 SLACK: Final = 16
-"""Vectors requested beyond k, to detect a tie at the k-th place. # project default"""
+"""Number of vectors requested in addition to k, to detect ties with the k-th. project default"""
 
 TOLERANCE: Final = 1e-5
-"""Largest error of FAISS's float32 score of a unit vector (observed: 4e-7). # project default"""
+"""Largest error of FAISS's float32 score of a unit vector (observed: 4e-7). project default"""
 
 Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
@@ -38,10 +38,10 @@ def nearest(
     k: int,
     on_gpu: GpuRows | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the rows of the scope among the best ``k`` or tied with the k-th, unsorted, and their inner products.
+    """Return the best ``k`` rows of the scope and ties with the k-th, unsorted, and their inner products.
 
-    ``matrix`` has shape (rows, dimension), ``vector`` (dimension,); k > 0 and the scope is not empty. ``on_gpu`` holds
-    the same matrix and, if given, finds the candidates.
+    ``matrix`` has shape (rows, dimension), ``vector`` (dimension,); k > 0 and the scope is not empty. ``on_gpu``, if
+    given, has the same matrix and finds the candidates.
     """
 
     def knn(start: int, end: int, wanted: int) -> Found:
@@ -58,7 +58,7 @@ def nearest(
         while wanted < end - start and scores[k - 1] - scores[-1] <= 2 * tolerance:
             wanted = min(end - start, 2 * wanted)
             scores, places = knn(start, end, wanted)
-        if wanted > k:  # best first; keep those that may be tied with this range's k-th
+        if wanted > k:  # sorted, best first: keep those that may tie with this range's k-th
             near = int((scores >= scores[k - 1] - tolerance).sum())
             scores, places = scores[:near], places[:near]
         rows.append(places + start)
@@ -71,18 +71,19 @@ def nearest(
 
 
 def products(matrix: NDArray[np.float32], vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the inner products of some rows with ``vector``, independent of which rows are computed together."""
-    # Row by row: in a matrix product, the order of a row's sum depends on its neighbours.
+    """Return the inner products of ``rows`` with ``vector``; a row's result does not depend on the other rows."""
+    # Row by row, because in a matrix product the order of a row's sum depends on the other rows.
     exact: NDArray[np.float64] = np.vecdot(matrix[rows].astype(np.float64), vector.astype(np.float64))
     return exact.astype(np.float32)
 
 
 @dataclass(frozen=True)
 class SmallerChunks:
-    """Chunks of the embedded size, which represent larger chunks without vectors.
+    """Chunks of the embedded size, whose vectors are used for larger chunks that have none.
 
-    A larger chunk scores as the best smaller chunk that it overlaps. ``vectors`` has shape (smaller chunks, dimension).
-    Larger chunk i overlaps the smaller chunks ``first[i]`` to ``end[i]`` (exclusive), at least one; both ascend with i.
+    A larger chunk's score is the best of the smaller chunks that it overlaps. ``vectors`` has shape (smaller chunks,
+    dimension). Larger chunk i overlaps the smaller chunks ``first[i]`` to ``end[i]`` (exclusive), at least one; both
+    ascend with i.
     """
 
     vectors: NDArray[np.float32]
@@ -91,7 +92,7 @@ class SmallerChunks:
 
     @classmethod
     def of(cls, vectors: NDArray[np.float32], small: Spans, large: Spans) -> SmallerChunks:
-        """Relate ``small`` and ``large`` chunks. Raises ValueError unless their documents and order are the same."""
+        """Assign smaller chunks to larger ones. Raises ValueError unless both have the same documents in order."""
         if list(small.ranges) != list(large.ranges):
             raise ValueError("the shard of the embedded size has other documents")
         starts = small.places(small.starts)
@@ -102,7 +103,7 @@ class SmallerChunks:
     def nearest(
         self, query: NDArray[np.float32], scope: RowRanges, k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return larger chunks as ``nearest`` does."""
+        """Return the nearest larger chunks, as the function ``nearest`` does."""
         rows = [np.arange(start, stop) for start, stop in zip(scope.starts.tolist(), scope.ends.tolist(), strict=True)]
         rough = [self._rough(query, part) for part in rows]
         found, estimates = np.concatenate(rows), np.concatenate(rough)
@@ -118,7 +119,7 @@ class SmallerChunks:
         return unit.astype(np.float32)
 
     def _rough(self, query: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the float32 scores of contiguous larger chunks."""
+        """Return the float32 scores of larger chunks; ``rows`` must be contiguous."""
         start, stop = int(self.first[rows[0]]), int(self.end[rows[-1]])
         scores = np.append(self.vectors[start:stop] @ query, np.float32(-np.inf))
         bounds = np.stack([self.first[rows] - start, self.end[rows] - start], axis=1).reshape(-1)
@@ -134,52 +135,54 @@ class SmallerChunks:
 
 @dataclass(frozen=True)
 class Spans:
-    """Character ranges of a shard's chunks, in order of their rows; ``ranges`` are the rows of each document."""
+    """The character ranges of a shard's chunks, by row; ``ranges`` has the rows of each document."""
 
     ranges: Mapping[str, range]
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
     def places(self, characters: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Map one offset per chunk to numbers that ascend over all documents."""
+        """Map an offset of each chunk in its document to a number that ascends over all documents."""
         numbers = np.repeat(np.arange(len(self.ranges)), [len(rows) for rows in self.ranges.values()])
         return numbers * _LONGEST + characters
 
 
 _LONGEST: Final = 1 << 40
-"""More characters than a document has; eight million documents per shard still fit into an int64."""
+"""More characters than any document has. The numbers of eight million documents per shard still fit into an int64."""
 
 
-# An approximate FAISS index of a large shard's vectors: it finds candidates, which are then scored exactly. It
-# holds one byte per dimension (scalar quantisation), a quarter of the vectors, and is memory-mapped like them. The
-# search effort is tuned at build time: it is raised until the configured share of the true best 20 is found for
-# synthetic questions between two vectors of the shard, like real questions.
+# An approximate FAISS index of a large shard's vectors: it finds candidates, which are then scored exactly. It holds
+# one byte per dimension (scalar quantization), a quarter of the vectors' size, and is memory-mapped like them. The
+# search effort is tuned at build time. It is raised until the index finds the configured share of the true best 20 for
+# synthetic queries. Each of these lies between two vectors of the shard, like the vectors of real questions.
 
 BEST: Final = 20
-"""Recall is measured at 20, the paper's candidates of each retriever (appendix B.3)."""
+"""Recall is measured among the best 20, the paper's number of candidates of each retriever (appendix B.3)."""
 
 LARGEST_K: Final = 64
-"""Beyond this k every vector is compared, because the effort was tuned at 20. # project default"""
+"""For a larger k every vector is compared, because the effort was tuned for 20. project default"""
 
 PROBES: Final = 256
-"""Synthetic questions for tuning the effort: at a recall of 0.99, +-0.002. # project default"""
+"""Number of synthetic queries for tuning the effort. They measure a recall of 0.99 to within 0.002. project default"""
 
 SPARE: Final = 2
-"""Candidates per wanted chunk, because one byte per dimension confuses close vectors. # project default"""
+"""Number of candidates per wanted chunk, because one byte per dimension does not tell close vectors apart. project
+default"""
 
 TRAINING: Final = 64
-"""Training vectors per cell; more change little. FAISS warns below 39 and drops above 256. # project default"""
+"""Number of training vectors per cell; more improve little. FAISS warns below 39 and uses at most 256. project
+default"""
 
 CONSTRUCTION: Final = 100
-"""``efConstruction``, between FAISS's 40 and the usual 200. # project default"""
+"""``efConstruction`` of the graph, between FAISS's default of 40 and the usual 200. project default"""
 
 GRAPH_EFFORT: Final = 2048
-"""Nodes beyond which a graph is slower than comparing every vector of such a shard. # project default"""
+"""Most nodes to visit in a graph; with more it is slower than comparing every vector of the shard. project default"""
 
 
 @dataclass(frozen=True)
 class ApproximateIndex:
-    """A FAISS index over the rows of a shard; ``effort`` is the number of cells (ivf) or nodes (hnsw) per search."""
+    """A FAISS index over the rows of a shard. ``effort`` is the number of cells (ivf) or nodes (hnsw) per search."""
 
     index: Any
     effort: int
@@ -196,7 +199,7 @@ class ApproximateIndex:
         return cls(index, effort)
 
     def candidates(self, query: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Return rows that should contain the nearest ``k``, or fewer if the visited part holds fewer."""
+        """Return rows that probably include the nearest ``k``; fewer rows if the visited cells or nodes have fewer."""
         wanted = min(SPARE * k, self.index.ntotal)
         _, rows = self.index.search(query[np.newaxis], wanted, params=_parameters(self.index, self.effort))
         found: NDArray[np.int64] = rows[0][rows[0] >= 0]
@@ -205,7 +208,7 @@ class ApproximateIndex:
 
 @dataclass(frozen=True)
 class Built:
-    """A new index: the content of its file, and its entries in the shard's manifest."""
+    """A new index: the content of its file, and the effort and measured recall for the shard's manifest."""
 
     data: bytes
     effort: int
@@ -213,10 +216,10 @@ class Built:
 
 
 def build_approximate(matrix: NDArray[np.float32], config: DenseConfig) -> Built | None:
-    """Build an index over ``matrix``, shape (rows, dimension); None if every vector should be compared.
+    """Build an index over ``matrix``, shape (rows, dimension), or return None if searches should compare every vector.
 
-    That is the case with index "flat", for at most ``config.above`` rows, and if no effort reaches the recall. The
-    build is deterministic.
+    It returns None with index "flat", for at most ``config.above`` rows, or if no effort reaches the recall. The build
+    is deterministic.
     """
     if config.index == "flat" or len(matrix) <= config.above:
         return None
@@ -235,7 +238,7 @@ def build_approximate(matrix: NDArray[np.float32], config: DenseConfig) -> Built
 def _inverted_file(matrix: NDArray[np.float32], config: DenseConfig) -> Any:
     cells = config.cells_for(len(matrix))
     index: Any = faiss.index_factory(matrix.shape[1], f"IVF{cells},SQ8", faiss.METRIC_INNER_PRODUCT)
-    index.cp.spherical = True  # centres of unit vectors are directions
+    index.cp.spherical = True  # the centers of unit vectors are directions
     rows = np.random.default_rng(0).permutation(len(matrix))[: TRAINING * cells]
     index.train(matrix[np.sort(rows)])
     return index
@@ -249,7 +252,7 @@ def _graph(matrix: NDArray[np.float32], config: DenseConfig) -> Any:
 
 
 def _between(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return directions between two rows each, nearer to one: like questions, they coincide with no chunk."""
+    """Return synthetic queries. Each lies between two rows, nearer to one, so that it equals no chunk."""
     first, second = np.random.default_rng(1).integers(len(matrix), size=(2, PROBES))
     mixed = matrix[first] + 0.7 * matrix[second]
     unit: NDArray[np.float32] = mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), 1e-12)
@@ -264,7 +267,7 @@ def _least_effort(
     recall: float,
     most: int,
 ) -> int | None:
-    """Return the least effort that reaches the recall, within a sixteenth; None if the maximum does not reach it."""
+    """Return the least effort that reaches the recall, to within a sixteenth; None if even ``most`` does not."""
 
     def enough(effort: int) -> bool:
         return _recall(index, matrix, questions, best, effort) >= recall
@@ -295,13 +298,13 @@ def _recall(
 
 
 def _parameters(index: Any, effort: int) -> Any:
-    untyped: Any = faiss  # missing in its stubs
+    untyped: Any = faiss  # its stubs lack this class
     if hasattr(index, "nlist"):
         return untyped.SearchParametersIVF(nprobe=effort)
     return untyped.SearchParametersHNSW(efSearch=effort)
 
 
-# The vectors of a shard on a GPU. FAISS gets each contiguous range of rows by its address.
+# The vectors of a shard on a GPU. FAISS gets the address of each contiguous range of rows.
 
 MOST: Final = 2048
 """The largest k of FAISS's GPU selection."""
@@ -326,7 +329,7 @@ class GpuRows:
     def knn(
         self, query: NDArray[np.float32], start: int, end: int, k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return inner products and places (from ``start``) of the best ``k`` of rows ``start`` to ``end``, best first.
+        """Return inner products and offsets from ``start`` of the best ``k`` of rows ``start`` to ``end``, best first.
 
         ``k`` is at most ``MOST`` and at most ``end - start``; ``query`` has shape (dimension,).
         """

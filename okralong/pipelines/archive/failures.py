@@ -15,7 +15,7 @@ from okralong.pipelines.core.types import NOT_READ
 FAILURES_FOLDER: Final = "failures"
 
 _MOST_WARNINGS_OF_FILE: Final = 100
-"""Documents of one file of rows that are reported one by one as read in part. # project default"""
+"""Documents of one file of rows that are reported one by one as read in part. project default"""
 
 
 def write_failures(archive: Folder, failures: Sequence[tuple[str, str]], facts: Sequence[DocumentFacts]) -> str:

@@ -1,8 +1,8 @@
-"""The files of a shard: writing, opening, and reading single rows.
+"""Write and open the files of a shard, and read single rows.
 
-Arrays are ``.npy`` and columns with text are Arrow IPC files, without pickle. Both are memory-mapped, so a shard opens
-immediately and costs only the pages that its questions touch; Parquet would have to be decoded into the heap of every
-process.
+Arrays are stored as ``.npy`` files without pickle, columns with text as Arrow IPC files. Both are memory-mapped, so a
+shard opens at once and only the pages that questions touch are loaded. Parquet would have to be decoded in the memory
+of every process.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from okralong.pipelines.core.types import ArchiveError, Chunk
 VECTORS: Final = "vectors.npy"
 """float32, shape (rows, dimension), C-contiguous. Missing in a shard with BM25 only."""
 OVER_LIMIT: Final = "over-limit.npy"
-"""bool, shape (rows,): the encoder does not see the chunk's end. Used by the next build; missing in old shards."""
+"""bool, shape (rows,): whether the chunk exceeds the encoder's limit, so that its end is not embedded. The next build
+uses it; old shards lack it."""
 LENGTHS: Final = "lengths.npy"
-"""int32, shape (rows,): terms of each chunk without stop words."""
+"""int32, shape (rows,): the number of terms of each chunk, without stop words."""
 POINTERS: Final = "postings-pointers.npy"
 """int64, shape (terms + 1,): the postings of term t are entries pointers[t] to pointers[t + 1]."""
 POSTING_ROWS: Final = "postings-rows.npy"
@@ -44,13 +45,13 @@ POSTING_ROWS: Final = "postings-rows.npy"
 FREQUENCIES: Final = "postings-frequencies.npy"
 """int32, shape (postings,): the term's frequency in the row."""
 APPROXIMATE: Final = "approximate.faiss"
-"""A FAISS index over the rows of the vectors, in shards where the index config's ``dense`` asks for one."""
+"""A FAISS index over the rows of the vectors, in shards for which ``dense`` in the index config asks for one."""
 VOCABULARY: Final = "vocabulary.arrow"
 ROWS: Final = "rows.arrow"
 RANGES: Final = "documents.arrow"
 
 VOCABULARY_SCHEMA: Final = pa.schema([("term", pa.large_string())])
-"""Sorted by code point for binary search."""
+"""The vocabulary, sorted by code point for binary search."""
 
 ROWS_SCHEMA: Final = pa.schema(
     [
@@ -71,7 +72,7 @@ RANGES_SCHEMA: Final = pa.schema([("doc_id", pa.large_string()), ("first_row", p
 
 
 def granularity_folder(archive: Folder, granularity: int) -> Folder:
-    """Return the folder with the shards of one granularity."""
+    """Return the folder with the shards of one chunk size."""
     return archive.at("index", f"granularity={granularity}")
 
 
@@ -83,7 +84,7 @@ def write_array(folder: Folder, name: str, array: NDArray[Any]) -> None:
 
 
 def open_array(folder: Path, name: str) -> NDArray[Any]:
-    """Map a ``.npy`` file as a plain array, which slices faster than ``numpy.memmap``."""
+    """Map a ``.npy`` file as a plain array, which is faster to slice than ``numpy.memmap``."""
     array: NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     return array
 
@@ -119,10 +120,10 @@ def open_ranges(folder: Path) -> dict[str, range]:
 
 @contextmanager
 def mapped_here(folder: Folder, *names: str) -> Iterator[Path]:
-    """Yield a local path of ``folder`` for mapping: the folder itself, or a copy if it is remote.
+    """Yield a local path whose files can be mapped: ``folder`` itself, or a copy if it is remote.
 
-    With ``names``, only those files are needed. The copy is unlinked when the context ends, and its space is freed with
-    the last mapping, because a process that holds a shard is killed at the end of its run and could not clean up later.
+    With ``names``, only those files are copied. The copy is unlinked when the context ends; the system frees its space
+    with the last mapping. It cannot be deleted later, because the process is killed at the end of its run.
     """
     if folder.is_local:
         yield Path(folder.path)
@@ -133,8 +134,8 @@ def mapped_here(folder: Folder, *names: str) -> Iterator[Path]:
         yield Path(copied_to)
 
 
-# Single rows of mapped columns, read directly from their buffers. A search needs some tens of rows; Arrow's ``take``
-# and ``to_pylist`` are made for many and took half the time of a question about one document.
+# Read single rows of mapped columns directly from their buffers. A search needs only tens of rows. Arrow's ``take`` and
+# ``to_pylist`` are made for many, and took half the time of a question about one document.
 
 _Code = Literal["B", "i", "q"]
 
@@ -143,7 +144,7 @@ _CODES: Final[dict[pa.DataType, _Code]] = {pa.int32(): "i", pa.int64(): "q"}
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """A large_string column with null as None."""
+    """A column of the type large_string; null is returned as None."""
 
     offsets: memoryview[int]
     data: memoryview[int]
@@ -151,7 +152,7 @@ class Strings:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Strings:
-        """Wrap a column of at most one chunk, as ``open_columns`` maps it."""
+        """Wrap a column of at most one Arrow chunk, as ``open_columns`` maps it."""
         piece = _one_piece(column)
         valid, offsets, data = piece.buffers()
         bits = _cast(valid, "B") if valid is not None and piece.null_count else None
@@ -167,7 +168,7 @@ class Strings:
         return str(self.data[self.offsets[row] : self.offsets[row + 1]], "utf-8")
 
     def place(self, text: str) -> int | None:
-        """Return the row of ``text`` in a column sorted by code point (the order of UTF-8), or None."""
+        """Return the row of ``text``, or None. The column must be sorted by code point (the order of UTF-8)."""
         wanted, offsets, data = text.encode(), self.offsets, self.data
         rows = range(len(self))
         row = bisect.bisect_left(rows, wanted, key=lambda each: bytes(data[offsets[each] : offsets[each + 1]]))
@@ -231,16 +232,16 @@ def _cast(buffer: pa.Buffer | None, code: _Code) -> memoryview[int]:
     return memoryview(buffer if buffer is not None else b"").cast("B").cast(code)
 
 
-# The rows of a question's scope in a shard: a few contiguous ranges, because a document's rows are neighbours.
+# The rows of a question's scope in a shard. They are a few ranges, because the rows of a document are contiguous.
 
 Int32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
 class RowRanges:
-    """Disjoint half-open row ranges in ascending order. A row's *place* is its position among the rows of all ranges.
+    """Disjoint half-open row ranges in ascending order. A row's *place* is its index among the rows of all ranges.
 
-    Row numbers are int32 like the postings: a binary search with keys of another type would copy the postings.
+    Row numbers are int32 like those in postings: a binary search with keys of another type would copy the postings.
     """
 
     starts: Int32
@@ -278,7 +279,7 @@ class RowRanges:
         return places
 
     def within(self, rows: Int32) -> tuple[Int32, Int32]:
-        """Return where each range's part of the sorted ``rows`` begins and ends."""
+        """Return the indexes at which each range's part of the sorted ``rows`` begins and ends."""
         return (
             np.searchsorted(rows, self.starts).astype(np.int32),
             np.searchsorted(rows, self.ends).astype(np.int32),
@@ -296,8 +297,8 @@ def joined(ranges: Iterable[range]) -> list[range]:
     return result
 
 
-# The compressed chunks of an archive: one table per shard of one granularity, in the order of its rows. A compressor's
-# output depends on the chunk only, so a shard that a later version reuses keeps its table.
+# The compressed chunks of an archive: one table per shard of one chunk size, in the order of the shard's rows. A
+# compressor's output depends only on the chunk, so a shard that a later version reuses keeps its table.
 
 COMPRESSED: Final = "compressed"
 """The folder of these tables in an archive."""
@@ -310,7 +311,7 @@ def compressed_folder(archive: Folder, fingerprint: str, granularity: int) -> Fo
 
 
 def table_folders(archive: Folder, manifest: Mapping[str, Any]) -> list[Folder]:
-    """Return the folders of a version's tables in order of the shards; empty without a compressor."""
+    """Return the folders of a version's tables in the order of the shards; none without a compressor."""
     held = manifest.get("compressor")
     if held is None:
         return []
@@ -324,7 +325,7 @@ def tables_are_there(archive: Folder, manifest: Mapping[str, Any]) -> bool:
 
 
 def write_compressed(folder: Folder, rows: pa.Table, made: NDArray[np.float32]) -> None:
-    """Write a shard's table: the vectors of its ``rows`` (``ROWS_SCHEMA``), shape (n, vectors per chunk, hidden)."""
+    """Write a shard's table. ``made`` has the vectors of its ``rows``, shape (n, vectors per chunk, hidden)."""
     flat = made.reshape(len(made), made.shape[1] * made.shape[2]).astype(np.float16)
     column = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
     columns = [rows.column("chunk_id").combine_chunks(), rows.column("doc_id").combine_chunks(), column]
@@ -353,7 +354,7 @@ class CompressedRows:
     hidden: int
 
     def take(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the vectors of some rows, shape (rows, per_chunk, hidden). Raises ArchiveError."""
+        """Return the vectors of some rows, shape (rows, per_chunk, hidden). Raises ArchiveError if it is unusable."""
         found: NDArray[np.float32] = self._all[list(rows)].astype(np.float32)
         return found
 
@@ -372,11 +373,12 @@ class CompressedRows:
         return flat.reshape(len(table), self.per_chunk, self.hidden)
 
 
-# A hash of the doc_id assigns each document to a shard. Filling shards in order would balance a small archive better,
-# but every added or removed document would move others and rebuild every shard. Scores do not depend on the shard.
+# A hash of the doc_id assigns each document to a shard. Filling shards one after another would balance a small archive
+# better, but then an added or removed document would move others, and all shards would have to be rebuilt. Scores do
+# not depend on the shard.
 
 REMEMBERED: Final = 65_536
-"""Documents whose shard is cached: some megabytes, enough for a run's questions. # project default"""
+"""Number of documents whose shard is cached. They take some megabytes, enough for a run's questions. project default"""
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -389,20 +391,21 @@ def shard_of(doc_id: str, shards: int) -> int:
 # Settings of the index and of the search.
 
 TRAINED_ON: Final = 39
-"""Training vectors that FAISS requires per cell (its ``min_points_per_centroid``)."""
+"""The number of training vectors that FAISS requires per cell (its ``min_points_per_centroid``)."""
 
 LINKS: Final = 32
-"""Neighbours of a node: FAISS's default."""
+"""Neighbors of a node in the graph. It is FAISS's default."""
 
 
 class DenseConfig(Settings):
     """Settings of the vector search.
 
     ``index`` "flat" compares every vector and is exact. "ivf" (an inverted file over cells) and "hnsw" (a graph)
-    compare only some, in shards of more than ``above`` chunks and for questions about the whole archive; smaller scopes
-    are always compared in full. ``recall`` is the share of the best 20 that the build must find again, measured on
-    vectors of the shard; it determines the cells or nodes per search. ``cells`` is the size of an inverted file, "auto"
-    meaning 4 times the square root of the shard's chunks; ``links`` is the number of a node's neighbours in the graph.
+    compare only some vectors. They are used in shards of more than ``above`` chunks, for questions about the whole
+    archive; smaller scopes are always compared in full. ``recall`` is the share of the true best 20 that the index must
+    find; the build measures it and visits as many cells or nodes per search as it takes. ``cells`` is the number of
+    cells of an inverted file; "auto" is 4 times the square root of the shard's number of chunks. ``links`` is the
+    number of a node's neighbors in the graph.
     """
 
     index: Literal["flat", "ivf", "hnsw"] = "flat"
@@ -426,23 +429,23 @@ class DenseConfig(Settings):
         return self
 
     def least_chunks(self) -> int:
-        """Return the fewest chunks that can train the inverted file's cells."""
+        """Return the fewest chunks of a shard that can train the inverted file's cells."""
         if self.cells != "auto":
             return TRAINED_ON * max(1, self.cells)
-        # With 4 * sqrt(n) cells, each cell has 39 vectors from n = (4 * 39) ** 2 on.
+        # With 4 * sqrt(n) cells, each cell has 39 vectors if n >= (4 * 39) ** 2.
         return (4 * TRAINED_ON) ** 2
 
     def cells_for(self, chunks: int) -> int:
-        """Return the cells of the inverted file of a shard with this number of chunks."""
+        """Return the number of cells for a shard of ``chunks`` chunks."""
         return int(self.cells) if self.cells != "auto" else 4 * math.isqrt(chunks)
 
 
 class SearchConfig(Settings):
     """Settings of the processes that hold shards.
 
-    ``replicas`` times as many processes as shards are started: one per shard, the others for the shards that the run's
-    questions use most. ``gpus_per_shard`` is the share of a GPU that each process takes for a copy of its vectors; 0
-    means that FAISS runs on the CPU.
+    A run starts ``replicas`` times as many processes as there are shards: one per shard, and the others for the shards
+    that its questions use most. ``gpus_per_shard`` is the share of a GPU that each process takes for a copy of its
+    vectors; with 0, FAISS runs on the CPU.
     """
 
     replicas: int = Field(default=1, ge=1, le=64)

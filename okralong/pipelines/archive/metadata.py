@@ -1,11 +1,11 @@
 """Metadata of an archive's documents: date, title, and columns that filters can use.
 
-A version names its metadata table, which can change without a document being read or embedded again. Values are stored
-as strings; column types are inferred over all documents of the version when the table is requested.
+Each version names its metadata table, so metadata can change without reading or embedding documents again. Values are
+stored as strings. The type of a column is inferred from the values of all documents when the table is requested.
 
-A chunk rarely names its company or year, so a search over a whole archive finds the same table row in every filing. The
-names of a document (id, title, file name, metadata) tell them apart. ``DocumentNames`` finds the documents of a scope
-that a query names ("the operating margin of Amazon in Q2 2024" names one filing of seventy).
+Chunks rarely name their company or year, so a search over a whole archive finds the same table row in every filing. The
+names of documents (id, title, file name, metadata) tell the filings apart. ``DocumentNames`` finds the documents that a
+query names: "the operating margin of Amazon in Q2 2024" names one filing of seventy.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from okralong.pipelines.core.storage import Folder
 METADATA_FOLDER: Final = "metadata"
 
 FIXED_COLUMNS: Final = ("doc_id", "title", "source_uri", "source_name", "date")
-"""The columns of every metadata table, first and in this order."""
+"""The first columns of every metadata table."""
 
 MOST_COLUMNS: Final = 500
-"""Keys that become columns, most frequent first; rows may use values as keys. # project default"""
+"""Most keys that become columns, the most frequent ones. Some sources use values as keys, so there may be many. project
+default"""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentFacts:
-    """Metadata of a document: ``own`` from the file or its row, ``given`` from a metadata file.
+    """The metadata of a document: ``own`` is from its file or row, ``given`` from a metadata file.
 
-    ``part`` is the part of the archive that holds the document, ``file_date`` the day of its file's last change (ISO
-    8601, "" if unknown).
+    ``part`` is the part of the archive that has the document. ``file_date`` is the day of its file's last change, in
+    ISO 8601, or "" if unknown.
     """
 
     doc_id: str
@@ -73,7 +74,7 @@ def read_facts(archive: Folder, name: str) -> dict[str, DocumentFacts]:
 def facts_of_documents(
     archive: Folder, entries: Iterable[DocumentEntry], file_dates: Mapping[str, str]
 ) -> list[DocumentFacts]:
-    """Return the documents' own metadata from the files that hold them; ``file_dates`` are keyed by source_uri."""
+    """Return the documents' own metadata from the files that hold them; ``file_dates`` maps a source_uri to a day."""
     by_part: dict[str, dict[str, DocumentEntry]] = {}
     for entry in entries:
         by_part.setdefault(entry.part, {})[entry.doc_id] = entry
@@ -90,11 +91,11 @@ def facts_of_documents(
 
 
 def metadata_table(facts: Iterable[DocumentFacts]) -> pa.Table:
-    """Return a row per document, sorted by doc_id: the fixed columns, and one per key of any document.
+    """Return a table with a row per document, sorted by doc_id. It has the fixed columns and one for each key.
 
-    Values of a metadata file win over the document's own, also for ``title`` and ``date``; the fallback for ``date`` is
-    the file's date. A column is int64, double, bool or date32 if all its values fit, otherwise string; missing values
-    are null. Keys that differ only in case share a column.
+    Values from a metadata file override the document's own, including ``title`` and ``date``; a missing ``date`` is the
+    file's date. A column is int64, double, bool or date32 if all its values fit, else string; missing values are null.
+    Keys that differ only in case share a column.
     """
     rows = [_values(each) for each in sorted(facts, key=lambda each: each.doc_id)]
     names = _column_names(rows)
@@ -108,7 +109,7 @@ def metadata_table(facts: Iterable[DocumentFacts]) -> pa.Table:
 
 
 def _values(facts: DocumentFacts) -> dict[str, str]:
-    """Return a document's values by key; fixed columns win except for title and date."""
+    """Return a document's values by key. Keys cannot override fixed columns, except title and date."""
     said = {key.strip(): value for key, value in facts.own.items() if key.strip()}
     given = {key.strip(): value for key, value in facts.given.items() if key.strip()}
     folded = {key.lower() for key in given}
@@ -126,7 +127,7 @@ def _title(facts: DocumentFacts) -> str:
 
 
 def _column_names(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Map each key that gets a column to the most frequent spelling of it."""
+    """Map each key that gets a column to the column's name, the key's most frequent spelling."""
     counts = Counter(key for row in rows for key in row if key not in FIXED_COLUMNS)
     spellings: dict[str, list[str]] = {}
     for key, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
@@ -137,7 +138,7 @@ def _column_names(rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 _WHOLE: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})")
-"""No leading zeros: "007" is a name."""
+"""A whole number. Leading zeros are excluded, because "007" is a name."""
 _NUMBER: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,30})?(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.{0,30})?")
 
@@ -177,17 +178,17 @@ def day_of(value: str) -> date | None:
 # Names of documents.
 
 LONGEST_VALUE: Final = 80
-"""Longest metadata value that can be part of a name; longer ones are descriptions. # project default"""
+"""Most characters of a metadata value that can be part of a name; longer ones are descriptions. project default"""
 
 _BETWEEN: Final = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z])(?=(?:19|20)\d\d)")
-"""Boundaries between words of a name: "Coca-Cola_Q2_2024", "annualReport2023"."""
+"""The boundaries between words of a name, as in "Coca-Cola_Q2_2024" and "annualReport2023"."""
 
 _QUARTERS: Final = {"first": "q1", "second": "q2", "third": "q3", "fourth": "q4"}
 _QUARTER: Final = re.compile(rf"\b({'|'.join(_QUARTERS)})[\s-]+quarter\b", re.IGNORECASE)
 
 
 class DocumentNames:
-    """An index of documents' names, given by doc_id."""
+    """An index of the names of documents."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._count = len(names)
@@ -198,14 +199,15 @@ class DocumentNames:
 
     @classmethod
     def of(cls, facts: Iterable[DocumentFacts]) -> DocumentNames:
-        """Index the names that follow from the documents' metadata."""
+        """Index the names in the documents' metadata."""
         return cls({each.doc_id: name_of(each) for each in facts})
 
     def named(self, query: str, doc_ids: Sequence[str] = ()) -> dict[str, float]:
-        """Return the documents of the scope (default: all) that share a name word with the query, with weights 0 to 1.
+        """Return the documents of the scope (default: all) that share a word of a name with the query, weighted 0 to 1.
 
-        A word weighs ln(documents / documents with the word), scaled to 1 for a word of a single document; words that
-        all documents share weigh nothing. Sums are divided by the largest if that exceeds 1.
+        The weight of a word is ln(documents / documents with the word), scaled to 1 for a word that only one document
+        has; a word that all documents share has the weight 0. A document's weight is the sum over its words, divided by
+        the largest sum if that exceeds 1.
         """
         scope = frozenset(doc_ids)
         size = len(scope) or self._count
@@ -223,7 +225,7 @@ class DocumentNames:
 
 
 def name_of(facts: DocumentFacts) -> str:
-    """Return everything that names a document in one line."""
+    """Return everything that names a document, as one line."""
     values = [value for known in (facts.given, facts.own) for value in known.values() if len(value) <= LONGEST_VALUE]
     return " ".join(filter(None, dict.fromkeys([facts.title, facts.doc_id, facts.source_name, *values])))
 

@@ -1,7 +1,7 @@
-"""Search many shards: query those that hold documents of the scope, and merge their results.
+"""Search many shards: query those that have documents of the scope, and merge their results.
 
-If the scope spans shards, BM25 takes two rounds: statistics of the scope first, then scores. A scope within one shard,
-the usual case, takes a single call for both retrievers.
+If the scope spans several shards, BM25 takes two rounds: first the statistics of the scope, then the scores. If it is
+within one shard, which is usual, a single call serves both retrievers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from okralong.pipelines.core.types import Candidates, Chunk, Hit
 
 
 class ShardClient(ABC):
-    """The methods of ``Shard`` that a search needs, wherever the shard is."""
+    """The methods of ``Shard`` that a search needs, for a shard in this or another process."""
 
     @abstractmethod
     async def ask(self, method: str, *arguments: Any) -> Any:
-        """Call that method of the shard and return its result."""
+        """Call the shard's method of that name and return its result."""
 
     async def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
         """See ``Shard.statistics``."""
@@ -57,7 +57,7 @@ class ShardClient(ABC):
         return hits
 
     async def vectors_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
-        """See ``Shard.vectors_of``; texts are not sent, since document and ordinal identify a vector."""
+        """See ``Shard.vectors_of``. Texts are not sent, since document and ordinal identify a vector."""
         vectors: NDArray[np.float32] = await self.ask("vectors_of", [replace(chunk, text="") for chunk in chunks])
         return vectors
 
@@ -79,7 +79,7 @@ class LocalShard(ShardClient):
 
 
 _Part = tuple[ShardClient, tuple[str, ...] | None]
-"""A shard and the documents of the scope in it; None for all."""
+"""A shard, and the documents of the scope that it has (None: all of its documents)."""
 
 
 async def search(
@@ -87,7 +87,7 @@ async def search(
 ) -> Candidates:
     """Return the best ``k`` chunks of the scope for each retriever, or fewer if fewer match.
 
-    ``shards`` are all shards of one granularity, in order. ``vector`` is the query's, shape (dimension,), or None for
+    ``shards`` are all shards of one chunk size, in order. ``vector`` is the query's, shape (dimension,), or None for
     BM25 only. Empty ``doc_ids`` mean the whole archive.
     """
     parts, terms = _parts(shards, doc_ids), analyze_query(query)
@@ -108,7 +108,7 @@ async def stored_vectors(
 ) -> NDArray[np.float32]:
     """Return the index's vectors of ``chunks`` (at least one), shape (chunks, dimension), in their order.
 
-    ``shards`` returns all shards of a granularity, in order.
+    ``shards`` returns all shards of a chunk size, in order.
     """
     return await _of_chunks(shards, chunks, lambda shard, some: shard.vectors_of(some))
 
@@ -116,7 +116,7 @@ async def stored_vectors(
 async def stored_compressed(
     shards: Callable[[int], Sequence[ShardClient]], chunks: Sequence[Chunk]
 ) -> NDArray[np.float32]:
-    """Return the compressed vectors of ``chunks``, shape (chunks, vectors per chunk, hidden). Raises ArchiveError."""
+    """Return the compressed vectors of ``chunks``, shape (chunks, vectors per chunk, hidden)."""
     return await _of_chunks(shards, chunks, lambda shard, some: shard.compressed_of(some))
 
 
@@ -140,7 +140,7 @@ async def _of_chunks(
 
 
 def merge_hits(lists: Iterable[Iterable[Hit]], k: int) -> list[Hit]:
-    """Return the best ``k`` of several lists by descending score, ties by chunk_id."""
+    """Return the best ``k`` hits of several lists by descending score; ties are in the order of chunk_id."""
     everything = [hit for hits in lists for hit in hits]
     return sorted(everything, key=lambda hit: (-hit.score, hit.chunk.chunk_id))[:k]
 
@@ -163,11 +163,11 @@ def _parts(shards: Sequence[ShardClient], doc_ids: Sequence[str]) -> list[_Part]
     return [(shards[number], tuple(owned[number])) for number in sorted(owned)]
 
 
-# The number of processes of each shard, and the choice of one for a call.
+# Choose the number of processes for each shard, and a process for each call.
 
 
 def calls_by_shard(scopes: Iterable[Sequence[str]], shards: int) -> list[int]:
-    """Count the questions that use each shard; ``scopes`` are their documents, empty for the whole archive."""
+    """Count the questions that use each shard. ``scopes`` has each question's documents, none for the whole archive."""
     calls = [0] * shards
     for doc_ids in scopes:
         asked = {shard_of(doc_id, shards) for doc_id in doc_ids} if doc_ids else range(shards)
@@ -177,12 +177,13 @@ def calls_by_shard(scopes: Iterable[Sequence[str]], shards: int) -> list[int]:
 
 
 def replicas_by_shard(calls: Sequence[int], replicas: int) -> list[int]:
-    """Return the number of processes per shard: one each, and ``len(calls) * (replicas - 1)`` more by demand.
+    """Return the number of processes for each shard, ``replicas`` times the number of shards in total.
 
-    Additional ones go by D'Hondt's highest averages, ties to the lower number. A shard without calls has one process.
+    Each shard has one process. The others are assigned by the number of ``calls`` (D'Hondt's highest averages); ties go
+    to the lower shard number. A shard without calls has only one.
     """
     dealt = [1] * len(calls)
-    # A heap of the calls per process, most first, ties to the lower number.
+    # A heap of shards by calls per process, most first; ties go to the lower shard number.
     hottest = [(-Fraction(count), number) for number, count in enumerate(calls)]
     heapify(hottest)
     for _ in range(len(calls) * (replicas - 1) if any(calls) else 0):
@@ -193,14 +194,14 @@ def replicas_by_shard(calls: Sequence[int], replicas: int) -> list[int]:
 
 
 class Spread:
-    """Balances calls over equal places: each goes to the place with the fewest calls in progress, in turn."""
+    """Balances calls over equal places: each call gets the place with the fewest calls in progress; ties take turns."""
 
     def __init__(self, places: int) -> None:
         self._under_way = [0] * places
         self._next = 0
 
     def take(self, avoid: frozenset[int] = frozenset()) -> int:
-        """Return a place, none of ``avoid``; release it with ``done``. Raises ValueError if all are to be avoided."""
+        """Return a place not in ``avoid``, to be released with ``done``. Raises ValueError if ``avoid`` has all."""
         places = len(self._under_way)
         turns = ((self._next + step) % places for step in range(places))
         place = min((turn for turn in turns if turn not in avoid), key=lambda turn: self._under_way[turn])

@@ -1,6 +1,6 @@
-"""A shard of the index, open for searching from several threads.
+"""A shard of the index, opened for searches from several threads.
 
-Between calls it caches only recomputable data: positions of terms and scopes, and recent chunks.
+Its only state between calls is caches: places of terms, rows of scopes, and recent chunks.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, Candidates, Chunk, Hit
 
 Vector = Sequence[float] | NDArray[np.float32] | None
-"""A query's vector, shape (dimension,); None without an encoder, so that no chunk is found by vectors."""
+"""A query's vector, shape (dimension,); None if there is no encoder, and then no chunk is found by vectors."""
 
 RECENT_CHUNKS: Final = 8_192
-"""Chunks cached for the next question about the same documents: some 10 MB per shard. # project default"""
+"""Number of chunks cached for the next question about the same documents; they take some 10 MB per shard. project
+default"""
 
 RECENT_SCOPES: Final = 1_024
-"""Cached scopes that are one document or the whole shard; others take more memory and seldom recur. # project default
-"""
+"""Number of scopes cached. Only scopes of one document or the whole shard are; others take more memory and seldom
+recur. project default"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +51,21 @@ class _Scope:
 
 
 _Scored = tuple[NDArray[np.int64], NDArray[Any]]
-"""Rows and their scores."""
+"""Row numbers, and the score of each row."""
 
 _NOTHING: Final[_Scored] = (np.empty(0, dtype=np.int64), np.empty(0))
 
 
 @dataclass(frozen=True)
 class Shard:
-    """All chunks of some documents at one granularity. Open one with ``Shard.open``.
+    """All chunks of one size of some documents, opened with ``Shard.open``.
 
     ``approximate`` is the approximate index of a large shard if the index config asks for one, ``on_gpu`` the copy of
-    the vectors made by ``Shard.on_a_gpu``, and ``compressed`` the table of SARA's compressor. If the archive embeds the
-    smallest size only, larger sizes have no vectors (shape (rows, 0)) but ``smaller``, the vectors of the chunks inside
-    theirs.
+    the vectors made by ``Shard.on_a_gpu``, and ``compressed`` the table of SARA's compressor. If the archive embeds
+    only the smallest size, ``vectors`` of the larger sizes has the shape (rows, 0), and ``smaller`` has the vectors of
+    the smallest chunks inside theirs.
 
-    In all methods, ``doc_ids`` None means the whole shard, and documents outside the shard are ignored.
+    In all methods, ``doc_ids=None`` means the whole shard, and documents outside the shard are ignored.
     """
 
     granularity: int
@@ -118,11 +119,11 @@ class Shard:
         return shard
 
     def on_a_gpu(self) -> Shard:
-        """Return the shard with a copy of its vectors, if any, on the GPU. Raises ConfigError without GPU support."""
+        """Return the shard with a copy of its vectors, if any, on the GPU. Raises ConfigError if no GPU can be used."""
         return replace(self, on_gpu=GpuRows(self.vectors)) if self.vectors.shape[1] else self
 
     def over(self, smallest: Shard) -> Shard:
-        """Return the shard with ``smallest``'s vectors for its chunks. Raises ValueError if its documents differ."""
+        """Return the shard with the vectors of ``smallest``. Raises ValueError if that shard has other documents."""
         return replace(self, smaller=SmallerChunks.of(smallest.vectors, smallest.spans(), self.spans()))
 
     def spans(self) -> Spans:
@@ -147,13 +148,13 @@ class Shard:
         return joined(self.ranges[doc_id] for doc_id in set(doc_ids) if doc_id in self.ranges)
 
     def statistics(self, terms: Sequence[str], doc_ids: Sequence[str] | None) -> ScopeStatistics:
-        """Return BM25's statistics of the scope's part in this shard; those of all shards add up."""
+        """Return BM25's statistics of the scope's part in this shard, which can be added to those of other shards."""
         scope = self._scope(doc_ids)
         frequency = {term: self.postings.count(term, scope.rows) for term in set(terms)}
         return ScopeStatistics(scope.rows.size, scope.total_length, frequency)
 
     def candidates(self, terms: Sequence[str], vector: Vector, doc_ids: Sequence[str] | None, k: int) -> Candidates:
-        """Return ``exact`` and ``semantic`` hits for a scope within this shard."""
+        """Return the hits of ``exact`` and ``semantic`` for a scope that is within this shard."""
         scope = self._scope(doc_ids)
         exact = self._hits(self._exact(terms, scope, None, k), k)
         return Candidates(tuple(exact), tuple(self._hits(self._semantic(vector, scope.rows, k), k)))
@@ -161,16 +162,16 @@ class Shard:
     def exact(
         self, terms: Sequence[str], doc_ids: Sequence[str] | None, statistics: ScopeStatistics | None, k: int
     ) -> list[Hit]:
-        """Return the ``k`` chunks with the best BM25 score, only those with one of the terms.
+        """Return the ``k`` chunks with the best BM25 scores, or fewer if fewer contain one of the terms.
 
-        ``statistics`` are those of the whole scope; None if the scope is within this shard.
+        ``statistics`` are those of the whole scope, or None if the scope is within this shard.
         """
         return self._hits(self._exact(terms, self._scope(doc_ids), statistics, k), k)
 
     def semantic(self, vector: Vector, doc_ids: Sequence[str] | None, k: int) -> list[Hit]:
         """Return the ``k`` chunks with the largest inner product with ``vector``; none in a shard without vectors.
 
-        Exact, except that an approximate index may miss some when the scope is the whole shard.
+        The result is exact, except that an approximate index may miss some chunks if the scope is the whole shard.
 
         Raises:
             ValueError: The vector's dimension is not that of the index.
@@ -180,7 +181,7 @@ class Shard:
     def vectors_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
         """Return the vectors of some chunks of this shard, shape (chunks, dimension), in the given order.
 
-        The vector of a chunk of a size that is not embedded is the mean of its smaller chunks.
+        If the chunk size is not embedded, a chunk's vector is the mean of its smaller chunks' vectors.
 
         Raises:
             KeyError: A chunk's document is not in this shard.
@@ -201,7 +202,7 @@ class Shard:
 
         Raises:
             KeyError: A chunk's document is not in this shard.
-            ArchiveError: The shard has no such table.
+            ArchiveError: The shard has no compressed vectors.
         """
         if self.compressed is None:
             raise ArchiveError(
@@ -257,7 +258,7 @@ class Shard:
             )
         if self.smaller is not None:
             return self.smaller.nearest(query, scope, k)
-        # A GPU compares every vector faster than a CPU searches an index.
+        # A GPU compares all vectors faster than a CPU searches an index.
         if self.approximate and not self.on_gpu and scope.size == self.n_chunks and k <= LARGEST_K:
             rows = self.approximate.candidates(query, k)
             if len(rows) >= min(k, scope.size):
@@ -265,9 +266,9 @@ class Shard:
         return nearest(self.vectors, query, scope, k, self.on_gpu)
 
     def _hits(self, scored: _Scored, k: int) -> list[Hit]:
-        """Return the best ``k``, best first, ties by chunk_id."""
+        """Return the best ``k``, best first; ties are in the order of chunk_id."""
         rows, scores = scored
-        # In Python, because numpy is slower for hardly more than k values.
+        # Sorted in Python, because NumPy is slower for hardly more than k values.
         best = sorted(zip(scores.tolist(), rows.tolist(), strict=True), reverse=True)
         if len({score for score, _ in best}) < len(best):
             name = self.rows.chunk_id.at

@@ -1,8 +1,9 @@
 """Build the shards of a version, reusing those whose documents did not change.
 
-A shard is named after its documents, so an equal one is never written twice, and one that a killed job finished is
-found. A new shard takes rows, vectors and term counts of unchanged documents from the previous shard, which is mapped
-rather than decoded, and only those of new documents from the tables. The result is identical to a build from scratch.
+A shard is named after its documents, so equal shards are never written twice, and those that a killed job finished are
+found again. A new shard takes the rows, vectors and term counts of unchanged documents from shards of the previous
+version, which are memory-mapped, and only those of new documents from the archive's tables. The result is identical to
+a build from scratch.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import ArchiveError
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float32], NDArray[np.bool_]]
-"""Chunks in the columns of ``files.ROWS_SCHEMA``, their vectors, shape (chunks, dimension), and which exceed the
-encoder's limit. Without vectors the dimension is 0."""
+"""Chunks in the columns of ``files.ROWS_SCHEMA``; their vectors, shape (chunks, dimension), with a dimension of 0 if
+there are none; and whether each exceeds the encoder's limit."""
 NewRows = Callable[[str, set[str]], Iterator[Rows]]
-"""Yields the chunks of some documents of a part."""
+"""A function that yields the chunks of some documents of a part."""
 _VECTOR: Final = "vector"
 _OVER: Final = "over_limit"
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A document in a shard: the hash of its id and text, and the part to read it from."""
+    """A document of a shard: the hash of its id and text, and the part of the archive to read it from."""
 
     sha256: str
     part: str
@@ -45,7 +46,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Base:
-    """Shards to reuse: their folders in order, and the hash of each document in them."""
+    """The shards of the previous version: their folders in order, and the hash of each document in them."""
 
     folders: Sequence[Folder] = ()
     documents: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class BuiltShard:
-    """A finished shard: its folder's name, its chunks, and how many of them exceed the encoder's limit."""
+    """A finished shard: its folder's name, its number of chunks, and how many of them exceed the encoder's limit."""
 
     name: str
     rows: int
@@ -71,9 +72,9 @@ def rebuild_shards(
     dimension: int,
     dense: DenseConfig,
 ) -> list[BuiltShard]:
-    """Build the missing ones of the shards ``names`` (in order of their numbers) in the folder ``place``.
+    """Build those of the shards ``names`` (in the order of their numbers) that are missing in the folder ``place``.
 
-    ``documents`` are those of all shards together. One shard is in memory at a time. With a ``dimension`` of 0 the
+    ``documents`` has the documents of all shards. One shard at a time is in memory. With a ``dimension`` of 0 the
     shards have no vectors.
     """
     missing = {number for number, name in enumerate(names) if not place.at(name).exists(MANIFEST)}
@@ -107,7 +108,7 @@ def rebuild_shards(
 
 
 def _deal(fresh: Mapping[str, set[str]], new_rows: NewRows, shards: int, dimension: int, scratch: Path) -> None:
-    """Write each row of the new documents to the scratch file of its shard, in one pass over the parts."""
+    """Write each row of the new documents to its shard's file in ``scratch``, in one pass over the parts."""
     schema = files.ROWS_SCHEMA.append(pa.field(_OVER, pa.bool_()))
     if dimension:
         schema = schema.append(pa.field(_VECTOR, pa.list_(pa.float32(), dimension)))
@@ -195,7 +196,7 @@ def _old_postings(
 
 
 def _ordered(tables: Sequence[pa.Table], folder: Folder) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Return the rows sorted by (doc_id, ordinal), and the previous position of each."""
+    """Return the rows sorted by (doc_id, ordinal), and the previous index of each."""
     if not tables:
         return files.ROWS_SCHEMA.empty_table(), np.zeros(0, dtype=np.int64)
     rows = pa.concat_tables(tables)
@@ -219,7 +220,7 @@ def _described(folder: Folder, name: str, built: bool) -> BuiltShard:
 
 @dataclass(frozen=True)
 class PostingPiece:
-    """Postings in the form of a shard's files, with the new place of each of their rows, or -1 for dropped rows."""
+    """Postings in the form of a shard's files; ``places`` has the new row of each row, or -1 for a dropped one."""
 
     vocabulary: Any
     pointers: NDArray[np.int64]
@@ -230,11 +231,11 @@ class PostingPiece:
 
     @classmethod
     def of_texts(cls, texts: Sequence[str], places: NDArray[np.int64]) -> PostingPiece:
-        """Count the postings of new texts; text i is row i of the piece."""
+        """Make the postings of new texts; text i is row i of the piece."""
         table = analyze_texts(texts)
         n_rows = max(len(table.lengths), 1)
         row_of = np.repeat(np.arange(len(table.lengths), dtype=np.int64), table.lengths)
-        # One sorted integer per (term, row) gives the order of the columns and the counts in a single pass.
+        # Sorting one integer per (term, row) gives the order of the postings and their counts in a single pass.
         pairs, counts = np.unique(table.terms * n_rows + row_of, return_counts=True)
         per_term = np.bincount(pairs // n_rows, minlength=len(table.vocabulary))
         return cls(
@@ -261,7 +262,7 @@ class MergedPostings:
     def of(cls, pieces: Sequence[PostingPiece], n_rows: int) -> MergedPostings:
         """Merge pieces that together contain each of the ``n_rows`` new rows once."""
         words = pa.chunked_array([_flat(piece.vocabulary) for piece in pieces], pa.large_string()).unique()
-        words = words.take(pc.sort_indices(words))  # sorted by UTF-8 bytes, which equals the order of code points
+        words = words.take(pc.sort_indices(words))  # sorted by UTF-8 bytes, which is the order of code points
         lengths = np.zeros(n_rows, dtype=np.int32)
         pairs, counts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
         for piece in pieces:
@@ -269,7 +270,7 @@ class MergedPostings:
             term = np.repeat(number.astype(np.int64), np.diff(piece.pointers))
             place = piece.places[piece.rows]
             kept = place >= 0
-            # One integer for each (term, row): sorting them gives the order of the columns.
+            # One integer per (term, row): sorting them gives the order of the postings.
             pairs.append(term[kept] * n_rows + place[kept])
             counts.append(piece.frequencies[kept])
             lengths[piece.places[piece.places >= 0]] = piece.lengths[piece.places >= 0]
@@ -277,7 +278,7 @@ class MergedPostings:
         order = np.argsort(together)
         together = together[order]
         per_term = np.bincount(together // max(n_rows, 1), minlength=len(words))
-        left = per_term > 0  # without words of removed documents only
+        left = per_term > 0  # without words that only removed documents have
         return cls(
             vocabulary=words.filter(pa.array(left)),
             pointers=np.concatenate(([0], np.cumsum(per_term[left]))).astype(np.int64),
@@ -303,11 +304,11 @@ def _flat(words: Any) -> pa.Array:
 
 @dataclass(frozen=True)
 class BaseShard:
-    """A shard of an earlier version, mapped, from which the next one takes unchanged rows.
+    """A memory-mapped shard of the previous version, from which a new shard takes unchanged rows.
 
-    ``ranges`` are the rows of each document, ``over_limit`` marks rows that exceed the encoder's limit, and ``counted``
-    holds the arrays of its postings by their names in ``PostingPiece``. It is separate from ``Shard``, which is made
-    for searching and may keep its columns in other forms.
+    ``ranges`` has the rows of each document, ``over_limit`` marks rows that exceed the encoder's limit, and ``counted``
+    has the arrays of its postings by their names in ``PostingPiece``. The class is separate from ``Shard``, which is
+    made for searching and may hold the columns in other forms.
     """
 
     rows: pa.Table
@@ -343,7 +344,7 @@ class BaseShard:
             ) from error
 
     def postings(self, places: NDArray[np.int64]) -> PostingPiece:
-        """Return the shard's postings; ``places`` has the new place of each row, or -1."""
+        """Return the shard's postings; ``places`` has the new row of each row, or -1 if it is dropped."""
         return PostingPiece(self.vocabulary, **self.counted, places=places)
 
 

@@ -1,7 +1,7 @@
-"""The vectors of an archive by one encoder: numbered, immutable files of distinct texts.
+"""Store the vectors that one encoder made for an archive, in numbered, immutable files.
 
-A vector belongs to a text, not to a version or document: equal texts share one vector, and a job finds what a killed
-job has embedded.
+A vector belongs to a text, not to a version or document. So equal texts share one vector, and a job reuses what a
+killed job has embedded.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.models.weights import INT8
 
 KEY_BYTES: Final = 16
-"""Hashes of 128 bits: among 10^10 texts two collide with a probability of 10^-19. # project default"""
+"""Length of a text's key, a hash of 128 bits. Among 10^10 texts, two collide with a probability of 10^-19. project
+default"""
 
 Keys = NDArray[Any]
-"""Dtype ``S16``: fixed-width bytes, which sort and compare like Python's bytes."""
+"""Keys of texts, with the dtype ``S16``: fixed-width bytes, which sort and compare like Python's bytes."""
 Vectors = NDArray[np.float32]
 Places = NDArray[np.int32]
 
@@ -37,10 +38,10 @@ VECTORS: Final = "vectors"
 TEXTS: Final = "texts.arrow"
 """The file with the keys of all vector files, see ``TextIndex``."""
 RESERVED: Final = "reserved"
-"""The folder with an empty file that is named after the last assigned number."""
+"""The folder with an empty file whose name is the last assigned number."""
 _PRECISION: Final = b"okralong.precision"
 _DECODED_BYTES: Final = 128 * 2**20
-"""Decoded files kept while vectors are gathered; neighbours in a document are in few files. # project default"""
+"""Bytes of decoded files kept while vectors are gathered; the chunks of a document are in few files. project default"""
 
 
 def text_keys(texts: Iterable[str]) -> Keys:
@@ -50,7 +51,7 @@ def text_keys(texts: Iterable[str]) -> Keys:
 
 
 def key_bytes(keys: Keys) -> list[bytes]:
-    """Return the keys as Python bytes; ``tolist`` would drop trailing zero bytes."""
+    """Return the keys as Python bytes. ``tolist`` is not used, because it drops trailing zero bytes."""
     data = np.ascontiguousarray(keys).tobytes()
     return [data[start : start + KEY_BYTES] for start in range(0, len(data), KEY_BYTES)]
 
@@ -58,9 +59,10 @@ def key_bytes(keys: Keys) -> list[bytes]:
 def encoder_key(
     name: str, sha256: str | None, max_seq_length: int, prefix: str | None, dtype: str, precision: str
 ) -> str:
-    """Return the folder name of an encoder, which covers everything that decides a text's vector except rounding.
+    """Return the folder name of an encoder. It depends on everything that affects a text's vector, except rounding.
 
-    ``precision`` is the config's: vectors of float32 and bfloat16 may be mixed, those of int8 may not.
+    ``precision`` is that of the config. Vectors computed in float32 and bfloat16 share a folder; those of int8 have
+    their own.
     """
     apart = (precision,) if precision == INT8 else ()
     return f"{name.replace('/', '--')}-{digest((name, sha256, max_seq_length, prefix, dtype, *apart))[:8]}"
@@ -73,7 +75,7 @@ def name_of(number: int) -> str:
 
 @dataclass
 class VectorStore:
-    """The vector files of one encoder. ``dtype`` is float32 or float16."""
+    """The vector files of one encoder, which store the vectors in ``dtype`` (float32 or float16)."""
 
     folder: Folder
     dtype: str = "float32"
@@ -82,7 +84,7 @@ class VectorStore:
 
     @classmethod
     def of(cls, archive: Folder, encoder: str, dtype: str = "float32") -> VectorStore:
-        """Return the store of an archive's encoder, which need not exist yet."""
+        """Return the store of an encoder in an archive; it need not exist yet."""
         return cls(archive.at(VECTORS, f"encoder={encoder}"), dtype)
 
     def numbers(self) -> list[int]:
@@ -97,7 +99,7 @@ class VectorStore:
         over_limit: Sequence[bool | None],
         precision: str = "float32",
     ) -> None:
-        """Write file ``number``: row i of ``values`` (n, d) is the unit vector of the text with ``keys[i]``.
+        """Write file ``number``: row i of ``values``, shape (n, d), is the unit vector of the text with ``keys[i]``.
 
         ``precision`` is the number format that the encoder ran in.
         """
@@ -124,7 +126,7 @@ class VectorStore:
         return _as_keys(self.folder.read_table(name_of(number), ["text_key"])["text_key"])
 
     def gather(self, files: Places, rows: Places) -> tuple[Vectors, NDArray[np.bool_]]:
-        """Return the vectors at some places, shape (n, d), float32, and whether their texts exceed the limit."""
+        """Return the vectors at some files and rows, shape (n, d), and whether texts exceed the encoder's limit."""
         values: Vectors | None = None
         over = np.zeros(len(files), dtype=np.bool_)
         for number in np.unique(files).tolist():
@@ -153,11 +155,11 @@ class VectorStore:
 
 @dataclass
 class TextIndex:
-    """The file and row of each text's vector, by the sorted ``keys`` of a store's files.
+    """The file and row of each text's vector, by key; ``keys`` is sorted.
 
-    In memory it takes 24 bytes per distinct text (240 MB for ten million), briefly three times that while new files are
-    added. ``texts.arrow`` is a copy for the next job: keys that it lacks are read from the vector files, surplus ones
-    are ignored. Only the archive's single writer may open it.
+    It takes 24 bytes of memory per distinct text (240 MB for ten million), and three times that while new files are
+    added. ``texts.arrow`` is a copy for the next job: keys that it lacks are read from the vector files, and surplus
+    keys are ignored. Only the archive's single writer may open it.
     """
 
     store: VectorStore
@@ -178,7 +180,7 @@ class TextIndex:
         return index
 
     def find(self, keys: Keys) -> tuple[Places, Places]:
-        """Return file and row of each key; file -1 for a text without a vector."""
+        """Return the file and row of each key; the file is -1 for a text without a vector."""
         if not len(self.keys):
             return np.full(len(keys), -1, dtype=np.int32), np.zeros(len(keys), dtype=np.int32)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -192,7 +194,7 @@ class TextIndex:
             read = list(pool.map(self.store.keys, numbers))
         files = [np.full(len(keys), number, dtype=np.int32) for number, keys in zip(numbers, read, strict=True)]
         rows = [np.arange(len(keys), dtype=np.int32) for keys in read]
-        # If two files hold the same text, because a worker outlived its job, the first one counts.
+        # If two files have the same text, because a worker outlived its job, the first one is used.
         self.keys, first = np.unique(np.concatenate([self.keys, *read]), return_index=True)
         self.files, self.rows = np.concatenate([self.files, *files])[first], np.concatenate([self.rows, *rows])[first]
         keys = pa.FixedSizeBinaryArray.from_buffers(
@@ -201,9 +203,10 @@ class TextIndex:
         write_columns(self.store.folder, TEXTS, pa.table([keys, self.files, self.rows], names=["key", *_PLACE]))
 
     def reserve(self, count: int) -> int:
-        """Return the first of ``count`` numbers that no vector file has or will have.
+        """Reserve ``count`` consecutive numbers for new vector files, and return the first.
 
-        A worker that outlives its job for some seconds must not write to a file of the next job.
+        No number is ever assigned twice, because a worker may outlive its job for some seconds and must not write to a
+        file of the next job.
         """
         marks = self.store.folder.at(RESERVED)
         held = marks.names()
@@ -228,15 +231,15 @@ def _bytes_of(keys: pa.FixedSizeBinaryArray) -> bytes:
 
 
 def owned_texts(parts: Mapping[str, Keys], index: TextIndex) -> dict[str, Keys]:
-    """Return, for each part with something to embed, the sorted keys of texts without a vector, each in one part only.
+    """Return the sorted keys of texts to embed by part; parts without any are left out.
 
-    ``parts`` has the distinct keys of each part; a text of several parts goes to the first. Takes some 60 bytes per
-    text of ``parts``.
+    ``parts`` has the distinct keys of each part. A text without a vector that several parts have is assigned to the
+    first. The function takes some 60 bytes of memory per text in ``parts``.
     """
     if not parts:
         return {}
     owners = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys in parts.values()])
-    # ``unique`` keeps the first of equal keys, which is the first part's, because the parts are in order.
+    # ``unique`` returns the first of equal keys, which is that of the first part, because the parts are in order.
     keys, first = np.unique(np.concatenate(list(parts.values())), return_index=True)
     missing = index.find(keys)[0] < 0
     keys, owners = keys[missing], owners[first[missing]]
@@ -247,10 +250,10 @@ def owned_texts(parts: Mapping[str, Keys], index: TextIndex) -> dict[str, Keys]:
 
 
 def drop_unused_vectors(store: VectorStore, used: Iterable[Keys], *, every_row: bool, dry_run: bool) -> list[str]:
-    """Delete a store's vector files without used texts, and return the names of the deleted files.
+    """Delete the vector files that have no used texts, and return their names.
 
-    ``used`` are keys in any order, repetitions allowed. With ``every_row``, files with some unused texts are rewritten
-    without them. Only the holder of the archive's lock may call this. Memory is one bit per vector.
+    ``used`` has keys in any order, possibly repeated. With ``every_row``, files with some unused texts are rewritten
+    without them. The caller must hold the archive's lock. Takes one bit of memory per vector.
     """
     index = TextIndex.open(store)
     needed = {number: np.zeros(0, dtype=np.bool_) for number in store.numbers()}
@@ -267,7 +270,7 @@ def drop_unused_vectors(store: VectorStore, used: Iterable[Keys], *, every_row: 
     partly = [number for number, bits in needed.items() if bits.any()] if every_row else []
     partly = [number for number in partly if int(needed[number].sum()) < len(store.keys(number))]
     if (gone or partly) and not dry_run:
-        store.folder.remove(TEXTS)  # it names deleted texts; the next job rebuilds it
+        store.folder.remove(TEXTS)  # it has the keys of deleted texts; the next job rebuilds it
         next_number = index.reserve(len(partly))
         for at, number in enumerate(partly):
             _copy_rows(store, number, needed[number], next_number + at)

@@ -1,7 +1,7 @@
-"""The versions of an archive: manifests ``versions/000001.json`` and so on, each listing the files that it consists of.
+"""The versions of an archive: manifests ``versions/000001.json`` and so on, each listing the version's files.
 
-Files are immutable and named after their content, so versions share what did not change. A manifest is written when all
-of its files exist, under a new name, and never changes: so later versions do not affect a reader of this one.
+Files are immutable and named after their content, so versions share unchanged files. A manifest is written under a new
+name when all of its files exist, and never changes, so a reader of one version is not affected by later ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ VERSIONS: Final = "versions"
 CATALOGUES: Final = "catalogue"
 KNOWN_SOURCES: Final = "sources"
 LAYOUT: Final = 2
-"""Layout of a version's files; layout 1 (one ``manifest.json`` over replaced folders) was never released."""
+"""The number of this layout of files. Layout 1 (one ``manifest.json``, folders that were replaced) was never
+released."""
 _NAME: Final = re.compile(r"(\d{6})\.json")
 _PINNED: Final = re.compile(r"(.+)@(\d{1,6})")
 _NEEDED: Final = ("granularities", "embedding", "shards", "files")
@@ -34,14 +35,14 @@ _NEEDED: Final = ("granularities", "embedding", "shards", "files")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The place of an archive and a version of it, None for the latest."""
+    """The place of an archive, and the number of a version (None for the latest)."""
 
     place: str
     version: int | None = None
 
     @classmethod
     def of(cls, text: str | Path) -> Location:
-        """Parse ``archive`` or ``archive@3``; a folder whose name really ends in ``@3`` is taken literally."""
+        """Parse ``archive`` or ``archive@3``. If a folder is really called ``archive@3``, that folder is meant."""
         found = _PINNED.fullmatch(str(text))
         if found is None or Folder.of(text).is_there:
             return cls(str(text))
@@ -58,7 +59,7 @@ def version_numbers(archive: Folder) -> list[int]:
 
 
 def read_version(archive: Folder, number: int) -> dict[str, Any]:
-    """Return the manifest of a version. Raises ArchiveError if it is missing, damaged, or of another release."""
+    """Return the manifest of a version. Raises ArchiveError if it is missing, damaged or written by another release."""
     name = f"{number:06d}.json"
     try:
         manifest = dict(json.loads(archive.at(VERSIONS).read_bytes(name)))
@@ -85,7 +86,7 @@ def read_version(archive: Folder, number: int) -> dict[str, Any]:
 
 
 def latest_version(archive: Folder) -> dict[str, Any] | None:
-    """Return the manifest of the newest version, or None without versions. Raises ArchiveError as ``read_version``."""
+    """Return the manifest of the latest version, or None if there is none. Raises ArchiveError."""
     numbers = version_numbers(archive)
     if not numbers and archive.exists(MANIFEST):
         raise ArchiveError(
@@ -96,7 +97,7 @@ def latest_version(archive: Folder) -> dict[str, Any] | None:
 
 
 def publish(archive: Folder, manifest: dict[str, Any]) -> None:
-    """Write the manifest of version ``manifest["version"]``, which makes it visible to readers.
+    """Write the manifest of version ``manifest["version"]``, which makes the version visible to readers.
 
     The caller holds the archive's lock. Raises LockedError if another process has published this version.
     """
@@ -119,19 +120,19 @@ def replace_version(archive: Folder, manifest: Mapping[str, Any]) -> None:
 
 
 def drop_version(archive: Folder, number: int) -> None:
-    """Remove a version; ``vacuum`` deletes the files that only it needed."""
+    """Remove a version's manifest; ``vacuum`` later deletes the files that only this version needed."""
     archive.at(VERSIONS).remove(f"{number:06d}.json")
 
 
-# The documents of a version: its catalogue, one file per shard, named after its content.
+# The catalogue: the documents of a version, in one file per shard, which is named after its content.
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentEntry:
-    """A document of a source file.
+    """A document's entry in the catalogue.
 
-    ``part`` names the archive files that hold it, ``origin`` describes its place for people, ``sha256`` covers id and
-    text. ``shadowed`` means that another document has the same id.
+    ``part`` is the name of the archive's files that have the document, ``origin`` describes for people where it is
+    from, and ``sha256`` is the hash of its id and text. A ``shadowed`` document is hidden by another with the same id.
     """
 
     doc_id: str
@@ -145,7 +146,7 @@ class DocumentEntry:
 
 
 def resolve_duplicates(entries: Iterable[DocumentEntry]) -> list[DocumentEntry]:
-    """Return the entries sorted by doc_id; of equal ids, all but that of the first source file are shadowed."""
+    """Return the entries sorted by doc_id. Of several with one id, all but the first source file's are shadowed."""
     ordered = sorted(entries, key=lambda entry: (entry.doc_id, entry.source_name, entry.source_uri))
     resolved: list[DocumentEntry] = []
     for entry in ordered:
@@ -155,12 +156,12 @@ def resolve_duplicates(entries: Iterable[DocumentEntry]) -> list[DocumentEntry]:
 
 
 def active(resolved: Iterable[DocumentEntry]) -> dict[str, DocumentEntry]:
-    """Return the visible documents by doc_id."""
+    """Return the documents that are not shadowed, by doc_id."""
     return {entry.doc_id: entry for entry in resolved if not entry.shadowed}
 
 
 def write_catalogue(archive: Folder, entries: Iterable[DocumentEntry], shards: int) -> list[str]:
-    """Write missing catalogue files; return the names of all, one per shard, in order."""
+    """Write the catalogue files that are missing, and return the names of all, in the order of the shards."""
     parted: list[list[DocumentEntry]] = [[] for _ in range(shards)]
     for entry in entries:
         parted[shard_of(entry.doc_id, shards)].append(entry)
@@ -173,7 +174,7 @@ def write_catalogue(archive: Folder, entries: Iterable[DocumentEntry], shards: i
 
 
 def read_catalogue(archive: Folder, names: Sequence[str]) -> Iterator[DocumentEntry]:
-    """Yield the entries of some catalogue files, with one file in memory at a time."""
+    """Yield the entries of some catalogue files; one file at a time is in memory."""
     folder = archive.at(CATALOGUES)
     for name in names:
         with folder.open(name) as file:
@@ -191,7 +192,7 @@ def write_once(folder: Folder, content: object, rows: list[dict[str, Any]], sche
 
 
 def digest(content: object) -> str:
-    """Return a short hash of a plain value for file names: 16 hex digits."""
+    """Return a hash of a JSON value, 16 hex digits, for file names."""
     return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
@@ -200,7 +201,7 @@ def digest(content: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff:
-    """The sorted doc_ids that are only in the new version, in both with different texts, and only in the old one."""
+    """The sorted doc_ids that are only in the new version, in both but changed, or only in the old version."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -215,11 +216,11 @@ class VersionDiff:
 def diff_versions(archive: Folder, old: Mapping[str, Any], new: Mapping[str, Any]) -> VersionDiff:
     """Compare the documents of two versions, given by their manifests.
 
-    A document that was purged from the old version after its publication counts as removed, so that a nightly repeats
-    the questions whose answers use it.
+    A document that was purged from the old version after its publication counts as removed, so that ``okralong
+    nightly`` asks the questions again whose answers use it.
     """
     names = [manifest["files"]["catalogue"] for manifest in (old, new)]
-    # A document is always in the file of its shard, so a file that both versions share contains no change.
+    # Each document is in the file of its shard, so a file that both versions share has no changes.
     shared = set(names[0]) & set(names[1]) if len(names[0]) == len(names[1]) else set()
     before, after = (
         {
@@ -245,7 +246,7 @@ def purged_from(manifest: Mapping[str, Any]) -> set[str]:
 class KnownSource:
     """A source file as it was read.
 
-    ``size`` is in bytes, ``failed`` holds (doc_id, message) of documents that could not be read, ``reader`` is the
+    ``size`` is in bytes. ``failed`` has (doc_id, message) of the documents that could not be read. ``reader`` is the
     version of the parser ("" for the first).
     """
 
@@ -268,7 +269,7 @@ def write_sources(archive: Folder, sources: Iterable[KnownSource]) -> str:
 
 
 def read_sources(archive: Folder, name: str, only: Container[str] | None = None) -> dict[str, KnownSource]:
-    """Return the sources of a version by uri, or ``only`` those of the given uris."""
+    """Return the sources of a version by uri; with ``only``, just those with these uris."""
     folder = archive.at(KNOWN_SOURCES)
     with folder.open(name) as file:
         return {
