@@ -54,7 +54,7 @@ def test_html_drops_scripts_and_writes_tables_as_pipe_lines(tmp_path: Path) -> N
     found = document(file)
     assert found.title == "My page"
     assert found.text == (
-        "First bold words.\n\nSecond.\nNew line.\n\none\n\ntwo\n\n| Year | Sales |\n| 2023 | 1,234 |\n\na < b"
+        "First bold words.\n\nSecond.\nNew line.\n\n- one\n- two\n\n| Year | Sales |\n| 2023 | 1,234 |\n\na < b"
     )
 
 

@@ -10,8 +10,8 @@ from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
 from okralong.pipelines.indexing.documents import Parser, RawDocument, Source
+from okralong.pipelines.indexing.formats import html
 from okralong.pipelines.indexing.formats import office as docx_parser
-from okralong.pipelines.indexing.formats import text as html
 from okralong.pipelines.indexing.formats import text as markdown
 from okralong.pipelines.indexing.formats.pdf import tidy
 from okralong.pipelines.indexing.formats.text import pipe_table

@@ -144,7 +144,7 @@ def test_headings_are_sections(tmp_path: Path) -> None:
 
     page = "<h1> <div>One</div></h1>\n<p>text</p><h2></h2><h2>Two <b>words</b></h2>more \ue0c6<h3>Last</h3>"
     found = document(tmp_path / "a.html", page.encode())
-    assert found.text == "One\n\ntext\n\nTwo words\n\nmore\n\nLast"
+    assert found.text == "One\n\ntext\n\nTwo words\n\nmore \ue0c6\n\nLast"
     assert begins(found, found.sections) == [str(section) for section in found.sections] == ["One", "Two words", "Last"]
 
     word = docx.Document()

@@ -16,7 +16,7 @@ from okralong.lab.datasets.base import Builder, DataSet, Evidence, Item, Text
 from okralong.lab.datasets.catalog import question_type
 from okralong.lab.datasets.files import Row, json_lines, read_json, row_of, rows_in, table_rows
 from okralong.pipelines.core.types import InputError
-from okralong.pipelines.indexing.formats.text import page_of_html
+from okralong.pipelines.indexing.formats.html import page_of_html
 
 NARRATIVEQA: Final = "narrativeqa"
 QUALITY: Final = "quality"
@@ -120,7 +120,7 @@ def _narrative_item(row: Row, made: Builder, text: Text, asked: str, answers: Se
 def story(content: str, start: str, end: str) -> str:
     """Return a story from its first to its last words; a web page as its text."""
     if _MARKUP.search(content[:2000]):
-        content = page_of_html(content, "story.html")[1]
+        content = page_of_html(content, "story.html").text
     first, last = _words_at(content, start, 0), _words_at(content, end, len(content) // 2)
     begin = first[0] if first else 0
     close = last[1] if last and last[1] > begin else len(content)
@@ -155,7 +155,7 @@ def read_quality(path: Path, part: str) -> DataSet:
         row = row_of(path, f"row {number}", value)
         article = row.text("article")
         if _MARKUP.search(article):
-            article = page_of_html(article, "article.html")[1]
+            article = page_of_html(article, "article.html").text
         text = made.text(f"quality-{row.text('article_id')}", f"{row.text('title').strip()}\n\n{article.strip()}")
         for place, asked in enumerate(row.rows("questions", "question"), start=1):
             made.items.append(_choice_item(asked, made, text, f"{row.text('set_unique_id')}-{place}"))

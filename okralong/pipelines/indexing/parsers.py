@@ -12,12 +12,13 @@ from typing import Final
 
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import BadRow, Parser, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats.html import read_html
 from okralong.pipelines.indexing.formats.mail import read_mail
 from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
 from okralong.pipelines.indexing.formats.office import read_docx, read_pptx
 from okralong.pipelines.indexing.formats.pdf import read_pdf
 from okralong.pipelines.indexing.formats.rows import read_jsonl, read_parquet
-from okralong.pipelines.indexing.formats.text import read_csv, read_html, read_markdown, read_plain, read_xlsx
+from okralong.pipelines.indexing.formats.text import read_csv, read_markdown, read_plain, read_xlsx
 
 PARSERS: Final[Mapping[str, Parser]] = {
     ".txt": read_plain,
@@ -26,6 +27,7 @@ PARSERS: Final[Mapping[str, Parser]] = {
     ".markdown": read_markdown,
     ".html": read_html,
     ".htm": read_html,
+    ".xhtml": read_html,
     ".docx": read_docx,
     ".xlsx": read_xlsx,
     ".csv": read_csv,
@@ -50,8 +52,8 @@ SUFFIXES: Final = (*PARSERS, *IMAGE_PARSERS, MAIL)
 _VERSIONS: Final[Mapping[str, str]] = {
     ".md": "2",
     ".markdown": "2",
-    ".html": "2",
-    ".htm": "2",
+    ".html": "3",
+    ".htm": "3",
     ".pdf": "2",
     ".docx": "2",
     ".jsonl": "2",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from okralong.pipelines.core.types import DocumentError, Section
 from okralong.pipelines.indexing.documents import BadRow, Blocks, HeldSource, Parser, ParserOutput, RawDocument, Source
-from okralong.pipelines.indexing.formats.text import page_of_html
+from okralong.pipelines.indexing.formats.html import page_of_html
 
 _HEADERS: Final = ("From", "To", "Cc", "Date", "Subject")
 _MOST_DEPTH: Final = 5
@@ -82,7 +82,7 @@ class _Mail:
         text = _text_of(body)
         if body.get_content_type() != "text/html" or not text.strip():
             return text
-        return page_of_html(text, self._source.uri)[1]
+        return page_of_html(text, self._source.uri).text
 
     def _attachment(self, part: Any, name: str, depth: int) -> None:
         kind = part.get_content_type()

@@ -1,4 +1,4 @@
-"""Parse running text (plain, Markdown, HTML) and tables (Excel, CSV), and write tables as lines of text."""
+"""Parse running text (plain, Markdown) and tables (Excel, CSV), and write tables as lines of text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Final
-
-from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from okralong.pipelines.core.table_files import NO_MEMORY, csv_rows, decoded_table, read_workbook
 from okralong.pipelines.core.types import DocumentError, Section
@@ -43,82 +41,6 @@ def heading_name(words: str) -> str:
     """Return the name of a section with this heading."""
     name = " ".join(words.split())
     return name if len(name) <= _MOST_HEADING_CHARS else f"{name[:_MOST_HEADING_CHARS]} …"
-
-
-_DROPPED: Final = ["script", "style", "noscript", "template", "svg", "head"]
-_HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
-_MARK: Final = "\ue0c6"
-"""Marks headings while the text is built: a private-use character, removed from the page beforehand."""
-_MARKED: Final = re.compile(rf"{_MARK}[\s{_MARK}]*")
-_PARAGRAPHS: Final = frozenset({"p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "blockquote", "pre"})
-_LINE_TAGS: Final = """
-address article aside body dd div dl dt fieldset figcaption figure footer form header hr li main nav ol section tr ul
-"""
-_LINES: Final = frozenset(_LINE_TAGS.split())
-_SPACE: Final = re.compile(r"[ \t\n\f\r\u00a0]+")
-_MANY_NEWLINES: Final = re.compile(r"\n{3,}")
-
-
-def read_html(source: Source) -> Iterator[ParserOutput]:
-    """Yield the document of an .html file. Raises DocumentError if the bytes are not text or hold no element."""
-    name, text, sections = page_of_html(decode(source.read_bytes(), source.uri), source.uri)
-    yield RawDocument(source.doc_id, text, source.uri, title=name, sections=sections)
-
-
-def page_of_html(markup: str, uri: str) -> tuple[str, str, tuple[Section, ...]]:
-    """Return title, text and headings of a page. Raises DocumentError if it holds no element."""
-    tree = LexborHTMLParser(markup.replace(_MARK, ""))
-    if tree.body is None:
-        raise DocumentError(f"{uri} holds no HTML element. Check that the page was saved completely, then index again.")
-    title = tree.css_first("title")
-    name = _SPACE.sub(" ", title.text()).strip() if title is not None else ""
-    tree.strip_tags(_DROPPED)
-    parts: list[str] = []
-    _walk(tree.body, parts)
-    # Line by line: a regular expression for blanks around a newline takes quadratic time on other blanks.
-    whole = _MARKED.sub(lambda match: f"{match[0].replace(_MARK, '')}{_MARK}", "".join(parts))
-    lines = "\n".join(line.strip(" \t") for line in whole.split("\n"))
-    text, sections = _unmarked(_MANY_NEWLINES.sub("\n\n", lines).strip())
-    return name, text, sections
-
-
-def _unmarked(marked: str) -> tuple[str, tuple[Section, ...]]:
-    """Return the text without the marks of headings, and the headings."""
-    first, *parts = marked.split(_MARK)
-    sections, start = [], len(first)
-    for part in parts:
-        if words := heading_name(part.split("\n", 1)[0]):
-            sections.append(Section("heading", words, start))
-        start += len(part)
-    return (first + "".join(parts)).rstrip(), tuple(sections)
-
-
-def _walk(top: LexborNode, parts: list[str]) -> None:
-    # An explicit stack, because saved pages nest deeper than Python's recursion limit. A string on it is text to write.
-    stack: list[LexborNode | str] = [top]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, str):
-            parts.append(node)
-        elif node.tag == "-text":
-            parts.append(_SPACE.sub(" ", node.text_content or ""))
-        elif node.tag == "br":
-            parts.append("\n")
-        elif node.tag == "table" and node.css_first("table table") is None:
-            parts.append(f"\n\n{pipe_table(_rows_html(node))}\n\n")
-        elif node.tag and not node.tag.startswith(("-", "_", "!")):
-            gap = "\n\n" if node.tag in _PARAGRAPHS else "\n" if node.tag in _LINES else ""
-            gap = gap or (" " if node.tag in ("td", "th") else "")
-            children: list[LexborNode | str] = list(node.iter(include_text=True))
-            stack.extend([gap, *reversed(children), *([_MARK] if node.tag in _HEADINGS else []), gap])
-
-
-def _rows_html(table: LexborNode) -> list[list[str]]:
-    rows = []
-    for row in table.css("tr"):
-        cells = [cell for cell in row.iter() if cell.tag in ("td", "th")]
-        rows.append([_SPACE.sub(" ", cell.text(separator=" ")).strip() for cell in cells])
-    return rows
 
 
 def read_plain(source: Source) -> Iterator[ParserOutput]:
