@@ -35,7 +35,7 @@ class Trouble:
 
     ``reset`` breaks the connection instead of replying; ``billed`` charges all the same; ``delay_s`` comes first.
     ``usage`` is told in place of the true counts, which are charged; ``names`` are fields of the reply that are
-    replaced.
+    replaced. ``raw`` is the whole body, in any shape: JSON, or a text of ``content_type``.
     """
 
     status: int = 200
@@ -53,6 +53,8 @@ class Trouble:
     names: dict[str, Any] | None = None
     garbage: str | None = None
     service_tier: str | None = None
+    raw: Any = None
+    content_type: str = "text/html"
 
 
 def too_many(retry_after: float | None = None, **headers: str) -> Trouble:
@@ -141,8 +143,8 @@ class FakeOpenAI:
         """Whether a ``response_format`` with a JSON schema is taken, or refused as OpenAI's older models do."""
         self.gives_logprobs = True
         """Many servers take the wish for log-probabilities and send none."""
-        self.refuses: dict[str, str] = {}
-        """By field of a request, what it is refused with where it is there."""
+        self.refuses: dict[str, str | Trouble] = {}
+        """By field of a request, what it is refused with where it is there: words, or a whole response."""
         self.thought = 0
         """Tokens of thought before each reply, which count against its limit; 0: a model that does not think."""
         self.counts = 1.0
@@ -215,8 +217,9 @@ class FakeOpenAI:
             return _problem(Trouble(404, "model_not_found", f"The model {one.body['model']} does not exist."))
         for name, said in self.refuses.items():
             if name in one.body:
-                one.status = 400
-                return _problem(Trouble(400, "unsupported_parameter", said))
+                refusal = Trouble(400, "unsupported_parameter", said) if isinstance(said, str) else said
+                one.status = refusal.status
+                return _problem(refusal)
         if one.body.get("service_tier") == "flex":
             if self.flex_is_full:
                 self.flex_is_full -= 1
@@ -236,7 +239,7 @@ class FakeOpenAI:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        if trouble.status != 200:
+        if trouble.status != 200 or trouble.raw is not None:
             return _problem(trouble)
         if trouble.garbage is not None:
             return web.Response(text=trouble.garbage, content_type="text/html")
@@ -335,6 +338,10 @@ class FakeOpenAI:
 
 
 def _problem(trouble: Trouble) -> web.Response:
+    if isinstance(trouble.raw, str):
+        return web.Response(text=trouble.raw, status=trouble.status, content_type=trouble.content_type)
+    if trouble.raw is not None:
+        return web.json_response(trouble.raw, status=trouble.status, headers=trouble.headers)
     kind = "insufficient_quota" if trouble.code == "insufficient_quota" else "error"
     body = {"error": {"message": trouble.message, "type": kind, "code": trouble.code or None, "param": None}}
     return web.json_response(body, status=trouble.status, headers={"x-request-id": "req-failed", **trouble.headers})

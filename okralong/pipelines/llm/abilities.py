@@ -136,7 +136,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
                     received, _ = await post_chat(client, body, bounds, count_tokens)
                 except Exception as error:
                     api_error = classify(error, endpoint.base_url, endpoint.model, endpoint.api_key_env, key)
-                    if fields.refuse(api_error, body, None):
+                    if fields.refuse(api_error, [name for name in body if name != "response_format"], None):
                         continue
                     if more and api_error.http_status in (400, 422):
                         return None

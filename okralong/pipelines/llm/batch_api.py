@@ -21,7 +21,8 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from okralong.pipelines.llm.completion import Bounds, name_of
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.endpoint import open_client, read_key
-from okralong.pipelines.llm.errors import ApiError, classify, scrub
+from okralong.pipelines.llm.error_body import plain_words, shortened
+from okralong.pipelines.llm.errors import ApiError, classify, error_words, scrub
 from okralong.pipelines.llm.records import NAME_CHARS, Call
 from okralong.pipelines.llm.request import LlmRequest
 
@@ -357,11 +358,12 @@ class BatchEndpoint:
     def _api_error(self, error: Exception) -> ApiError:
         """Return what went wrong; errors that no retry can fix count as the endpoint's and end the run."""
         where = self._config
-        said = scrub(str(error), self.key)[:500]
         if not isinstance(error, openai.APIError):
+            said = scrub(shortened(plain_words(str(error))), self.key)
             message = f"{where.base_url} answered with something that is neither a batch nor a file ({said})."
             return ApiError("unknown", 200, message, retry=True, whose="endpoint")
         if isinstance(error, openai.NotFoundError):
+            said = scrub(error_words(error), self.key)
             message = (
                 f"{where.base_url} knows no such file or batch ({said}). If it has no Batch API (/files and /batches), "
                 "run the same command with --llm-mode realtime."

@@ -9,9 +9,18 @@ from typing import Any, Final
 
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.llm.budget import WORST
-from okralong.pipelines.llm.completion import Bounds, Received, checked, name_of, read_completion, read_integer
+from okralong.pipelines.llm.completion import (
+    Bounds,
+    NoCompletion,
+    Received,
+    checked,
+    name_of,
+    read_completion,
+    read_integer,
+)
 from okralong.pipelines.llm.config import EndpointConfig
-from okralong.pipelines.llm.errors import ApiError, ErrorResponse, by_status, scrub, without_key
+from okralong.pipelines.llm.error_body import read_error, shortened
+from okralong.pipelines.llm.errors import ApiError, Asked, ErrorResponse, by_status, scrub, without_key
 from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.llm.records import Call, Outcome
 from okralong.pipelines.llm.reply import RawReply
@@ -129,8 +138,9 @@ class ResultReader:
                 return self._answered(call, body, request_id, latency_s, bounds)
             return _missed(call, self._api_error(status, body, request_id), latency_s)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-            why = scrub(str(error), self.key)[:200]
-            said = f"{self.endpoint.base_url} answered with something that is not a chat completion ({why})"
+            told = isinstance(error, NoCompletion)
+            why = scrub(shortened(str(error)), self.key) if told else "its line has another form than a result"
+            said = f"{self.endpoint.base_url} sent no chat completion in a batch: {why}."
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
 
     def _answered(
@@ -147,12 +157,10 @@ class ResultReader:
         return raw.outcome(call), Answered(raw)
 
     def _api_error(self, status: int, body: Any, request_id: str) -> ApiError:
-        error = body.get("error") if isinstance(body, dict) else None
-        error = error if isinstance(error, dict) else {}
-        answer = ErrorResponse(status, str(error.get("code") or ""), str(error.get("type") or ""), request_id)
-        said = scrub(str(error.get("message") or body), self.key)[:500]
-        where = self.endpoint
-        return by_status(answer, f"in a batch: {said}", where.base_url, where.model, where.api_key_env)
+        told, where = read_error(body), self.endpoint
+        told = replace(told, words=scrub(told.words, self.key))
+        asked = Asked(where.base_url, where.model, where.api_key_env)
+        return by_status(ErrorResponse(status, told, request_id, where="in a batch: "), asked)
 
 
 def _missed(call: Call, api_error: ApiError, latency_s: float) -> tuple[Outcome, BatchAnswer]:

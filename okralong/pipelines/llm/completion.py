@@ -19,6 +19,7 @@ import openai
 
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import Message, Reply, Usage
+from okralong.pipelines.llm.error_body import READ_CHARS, ErrorBody, is_error, read_error, shortened
 from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.llm.reply import RawReply
 
@@ -38,8 +39,19 @@ MESSAGE_TOKENS: Final = 64  # project default
 """The most tokens that a plausible chat template adds to a message."""
 PARSED_IN_LOOP: Final = 256 * 1024  # project default
 """The largest JSON in bytes that is parsed in the event loop; a thread parses larger ones."""
-SHOWN: Final = ("content", "refusal", "reasoning_content", "reasoning")
-"""Fields of a message: text, refusal, and thought (under the two names that servers use)."""
+THOUGHT: Final = ("reasoning_content", "reasoning", "thinking")
+"""Fields of a message with the model's thought, under the names that servers use."""
+SHOWN: Final = ("content", "refusal", *THOUGHT)
+FINISHED: Final = {
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "content_filtered": "content_filter",
+}
+"""OpenAI's names for the reasons of other servers to end a reply, in lower case."""
+_EVENT_LINES: Final = ("data:", "event:", "id:", "retry:", ":")
 
 
 class Response(Protocol):
@@ -117,7 +129,26 @@ class Received:
 
 
 class NoCompletion(ValueError):
-    """The response is not a chat completion; the message says what it is."""
+    """The response is not a chat completion; the message says what it is.
+
+    Attributes:
+        told: The endpoint's error, if the response is one.
+        page: It is a web page.
+        elsewhere: It is of another protocol, so that the address may be wrong.
+        begun: Part of a reply had arrived before.
+    """
+
+    def __init__(
+        self,
+        said: str,
+        told: ErrorBody | None = None,
+        *,
+        page: bool = False,
+        elsewhere: bool = False,
+        begun: bool = False,
+    ) -> None:
+        super().__init__(said)
+        self.told, self.page, self.elsewhere, self.begun = told, page, elsewhere, begun
 
 
 class CutOff(Exception):
@@ -162,7 +193,7 @@ async def receive(response: Response, bounds: Bounds, count: CountTokens) -> Rec
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             return await _read_stream(chunks, bounds, count)
         body = b"".join([chunk async for chunk in chunks])
-    if body[:5] == b"data:":  # events under another name
+    if body[:6].lstrip().startswith((b"data:", b"event:")):  # events under another name
         events = _Events(bounds)
         for line in body.split(b"\n"):
             events.feed(line)
@@ -181,7 +212,7 @@ async def _bounded(response: Response) -> AsyncGenerator[bytes, None]:
     except NoCompletion:
         raise
     except Exception as error:
-        raise CutOff(f"{type(error).__name__}: {error}") from error
+        raise CutOff("the connection ended in the middle of the reply") from error
 
 
 async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: CountTokens) -> Received:
@@ -209,8 +240,8 @@ async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: Coun
         if not aborting:
             raise
         return events.received(aborted=True)
-    if not events.done and not events.finish:
-        raise CutOff("the events ended before the reply did")
+    if events.began and not events.done and not events.finish:
+        raise CutOff("the stream ended before the reply did")
     return events.received()
 
 
@@ -221,19 +252,44 @@ def parse(body: bytes | str) -> Mapping[str, Any]:
 
 def checked(found: object) -> Mapping[str, Any]:
     """Return ``found`` if it is a chat completion. Raises NoCompletion, quoting the endpoint's error."""
-    if isinstance(found, Mapping) and _first(found) is not None:
-        return found
-    if isinstance(found, Mapping) and found.get("error"):
-        raise NoCompletion(f"it says: {_words(found['error'])}")
-    raise NoCompletion(f"its body is {str(found)[:200]}")
+    if isinstance(found, Mapping):
+        first = _first(found)
+        if first is not None:
+            if first.get("error"):
+                raise _told(first)
+            if _message_of(first) is None and isinstance(first.get("text"), str):
+                raise NoCompletion("it is a completion of the older protocol, without messages", elsewhere=True)
+            return found
+        if is_error(found):
+            raise _told(found)
+        if "choices" in found:
+            raise NoCompletion("it has no choice with a message, so it holds no answer")
+    if isinstance(found, list) and any(isinstance(each, Mapping) and is_error(each) for each in found[:10]):
+        raise _told(found)
+    start = json.dumps(found, ensure_ascii=False, default=str)[:200] if not isinstance(found, str) else found[:200]
+    raise NoCompletion(f"its body is {start}", elsewhere=True)
+
+
+def _told(found: object) -> NoCompletion:
+    told = read_error(found)
+    return NoCompletion(f"it says: {told.shown}", told)
 
 
 def _loaded(body: bytes | str) -> Any:
     try:
         return json.loads(body, parse_int=read_integer)
     except (ValueError, RecursionError):
-        start = body[:200] if isinstance(body, str) else body[:200].decode("utf-8", "replace")
-        raise NoCompletion(f"its body is not JSON: {start!r}") from None
+        pass
+    start = body[:READ_CHARS]
+    text = (start if isinstance(start, str) else start.decode("utf-8", "replace")).strip()
+    if not text:
+        raise NoCompletion("its body is empty", elsewhere=True)
+    told = read_error(text)
+    if told.page:
+        raise NoCompletion(told.shown, page=True)
+    if text[0] in "{[":
+        raise NoCompletion(f"its body is JSON that breaks off or cannot be read: {text[:200]}")
+    raise NoCompletion(f"its body is not JSON: {text[:200]}", elsewhere=True)
 
 
 def read_integer(digits: str) -> float:
@@ -241,14 +297,16 @@ def read_integer(digits: str) -> float:
     return int(digits) if len(digits) <= 18 else math.inf
 
 
-def _words(error: object) -> str:
-    return str(error.get("message") if isinstance(error, Mapping) else error)[:300]
-
-
 def _first(completion: Mapping[str, Any]) -> Mapping[str, Any] | None:
     choices = completion.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return first if isinstance(first, Mapping) else None
+
+
+def _message_of(choice: Mapping[str, Any]) -> object:
+    """Return the message of a choice, or the part of one that an event has; None if it has neither."""
+    found = choice.get("message")
+    return choice.get("delta") if found is None else found
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -260,9 +318,20 @@ def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name in SHOWN:
         said = message.get(name)
         if isinstance(said, list):
-            said = "".join(str(part.get("text") or "") for part in said if isinstance(part, Mapping))
+            parts = [part for part in said if isinstance(part, Mapping)]
+            if thought := "".join(str(part["thinking"]) for part in parts if part.get("thinking")):  # Mistral's
+                yield "thinking", thought
+            said = "".join(str(part.get("text") or "") for part in parts)
         if isinstance(said, str) and said:
             yield name, said
+
+
+def _tools_called(message: Mapping[str, Any]) -> list[str]:
+    """Return the names of the tools that a message calls in place of an answer, in OpenAI's newer or older form."""
+    calls = message.get("tool_calls")
+    found = [_mapping(each) for each in calls[:10]] if isinstance(calls, list) else []
+    names = [name_of(_mapping(each.get("function")).get("name")) for each in found]
+    return [name for name in [*names, name_of(_mapping(message.get("function_call")).get("name"))] if name]
 
 
 def _count(text: str, chars: int, count: CountTokens) -> float:
@@ -290,10 +359,21 @@ class _Events:
     _told: dict[str, Any] = field(default_factory=dict)
     _texts: dict[str, list[str]] = field(default_factory=dict)
     _logprobs: list[Any] = field(default_factory=list)
+    _calls: list[str] = field(default_factory=list)
     _begun: bool = False
+    _seen: list[str] = field(default_factory=list)
+    _seen_chars: int = 0
+
+    @property
+    def began(self) -> bool:
+        """True if a part of a reply has arrived."""
+        return self._begun
 
     def feed(self, line: bytes) -> None:
         """Take a line of the stream. Raises NoCompletion for an error, or for invalid JSON."""
+        if not self._begun and self._seen_chars < READ_CHARS:
+            self._seen_chars += len(line)
+            self._seen.append(line[:READ_CHARS].decode("utf-8", "replace").strip())
         data = line[5:].strip() if line.startswith(b"data:") else b""
         if data == b"[DONE]":
             self.done = True
@@ -301,17 +381,22 @@ class _Events:
             self._take(_mapping(_loaded(data)))
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        if event.get("error"):
-            raise NoCompletion(f"it says: {_words(event['error'])}")
+        if event.get("error") or ("choices" not in event and is_error(event)):
+            raise self._error(event)
         for name in ("model", "system_fingerprint", "service_tier", "usage"):
             if event.get(name):
                 self._told[name] = event[name]
         choice = _first(event)
         if choice is None or choice.get("index") not in (0, None):
             return
+        if choice.get("error"):
+            raise self._error(choice)
         self._begun = True
         self.finish = name_of(choice.get("finish_reason")) or self.finish
-        for name, text in _texts_of(_mapping(choice.get("delta", choice.get("message")))):
+        message = _mapping(_message_of(choice))
+        if not self._calls:
+            self._calls = _tools_called(message)
+        for name, text in _texts_of(message):
             self.chars += len(text)
             if self._kept <= self.bounds.longest_text:
                 self._kept += len(text)
@@ -327,10 +412,29 @@ class _Events:
     def received(self, *, aborted: bool = False) -> Received:
         """Return the chat completion. Raises NoCompletion if no event contained a part of one."""
         if not self._begun:
-            raise NoCompletion("its events hold no reply")
-        message = {name: "".join(texts) for name, texts in self._texts.items()}
+            raise self._no_reply()
+        message: dict[str, Any] = {name: "".join(texts) for name, texts in self._texts.items()}
+        if self._calls:
+            message["tool_calls"] = [{"function": {"name": name}} for name in self._calls]
         choice = {"message": message, "finish_reason": self.finish, "logprobs": {"content": self._logprobs}}
         return Received({**self._told, "choices": [choice]}, self.chars, aborted, streamed=True)
+
+    def _error(self, event: Mapping[str, Any]) -> NoCompletion:
+        told = read_error(event)
+        return NoCompletion(f"it says: {told.shown}", told, begun=self._begun)
+
+    def _no_reply(self) -> NoCompletion:
+        """Return what came in place of the events of a reply."""
+        text = "\n".join(filter(None, self._seen))
+        if not text:
+            return NoCompletion("its stream of events is empty")
+        if not text.startswith(_EVENT_LINES):  # a body that is only labelled as events
+            try:
+                checked(_loaded(text))
+            except NoCompletion as other:
+                return other
+            return NoCompletion("it sent a whole reply under the name of a stream of events")
+        return NoCompletion(f"its events hold no reply: {shortened(text)}", elsewhere=True)
 
 
 def read_completion(received: Received, bounds: Bounds, model: str, count: CountTokens) -> RawReply:
@@ -340,7 +444,8 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     longer than its limit allows is cut there.
     """
     choice = _first(received.body) or {}
-    texts = dict(_texts_of(_mapping(choice.get("message"))))
+    message = _mapping(_message_of(choice))
+    texts = dict(_texts_of(message))
     chars = max(received.chars, sum(map(len, texts.values())))
     shown = {name: text[: bounds.longest_text] for name, text in texts.items()}
     told = received.body.get("usage")
@@ -355,13 +460,15 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
     if overlong:
         notes.append(f"the limit of {bounds.max_tokens} tokens was ignored: {usage.completion_tokens} came")
     cut = len(texts.get("content", "")) > bounds.longest_text
+    finish = name_of(choice.get("finish_reason"))
+    finish = "length" if received.aborted or cut else FINISHED.get(finish.lower(), finish)
     logprobs = _logprobs(choice, bounds.longest_text)
     reply = Reply(
         # Tables cannot store a lone surrogate (an emoji cut in two by the token limit).
         text=shown.get("content", "").encode("utf-8", "replace").decode(),
         model=name_of(received.body.get("model")) or model,
         usage=usage,
-        finish_reason="length" if received.aborted or cut else name_of(choice.get("finish_reason")),
+        finish_reason=finish,
         cost_usd=0.0,
         token_logprobs=tuple(number for _, number in logprobs),
         system_fingerprint=name_of(received.body.get("system_fingerprint")),
@@ -376,6 +483,8 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
         overlong=overlong,
         aborted=received.aborted,
         streamed=received.streamed,
+        thought=any(texts.get(name) for name in THOUGHT),
+        tools=tuple(_tools_called(message)),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -13,18 +12,18 @@ import openai
 
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.llm.config import EndpointConfig
-from okralong.pipelines.llm.errors import ApiError, connection_message, scrub
+from okralong.pipelines.llm.errors import LIMITS, ApiError, connection_message, scrub
 from okralong.pipelines.llm.network import bound_error_page, check_proxy, trouble, trust
 from okralong.pipelines.models.weights import EMBEDDED
 
 NO_KEY = "none"
 """Sent to self-hosted servers, which require a key but ignore it."""
 CHECK_TIMEOUT_S = 10.0
-_STREAM = re.compile(r"\bstream", re.IGNORECASE)
-LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key")
-"""Fields that are left out if an endpoint refuses them, since replies are as good without them."""
-LIMIT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
-"""Names of the field that limits a reply: for most servers, and for OpenAI's reasoning models."""
+LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key", "stop")
+"""Fields that are left out if an endpoint refuses them, since replies are about as good without them."""
+
+WHOLE_REPLIES: Final = "replies that are not streamed"
+"""What an endpoint that only streams refuses."""
 
 
 class RequestFields:
@@ -41,16 +40,19 @@ class RequestFields:
         self.streams = False
         """True if the endpoint streamed its last reply."""
         self._schema_optional = schema_optional
-        self._stream = stream
+        self._stream = self._may_stream = stream
+        self._must_stream = False
         self._stream_options = True
         self._refused: set[str] = set()
         self._no_schema = False
+        self._no_json = False
         self._schemas: set[str] = set()
+        self._noted: set[str] = set()
 
     def left_out(self, json_schema: str | None) -> frozenset[str]:
         """Return the fields to leave out of a request with this schema."""
-        schema = self._no_schema or json_schema in self._schemas
-        return frozenset(self._refused | {"response_format"} if schema else self._refused)
+        no_format = self._no_json if json_schema is None else self._no_schema or json_schema in self._schemas
+        return frozenset(self._refused | {"response_format"} if no_format else self._refused)
 
     @property
     def streaming(self) -> dict[str, Any]:
@@ -62,37 +64,61 @@ class RequestFields:
     def note_reply(self, streamed: bool, usage_told: bool) -> bool:
         """Note a reply; return whether it ends streaming, because it came without usage."""
         self.streams = streamed
-        if streamed and not usage_told:
+        if streamed and not usage_told and not self._must_stream:
             self.streams = self._stream = False
             return True
         return False
 
+    def is_news(self, refused: str) -> bool:
+        """Return whether this is the first refusal of a field; calls in flight are refused after it for the same."""
+        new = refused not in self._noted
+        self._noted.add(refused)
+        return new
+
     def refuse(self, api_error: ApiError, sent: Collection[str], json_schema: str | None) -> str:
         """Return the refused field that later requests will leave out or rename, or "".
 
-        ``sent`` are the request's fields; without ``json_schema`` its ``response_format`` is not given up.
+        ``sent`` are the request's fields; a ``response_format`` without ``json_schema`` only asks for JSON.
         """
-        if api_error.http_status not in (400, 422):
+        if api_error.http_status not in (400, 422) or api_error.body is None:
             return ""
-        if api_error.names("max_tokens") and api_error.names("max_completion_tokens"):
-            for name, other in (LIMIT_FIELDS, LIMIT_FIELDS[::-1]):
-                if name in sent:
-                    self.limit_field = other
-                    return name
-        if "stream" in sent and _STREAM.search(api_error.message):
-            if self._stream_options and "stream_options" in api_error.message:
-                self._stream_options = False
-                return "stream_options"
-            self._stream = False
-            return "stream"
+        if api_error.wants_stream:
+            if "stream" in sent or not self._may_stream:
+                return ""
+            self._stream = self._must_stream = True
+            return WHOLE_REPLIES
+        named = api_error.refused(sent)
+        if renamed := self._renamed_limit(api_error, sent):
+            return renamed
+        if "stream_options" in named and self._stream_options:
+            self._stream_options = False
+            return "stream_options"
         for name in LEFT_OUT:
-            if name in sent and api_error.names(name):
+            if name in named:
                 self._refused.add(name)
                 return name
-        if json_schema is not None and self._schema_optional and "response_format" in sent and api_error.names_format:
-            self._schemas.add(json_schema)
-            self._no_schema = self._no_schema or bool(json.loads(json_schema)["strict"])
-            return "response_format"
+        if "stream" in sent and api_error.about_streams:
+            self._stream = self._may_stream = False
+            return "stream"
+        if "response_format" in sent and api_error.refuses_format:
+            if json_schema is None:
+                self._no_json = True
+                return "response_format"
+            if self._schema_optional:
+                self._schemas.add(json_schema)
+                self._no_schema = self._no_schema or bool(json.loads(json_schema)["strict"])
+                return "response_format"
+        return ""
+
+    def _renamed_limit(self, api_error: ApiError, sent: Collection[str]) -> str:
+        """Rename the field that limits a reply if the endpoint refuses it under this name; return the old name."""
+        for name, other in (LIMITS, LIMITS[::-1]):
+            both = api_error.body is not None and all(each in api_error.body.words for each in LIMITS)
+            refused = name in api_error.refused([name]) and api_error.refuses_whatever_value
+            if name in sent and (refused or both) and f"not {other}" not in self._noted:
+                self._noted.add(f"not {name}")
+                self.limit_field = other
+                return name
         return ""
 
 
@@ -199,7 +225,7 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
             said = scrub(trouble(error, where), key)
             if said:
                 return EndpointStatus(False, "untrusted" if "certificate that" in said else "down", said)
-            said = connection_message(error, key)
+            said = connection_message(error, key).rstrip(".")
             return EndpointStatus(
                 False, "down", f"{where} cannot be reached ({said}). Start the server, or correct llm.base_url."
             )
@@ -213,8 +239,8 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
                 )
             note = f"{where} is up but lists no models ({error.status_code}), so {config.model} was not checked."
             return EndpointStatus(True, "unchecked", note)
-        except Exception as error:
-            note = f"{where} is up but its list of models cannot be read ({scrub(str(error), key)[:200]})."
+        except Exception:  # of the SDK, for a body that is no list of models
+            note = f"{where} is up but its list of models cannot be read, so {config.model} was not checked."
             return EndpointStatus(True, "unchecked", note)
     if config.api_version is not None or not names:
         return EndpointStatus(True, "unchecked", f"{where} takes the key; its list does not name deployments.")

@@ -1,24 +1,26 @@
 """Classify request errors: may it have been billed, can a retry help, and whose problem is it?
 
-Errors are classified by status code, error code and exception type. Their texts are only searched for field names
-(``ApiError.names``), since no error code says which field an endpoint refuses.
+Errors are classified by status code, error code and exception type. Their words (``error_body.py``) are quoted, and
+searched for what no code says: which field an endpoint refuses, and that a prompt is too long.
 """
 
 from __future__ import annotations
 
 import email.utils
 import math
+import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 import aiohttp
 import openai
 
 from okralong.pipelines.core.types import CallFailed, EndpointError
-from okralong.pipelines.llm.completion import name_of
+from okralong.pipelines.llm.completion import CutOff, NoCompletion, name_of
+from okralong.pipelines.llm.error_body import ErrorBody, plain_words, read_error, shortened
 from okralong.pipelines.llm.rate_limit import RateLimitHeaders, read_headers
 from okralong.pipelines.llm.records import Call, Outcome, unknown
 
@@ -42,10 +44,47 @@ LONGEST_WAIT_S = 300.0  # project default
 SHORTEST_KEY = 12  # project default
 """Length from which on a key is a secret rather than a placeholder."""
 REMOVED = "[key removed]"
-_FORMAT = re.compile(r"response_format|json_schema", re.IGNORECASE)
+_KEY = re.compile(r"\b(?:(?:sk|pk|rk|xai|key|gsk|nvapi)-|(?:gsk|hf|r8)_)[A-Za-z0-9_*\-]{6,}")
+_BEARER = re.compile(r"\b(Bearer|Basic) +[A-Za-z0-9._~+/=*\-]{8,}", re.IGNORECASE)
+
+LIMITS: Final = ("max_tokens", "max_completion_tokens")
+"""Names of the field that limits a reply: for most servers, and for OpenAI's reasoning models."""
+TOO_LONG: Final = frozenset({"context_length_exceeded", "exceed_context_size_error", "contextwindowexceedederror"})
+NO_CREDIT: Final = frozenset(
+    {"insufficient_quota", "exceeded_current_quota_error", "insufficient_balance", "billing_not_active", "arrearage"}
+)
+FILTERED: Final = frozenset(
+    {"content_filter", "content_policy_violation", "responsibleaipolicyviolation", "data_inspection_failed"}
+)
+NO_MODEL: Final = frozenset({"model_not_found", "invalid_model", "model_not_exist", "unknown_model"})
+"""Codes of servers, in lower case."""
+_PROMPT_TOO_LONG = re.compile(
+    r"context[ _](?:length|window|size)|maximum context|(?:prompt|input) (?:is )?too long|reduce the length"
+    r"|too many (?:input )?tokens|(?:prompt|input) (?:contains|has) [\d,]+ tokens",
+    re.IGNORECASE,
+)
+_UNKNOWN_MODEL = re.compile(
+    r"\bmodel\b.{0,200}(?:does not exist|not found|not a valid model|is invalid)|(?:no such|invalid|unknown) model",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(r"\bmodel|deployment", re.IGNORECASE)
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
 """Matches the message of a full flex tier: OpenAI sends "resource unavailable" with a 429; others send a 498."""
-_KEY = re.compile(r"\b(sk|pk|gsk|xai|key)-[A-Za-z0-9_*\-]{6,}")
+_FORMAT = re.compile(
+    r"response_?format|response_schema|json[ _]?schema|json_object|json mode|guided|structured[ _]output", re.IGNORECASE
+)
+_REFUSAL = re.compile(
+    r"\bnot\b|n't\b|cannot|\bun(?:support|know|recogni|expect|permit|avail)|forbid|\bextra|invalid|illegal|deprecated"
+    r"|\bonly\b|\bmust\b|\bshould\b|remove|no such",
+    re.IGNORECASE,
+)
+_UNKNOWN_FIELD = re.compile(
+    r"extra_forbidden|\bextra|not (?:be )?(?:permitted|allowed|supported|recogni[sz]ed|expected|known)"
+    r"|\bun(?:supported|known|recogni[sz]ed|expected)|n[o']t support|cannot find field|no such",
+    re.IGNORECASE,
+)
+"""Matches words that refuse a field whatever its value."""
+_WANTS_STREAM = re.compile(r"only\b.{0,40}\bstream|(?:enable|requires?|must)\b.{0,40}\bstream", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +100,7 @@ class ApiError:
         retry_after: Seconds to wait, if the endpoint named them.
         no_capacity: The requested tier is full at the moment; the request was neither processed nor billed.
         timed_out: No reply came in time.
+        body: What the server says, if its reply is about the fields of the request.
     """
 
     status: Literal["failed", "unknown"]
@@ -72,6 +112,7 @@ class ApiError:
     request_id: str = ""
     no_capacity: bool = False
     timed_out: bool = False
+    body: ErrorBody | None = None
 
     @property
     def limited(self) -> bool:
@@ -83,15 +124,39 @@ class ApiError:
         """True if the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
         return self.whose == "endpoint" and not self.retry
 
-    @property
-    def names_format(self) -> bool:
-        """True if the request was refused for its ``response_format``, judging by the message (there is no code)."""
-        return self.http_status in (400, 422) and _FORMAT.search(self.message) is not None
+    def refused(self, sent: Collection[str]) -> tuple[str, ...]:
+        """Return the fields among ``sent`` that the endpoint refuses: those that it marks, else those that it names.
 
-    def names(self, field_name: str) -> bool:
-        """Return whether the message names a field: in quotes or backticks, after "parameter", or as part of a path."""
-        named = rf"['\"`.\[ ]{field_name}['\"`\]]|(?:param(?:eter)?|field|argument|supplied):? {field_name}\b"
-        return re.search(named, self.message, re.IGNORECASE) is not None
+        A bare word of English, such as "temperature", counts only beside words of refusal.
+        """
+        if self.body is None:
+            return ()
+        if marked := tuple(name for name in sent if name in self.body.fields):
+            return marked
+        return tuple(name for name in sent if _names(self.body.words, name))
+
+    @property
+    def refuses_format(self) -> bool:
+        """True if the request was refused for its ``response_format``."""
+        return self.body is not None and (
+            "response_format" in self.body.fields or _FORMAT.search(self.body.words) is not None
+        )
+
+    @property
+    def refuses_whatever_value(self) -> bool:
+        """True if the words refuse a field as such, rather than its value."""
+        said = () if self.body is None else (self.body.words, *self.body.codes)
+        return any(_UNKNOWN_FIELD.search(words) for words in said)
+
+    @property
+    def about_streams(self) -> bool:
+        """True if the words are about streaming."""
+        return self.body is not None and re.search(r"\bstream", self.body.words, re.IGNORECASE) is not None
+
+    @property
+    def wants_stream(self) -> bool:
+        """True if the endpoint only streams its replies."""
+        return self.body is not None and _WANTS_STREAM.search(self.body.words) is not None
 
     @property
     def unreachable(self) -> bool:
@@ -108,15 +173,33 @@ class ApiError:
         return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
 
 
+def _names(words: str, name: str) -> bool:
+    quoted = rf"['\"`.\[]{name}['\"`\]]|(?:param(?:eter)?s?|field|argument|supplied|key|name|property):? {name}\b"
+    if re.search(quoted, words, re.IGNORECASE):
+        return True
+    bare = re.search(rf"(?<![\w-]){name}(?![\w-])", words, re.IGNORECASE)
+    return bare is not None and ("_" in name or _REFUSAL.search(words) is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An error response to a request, alone or in a batch; ``code`` and ``kind`` of its body are "" if absent."""
+    """An error response to a request, alone or in a batch."""
 
     status: int
-    code: str
-    kind: str
-    request_id: str
+    body: ErrorBody
+    request_id: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+    """Prefix of the quoted words, such as "in a batch: "."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where a request went, for messages: base URL, model and the variable with the key."""
+
+    endpoint: str
+    model: str
+    key_env: str
 
 
 def without_key(text: str, key: str) -> str:
@@ -129,7 +212,7 @@ def without_key(text: str, key: str) -> str:
 
 def scrub(text: str, key: str) -> str:
     """Remove the key, and anything that looks like one, from an error message; servers tend to repeat keys."""
-    return _KEY.sub(REMOVED, without_key(text, key))
+    return _BEARER.sub(rf"\1 {REMOVED}", _KEY.sub(REMOVED, without_key(text, key)))
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
@@ -154,7 +237,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
     """Classify an exception of the ``openai`` package; any other exception after sending counts as unknown."""
-    said = _said(error, key)
+    asked = Asked(endpoint, model, key_env)
     if isinstance(error, TimeoutError):
         message = f"{endpoint} did not finish a request in time; it may have been billed, so its cost stays held."
         return ApiError("unknown", 0, message, retry=True, timed_out=True)
@@ -166,24 +249,58 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
         if isinstance(cause, NEVER_SENT) or type(cause).__name__ in NEVER_SENT_BY_HTTPX:
             message = f"No connection to {endpoint}: {said} Start the server, or correct llm.base_url, and run again."
             return ApiError("failed", 0, message, retry=True, whose="endpoint")
-        message = f"{endpoint} gave no reply ({said}); it may have been billed, so its cost stays held."
+        message = f"{endpoint} gave no reply ({said.rstrip('.')}); it may have been billed, so its cost stays held."
         return ApiError("unknown", 0, message, retry=True, timed_out=timed_out)
     if isinstance(error, openai.APIStatusError):
-        answer = ErrorResponse(
-            error.status_code,
-            name_of(error.code),
-            name_of(error.type),
-            name_of(error.request_id),
-            error.response.headers,
+        body = _without_keys(read_error(_content(error)), key)
+        return by_status(
+            ErrorResponse(error.status_code, body, name_of(error.request_id), error.response.headers), asked
         )
-        return by_status(answer, said, endpoint, model, key_env)
-    message = f"{endpoint} answered with something that is not a chat completion: {said} Check llm.base_url."
+    if isinstance(error, NoCompletion):
+        return _not_a_completion(error, asked, key)
+    said = scrub(shortened(plain_words(str(error))), key) or "no reason was given"
+    message = f"{endpoint} sent a reply that cannot be read ({said}); it may have been billed, so its cost stays held."
     return ApiError("unknown", 200, message, retry=True)
 
 
-def _said(error: Exception, key: str) -> str:
-    """Return an error's message without keys, shortened because error pages may be long."""
-    return scrub(str(error)[:10_000], key)[:500]
+def error_words(error: openai.APIStatusError) -> str:
+    """Return the server's words in an error response, shortened; they may contain keys."""
+    return read_error(_content(error)).shown
+
+
+def _content(error: openai.APIStatusError) -> object:
+    """Return the body of an error response, if it was read."""
+    try:
+        return error.response.content
+    except Exception:  # of a response whose body was not read
+        return error.body
+
+
+def _without_keys(body: ErrorBody, key: str) -> ErrorBody:
+    return replace(body, words=scrub(body.words, key))
+
+
+def _not_a_completion(error: NoCompletion, asked: Asked, key: str) -> ApiError:
+    """Classify a reply with status 200 that is not a chat completion."""
+    said = scrub(shortened(str(error)), key)
+    if error.told is None:
+        message = f"{asked.endpoint} sent no chat completion: {said}."
+        if error.page:
+            message = (
+                f"{asked.endpoint} sent a web page in place of a reply ({said}). A proxy or a login page may answer "
+                "for it: check llm.base_url, which usually ends in /v1, and the variables HTTPS_PROXY and NO_PROXY."
+            )
+        elif error.elsewhere:
+            message += " Check llm.base_url, which usually ends in /v1."
+        return ApiError("unknown", 200, message, retry=True)
+    body = _without_keys(error.told, key)
+    codes = TOO_LONG | NO_CREDIT | FILTERED | NO_MODEL
+    status = body.status or (400 if codes & set(body.codes) else 0)
+    if not status:
+        message = f"{asked.endpoint} sent an error in place of a reply (200: {body.shown})."
+        return ApiError("unknown", 200, message, retry=True)
+    found = by_status(ErrorResponse(status, body, where="in a reply with status 200: "), asked)
+    return replace(found, status="unknown") if error.begun or status >= 500 else found
 
 
 def _cause(error: openai.APIConnectionError) -> BaseException:
@@ -198,11 +315,32 @@ def _cause(error: openai.APIConnectionError) -> BaseException:
     return now or error.__cause__ or error
 
 
+_CONNECTIONS: Final = {
+    "ClientPayloadError": "the connection ended in the middle of the reply",
+    "ContentEncodingError": "the reply is compressed in a way that cannot be read",
+    "ServerDisconnectedError": "the server closed the connection before it replied",
+    "TooManyRedirects": "the server redirects in a circle",
+}
+"""Words for exceptions of aiohttp whose own words quote objects or say little, by name."""
+
+
 def connection_message(error: openai.APIConnectionError, key: str) -> str:
-    """Return the transport's message about a failed connection, without keys."""
+    """Return a sentence on why a connection failed, without keys."""
     cause = _cause(error)
-    said = str(cause) if isinstance(cause, aiohttp.ClientError) else str(error)
-    return scrub(said.rstrip(".") or type(cause).__name__, key)[:500] + "."
+    said = _CONNECTIONS.get(type(cause).__name__) or _system_words(cause)
+    if not said:
+        said = str(cause) if isinstance(cause, aiohttp.ClientError | CutOff) else str(error)
+    return (scrub(shortened(plain_words(said)), key) or type(cause).__name__) + "."
+
+
+def _system_words(error: BaseException) -> str:
+    """Return the operating system's words for a failed connection, or ""."""
+    system = getattr(error, "os_error", error)
+    if isinstance(error, aiohttp.ClientConnectorCertificateError) or not isinstance(system, OSError):
+        return ""
+    if isinstance(system.errno, int) and system.errno > 0 and not isinstance(error, aiohttp.ClientSSLError):
+        return os.strerror(system.errno)
+    return str(system.strerror or "")
 
 
 def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
@@ -211,39 +349,65 @@ def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
     return read_headers(headers, taken=False, slow_down=api_error.limited, retry_after=api_error.retry_after)
 
 
-def by_status(error: ErrorResponse, said: str, endpoint: str, model: str, key_env: str) -> ApiError:
-    """Classify an error response; ``said`` is its message without keys."""
-    code, status, request_id = error.code, error.status, error.request_id
-    if status in (401, 403):
-        message = (
-            f"{endpoint} refuses the key in the environment variable {key_env} ({status}: {said}). Set it to a key "
-            "that may use this model, on every node, and run the same command again."
+def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
+    """Classify an error response; its body has no keys any more."""
+    status, request_id, body = error.status, error.request_id, error.body
+    endpoint, model, codes = asked.endpoint, asked.model, set(body.codes)
+    said = f"{error.where}{'a web page, ' if body.page else ''}{body.shown}"
+
+    def endpoints(message: str, wait: float | None = None) -> ApiError:
+        return ApiError("failed", status, message, False, "endpoint", wait, request_id)
+
+    def questions(message: str, about: ErrorBody | None = None) -> ApiError:
+        return ApiError("failed", status, message, retry=False, request_id=request_id, body=about)
+
+    if body.page and status in (401, 403, 407):
+        return endpoints(
+            f"{endpoint} answered {status} with a web page ({body.shown}). A proxy or firewall may have sent it: check "
+            "llm.base_url and the variables HTTPS_PROXY and NO_PROXY, and run the same command again."
         )
-        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
-    if status == 404:
-        message = f"{endpoint} does not know the model {model!r} ({said}). Correct llm.model or llm.base_url."
-        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
-    if code == "insufficient_quota" or error.kind == "insufficient_quota":
-        message = f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
-        return ApiError("failed", status, message, retry=False, whose="endpoint", request_id=request_id)
-    if code == "context_length_exceeded":
-        message = f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
-        return ApiError("failed", status, message, retry=False, request_id=request_id)
-    if code == "content_filter":
-        message = f"The endpoint's content filter refused the prompt ({said})."
-        return ApiError("failed", status, message, retry=False, request_id=request_id)
-    if status == 498 or (status == 429 and _NO_CAPACITY.search(f"{code} {error.kind} {said}")):
+    if status in (401, 403):
+        return endpoints(
+            f"{endpoint} refuses the key in the environment variable {asked.key_env} ({status}: {said}). Set it to a "
+            "key that may use this model, on every node, and run the same command again."
+        )
+    if status == 402 or codes & NO_CREDIT:
+        return endpoints(
+            f"The quota of the account at {endpoint} is used up ({said}). Add credit, then run the same command."
+        )
+    if _is_about_model(status, body, model):
+        return endpoints(f"{endpoint} does not know the model {model!r} ({said}). Correct llm.model.")
+    if status in (404, 405):
+        return endpoints(
+            f"{endpoint} does not know the address of chat requests, or not the model {model!r} ({status}: {said}). "
+            "Correct llm.base_url, which usually ends in /v1, or llm.model."
+        )
+    if codes & FILTERED:
+        return questions(f"The endpoint's content filter refused the prompt ({said}).")
+    if status in (400, 413, 422) and (codes & TOO_LONG or _PROMPT_TOO_LONG.search(body.words)):
+        return questions(
+            f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
+        )
+    if status == 498 or (status == 429 and _NO_CAPACITY.search(f"{' '.join(body.codes)} {body.words}")):
         wait = retry_after(error.headers)
         message = f"{endpoint} has no capacity for this request at the moment ({status}: {said})."
         return ApiError("failed", status, message, True, "question", wait, request_id, no_capacity=True)
     if status in RETRIED or status >= 500:
         wait = retry_after(error.headers)
-        message = f"{endpoint} answered {status} ({said})."
-        whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
         if wait is not None and wait > LONGEST_WAIT_S:
             message = f"{endpoint} asks to wait {wait:.0f} s ({status}: {said}). Run the same command again after that."
-            return ApiError("failed", status, message, False, "endpoint", wait, request_id)
+            return endpoints(message, wait)
+        whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
         billed: Literal["failed", "unknown"] = "unknown" if status in PROXY_ERRORS else "failed"
-        return ApiError(billed, status, message, True, whose, wait, request_id)
-    message = f"{endpoint} refused the request ({status}: {said})."
-    return ApiError("failed", status, message, retry=False, request_id=request_id)
+        return ApiError(billed, status, f"{endpoint} answered {status} ({said}).", True, whose, wait, request_id)
+    return questions(f"{endpoint} refused the request ({status}: {said}).", body if status in (400, 422) else None)
+
+
+def _is_about_model(status: int, body: ErrorBody, model: str) -> bool:
+    """Return whether an endpoint refuses a request because it does not have the model."""
+    if body.page or status not in (400, 404, 422):
+        return False
+    if NO_MODEL & set(body.codes) or (status == 404 and _MODEL.search(body.words)):
+        return True
+    named = "model" in body.fields or re.search(rf"(?<!\w){re.escape(model)}(?!\w)", body.words) is not None
+    return named and _UNKNOWN_MODEL.search(body.words) is not None

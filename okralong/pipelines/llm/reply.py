@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow.compute as pc
 
@@ -17,7 +19,7 @@ from okralong.pipelines.llm.records import Call, Outcome
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A raw reply, usable or not. The journal keeps ``reply`` and ``refusal``.
+    """A raw reply, usable or not. The journal keeps ``reply``, ``refusal``, ``thought`` and ``tools``.
 
     Attributes:
         note: A remark for the ledger.
@@ -26,6 +28,8 @@ class RawReply:
         overlong: The endpoint ignored the limit of the reply.
         aborted: It was not read to its end, because it ignored the limit.
         streamed: It arrived as a stream of events.
+        thought: Its message has thought beside the text.
+        tools: Names of the tools that it calls.
     """
 
     reply: Reply
@@ -37,6 +41,8 @@ class RawReply:
     overlong: bool = False
     aborted: bool = False
     streamed: bool = False
+    thought: bool = False
+    tools: tuple[str, ...] = ()
 
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
@@ -81,17 +87,19 @@ class RawReply:
 
 def to_journal(raw: RawReply) -> str:
     """Return the journal's JSON of a reply."""
-    return encode({"reply": raw.reply, "refusal": raw.refusal})
+    beside = ({"thought": True} if raw.thought else {}) | ({"tools": raw.tools} if raw.tools else {})
+    return encode({"reply": raw.reply, "refusal": raw.refusal, **beside})
 
 
 def from_journal(body: str) -> RawReply:
     """Return the reply in the body of a ``reply`` row."""
     data = json.loads(body)
-    return RawReply(decode(Reply, json.dumps(data["reply"])), data["refusal"])
+    reply, tools = decode(Reply, json.dumps(data["reply"])), tuple(data.get("tools", ()))
+    return RawReply(reply, data["refusal"], thought=data.get("thought", False), tools=tools)
 
 
 def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply:
-    """Return the reply if it has text, possibly cut off at its limit.
+    """Return the reply if it has text, possibly cut off at its limit, without thought in tags.
 
     Texts are cut to ``longest_text`` characters, since journals of earlier releases may hold longer ones.
 
@@ -101,26 +109,23 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
     reply = raw.reply
     if len(reply.text) > longest_text:
         reply = replace(reply, text=reply.text[:longest_text], finish_reason="length")
+    answer = without_thought(reply)
+    raw = replace(raw, thought=raw.thought or answer is not reply)
+    reply = answer
     if raw.refusal:
         raise ReplyError(
-            f"{reply.model} refused to answer: {raw.refusal[:300]}. The raw reply is in the journal.",
+            f"{reply.model} refused to answer: {raw.refusal[:300].rstrip('. ')}. The raw reply is in the journal.",
             reply.text or raw.refusal,
         )
     if reply.finish_reason == "content_filter":
-        raise ReplyError(f"The content filter of the endpoint removed the reply of {reply.model}.", reply.text)
-    if not reply.text.strip() and reply.usage.reasoning_tokens and reply.finish_reason == "length":
-        raise CutShort(
-            f"{reply.model} used up its {reply.usage.completion_tokens} completion tokens before it answered, "
-            f"{reply.usage.reasoning_tokens} of them in thought. Give llm.reasoning_tokens more room, or lower "
-            "llm.reasoning_effort."
+        raise ReplyError(
+            f"The content filter of the endpoint removed the reply of {reply.model}. Change the filter's settings at "
+            "the provider, or set llm.model to another model.",
+            reply.text,
         )
     if not reply.text.strip():
         kind = CutShort if reply.finish_reason == "length" else ReplyError
-        raise kind(
-            f"{reply.model} sent an empty reply (finish_reason {reply.finish_reason!r}, "
-            f"{reply.usage.completion_tokens} completion tokens). If that is the limit, raise "
-            "llm.max_completion_tokens."
-        )
+        raise kind(_why_empty(replace(raw, reply=reply)))
     if logprobs and not reply.token_logprobs:
         raise EndpointError(
             f"The strategy needs the log-probabilities of the reply's tokens, but {reply.model} sent none. Set "
@@ -128,6 +133,67 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
             "that does not need them. The paid reply is in the journal."
         )
     return reply
+
+
+def _why_empty(raw: RawReply) -> str:
+    """Return why a reply has no text, and which setting to change."""
+    reply, usage = raw.reply, raw.reply.usage
+    if raw.tools:
+        return (
+            f"{reply.model} called a tool ({', '.join(raw.tools)}) in place of an answer, though the request offers "
+            "none. Turn off tool calls at the server (vLLM: start it without --enable-auto-tool-choice), or set "
+            "llm.model to another model."
+        )
+    thought = f", {usage.reasoning_tokens} of them in thought" if usage.reasoning_tokens else ""
+    thinks = raw.thought or usage.reasoning_tokens > 0
+    if reply.finish_reason == "length" and thinks:
+        return (
+            f"{reply.model} was cut off in its thought: it used up its {usage.completion_tokens} completion "
+            f"tokens{thought}, before it answered. Give llm.reasoning_tokens more room, or lower llm.reasoning_effort."
+        )
+    if reply.finish_reason == "length":
+        return (
+            f"{reply.model} sent an empty reply, cut off at its limit after {usage.completion_tokens} completion "
+            "tokens. Raise llm.max_completion_tokens, or llm.reasoning_tokens if the model thinks before it answers."
+        )
+    if thinks:
+        return (
+            f"{reply.model} sent only thought and no answer ({usage.completion_tokens} completion tokens{thought}). "
+            "Set llm.reasoning_effort to none or low, or give llm.reasoning_tokens more room. If the answer is part of "
+            "the thought, the server's reasoning parser does not fit the model (vLLM: --reasoning-parser; llama.cpp: "
+            "--reasoning-format none)."
+        )
+    ended = reply.finish_reason or "none"
+    return (
+        f"{reply.model} sent an empty reply (finish_reason {ended}, {usage.completion_tokens} completion tokens). "
+        "Ask again with --retry failed, or set llm.model to another model."
+    )
+
+
+_OPENED: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>")
+_CLOSED: Final = re.compile(r"</(?:think|thinking|thought|reasoning)>")
+_CLOSED_ALONE: Final = re.compile(r"^</(?:think|thinking|thought|reasoning)>\s*$", re.MULTILINE)
+
+
+def without_thought(reply: Reply) -> Reply:
+    """Return the reply without thought in tags at its beginning, as servers without a reasoning parser send it.
+
+    Some chat templates open the tag in the prompt, so that a reply only closes it, on a line of its own. A reply that
+    ends within its thought has no text.
+    """
+    opened = _OPENED.match(reply.text)
+    closed = _CLOSED_ALONE.search(reply.text) if opened is None else _CLOSED.search(reply.text)
+    if closed is None and opened is None:
+        return reply
+    start = len(reply.text) if closed is None else closed.end()
+    start += len(reply.text[start:]) - len(reply.text[start:].lstrip())
+    first, at = 0, 0
+    while first < len(reply.tokens) and at < start:
+        at += len(reply.tokens[first])
+        first += 1
+    return replace(
+        reply, text=reply.text[start:], tokens=reply.tokens[first:], token_logprobs=reply.token_logprobs[first:]
+    )
 
 
 @dataclass(frozen=True)

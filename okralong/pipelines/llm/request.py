@@ -93,7 +93,7 @@ class LlmRequest:
     ) -> dict[str, Any]:
         """Return the arguments of ``chat.completions.create``, without unset fields, which some servers refuse.
 
-        ``model`` overrides the model's name; ``left_out`` has fields not to send ("response_format": no schema).
+        ``model`` overrides the model's name; ``left_out`` has fields not to send ("response_format" covers both forms).
         """
         arguments: dict[str, Any] = {
             "model": model or self.model,
@@ -109,7 +109,7 @@ class LlmRequest:
             arguments["logprobs"] = True
         if self.stop:
             arguments["stop"] = list(self.stop)
-        if self.response_format is not None:
+        if self.response_format is not None and "response_format" not in left_out:
             arguments["response_format"] = {"type": self.response_format}
         if self.json_schema is not None and "response_format" not in left_out:
             arguments["response_format"] = {"type": "json_schema", "json_schema": json.loads(self.json_schema)}
@@ -117,7 +117,7 @@ class LlmRequest:
             arguments["reasoning_effort"] = self.reasoning_effort
         if self.grammar is not None:
             arguments["extra_body"] = {"grammar": self.grammar}
-        return {name: value for name, value in arguments.items() if name == "response_format" or name not in left_out}
+        return {name: value for name, value in arguments.items() if name not in left_out}
 
 
 def hash_of(canonical: str) -> str:

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import openai
 
-from okralong.pipelines.core.types import ConfigError, EndpointError, QuestionError
+from okralong.pipelines.core.types import CallFailed, ConfigError, EndpointError, QuestionError
 from okralong.pipelines.llm.config import EndpointConfig, GeneratorConfig
 from okralong.pipelines.llm.endpoint import NO_KEY, RequestFields, open_client, read_key
-from okralong.pipelines.llm.errors import ApiError, classify, without_key
+from okralong.pipelines.llm.errors import LIMITS, ApiError, classify, without_key
 from okralong.pipelines.llm.prices import Price, PriceTable, highest
 from okralong.pipelines.llm.rate_limit_client import LimiterClient
 from okralong.pipelines.llm.request import LlmRequest, prefix_key
@@ -35,6 +35,13 @@ REMEDIES: Final = {
     "service_tier": "Set llm.service_tier to a tier that the endpoint has for this model, or leave it out.",
     "logprobs": "The strategy works with the log-probabilities of the reply's tokens: set llm.base_url and llm.model "
     "to an endpoint and a model that give them, or choose another strategy.",
+    "grammar": "Set llm.constrained to false, or llm.base_url to llama.cpp's server, which takes grammars.",
+    **dict.fromkeys(
+        LIMITS,
+        "The field bounds the cost of a reply. If only its value is refused, lower llm.max_completion_tokens or "
+        "llm.reasoning_tokens; if the field is, set llm.max_tokens_field to the name that the endpoint takes.",
+    ),
+    "response_format": "Set llm.json_schema to auto to do without it, or choose a model that takes JSON schemas.",
 }
 """Remedies for a refused field that cannot be left out."""
 _KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
@@ -180,15 +187,20 @@ class Route:
     def can_do_without(self, api_error: ApiError, sent: Collection[str], request: LlmRequest) -> bool:
         """Return whether the endpoint refused one of the fields ``sent`` that later requests can leave out.
 
-        Raises EndpointError for a refused field that the config requires.
+        Raises EndpointError or CallFailed for a refused field that the config requires.
         """
         if refused := self.fields.refuse(api_error, sent, request.json_schema):
-            logger.warning("%s does not accept %s, which is left out from now on", self.endpoint.base_url, refused)
+            if self.fields.is_news(refused):
+                said = "" if api_error.body is None else api_error.body.shown
+                where = self.endpoint.base_url
+                logger.warning("%s does not accept %s, and is sent none from now on (%s)", where, refused, said)
             return True
-        if api_error.http_status in (400, 422):
-            for name, remedy in REMEDIES.items():
-                if name in sent and api_error.names(name):
-                    raise EndpointError(f"{api_error.message} {remedy}")
+        if api_error.wants_stream and "stream" not in sent:
+            raise EndpointError(f"{api_error.message} Set llm.stream to auto.")
+        for name in api_error.refused([each for each in sent if each in REMEDIES]):
+            # A limit may be too high for this role only, or for a longer reply, and a schema be that of one question.
+            stops = api_error.refuses_whatever_value if name in LIMITS else name != "response_format"
+            raise (EndpointError if stops else CallFailed)(f"{api_error.message} {REMEDIES[name]}")
         return False
 
 
