@@ -1,4 +1,4 @@
-"""A question while the method processes it."""
+"""``Ask``: a question while the method processes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from okralong.pipelines.answering.workflows.scope import Scope
 from okralong.pipelines.core.types import Analysis, Hit, Plan
 
 Finds = Sequence[tuple[str, Sequence[Hit]]]
-"""The queries of one question, each with its chunks, the most important first."""
+"""The queries made for a question, each with the chunks it found, most important first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Ask:
     """A question with everything that its workflow and its readers need.
 
     Attributes:
-        question: The question's words.
+        question: The question's text.
         tools: The tools of this question; a stronger generator gets different ones.
         plan: The recorded plan.
         analysis: The analyzer's result; None if no chunks were retrieved.

@@ -1,14 +1,16 @@
 """The calculator, which evaluates formulas that the generator gives as answers.
 
-The paper names code-aided generation as an extension; this is its smallest form. A formula is written as in a
+The paper names code-aided generation as an extension; this is a minimal form of it. A formula is written as in a
 spreadsheet: an equals sign, an expression and a unit, such as ``=(12.5 - 10) / 10 * 100 %``. The rules (project
 default):
 
-- A currency sign is put before the result, unless the result is in percent or a divisor has the sign too.
-- Numbers with % keep their value if the result is in percent: if its unit says so, and in sums of percentages.
-  Otherwise they are hundredths, so ``=5% * 1200`` is 60, and so is ``=1200 * 5%``.
-- A unit after every number of a sum counts once. Square brackets count as round ones; "(461)" is 461.
-- A result that the model adds ("= 25 %") is dropped; its unit is used if the formula has none and both agree.
+- The result gets the formula's currency sign, unless it is in percent or a divisor has the sign too.
+- If the result is in percent, numbers with % keep their value. The result is in percent if its unit is, and in sums of
+  percentages. Otherwise % means hundredths: ``=5% * 1200`` and ``=1200 * 5%`` are 60.
+- A unit that follows every number of a sum is the unit of the result. Square brackets count as round ones; "(461)" is
+  461.
+- A result that the model appends ("= 25 %") is dropped. Its unit is used if the formula has none and both results
+  agree.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _ALIKE: Final = str.maketrans(
     | dict.fromkeys("\u2013\u2212", "-")
     | {"\u00f7": "/", "\u2248": "=", "^": "**", "[": "(", "]": ")"}
 )
-"""Alternative signs for times, minus, divided by, about equal and power."""
+"""Replacements of other signs for multiplication, minus, division, "about equal" and power, and of square brackets."""
 _THOUSANDS: Final = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _TIMES: Final = re.compile(r"(?<=[\d)%])\s*[xX]\s*(?=[\d.($€£¥-])")
 
@@ -34,14 +36,14 @@ _CURRENCY: Final = re.compile(r"[$€£¥]")
 _DIVIDED_BY_MONEY: Final = re.compile(r"/[\s(+-]*[$€£¥]")
 
 _PARTS: Final = re.compile(r"(?P<expression>.*[\d)])\s*(?P<unit>(?:%|(?=[^\W\d_]))[^\d()+*=%]*)?\.?")
-"""The expression ends at its last digit or bracket. A unit begins with "%" or a letter."""
+"""An expression, which ends with a digit or bracket, and its unit, which begins with "%" or a letter."""
 _PERCENTAGE: Final = re.compile(r"(\d[\d.]*)\s?%")
 _TWICE: Final = re.compile(r"%\s*(?=per\s?cent)", re.IGNORECASE)
-"""The percent sign of "4.1% percentage points"."""
+"""The superfluous percent sign in "4.1% percentage points"."""
 _ENDS_IN_SHARE: Final = re.compile(
     r"(?:/\s*[\d.]+%|\*\s*(?!100(?:\.0*)?\s?(?:%|per))[\d.]+\s?(?:%|per\s?cent))$", re.IGNORECASE
 )
-"""Matches "=1200 * 5%", where the sign belongs to the number; in "* 100%" it is the unit."""
+"""The end of a formula such as "=1200 * 5%", in which "%" belongs to the number. After "* 100" it is the unit."""
 _PER_CENT: Final = re.compile(r"per\s?cent", re.IGNORECASE)
 
 _AGREE: Final = Decimal("0.01")  # project default: covers the model's rounding
@@ -116,27 +118,27 @@ def _digits(value: Decimal) -> str:
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
-# The value of an arithmetic expression: numbers, ``+ - * / **``, signs and round brackets.
+# Evaluate arithmetic expressions of numbers, ``+ - * / **``, signs and round brackets.
 #
 # Expressions are untrusted, since the generator has read arbitrary documents. So length, depth, exponents and
-# intermediate values are bounded (project defaults). Values are decimal, so that 2.675 is 2.675; numbers are read to 17
+# intermediate values are bounded (project defaults). Values are decimal, so that 2.675 is exact; numbers are read to 17
 # digits.
 
 LONGEST: Final = 300
 """Most characters of an expression."""
 
 DEEPEST: Final = 100
-"""Most nested operations; a sum of n numbers is n - 1 deep."""
+"""Most nested operations; a sum of n numbers has n - 1."""
 
 LARGEST_EXPONENT: Final = 64
 
 _CONTEXT: Final = Arithmetic(
     prec=28, Emin=-24, Emax=24, traps=[DivisionByZero, InvalidOperation, Overflow, Underflow], clamp=0
 )
-"""Values from 1e-24 to 1e25, which are cheap to compute and can be written in digits."""
+"""The range of intermediate values, 1e-24 to 1e25: they are cheap to compute and can be written without an exponent."""
 
 _ALPHABET: Final = re.compile(r"[0-9.+\-*/() ]+")
-"""No letters, hence no names, calls, hexadecimal or imaginary numbers."""
+"""The characters of an expression. There are no letters, hence no names, calls, hexadecimal or imaginary numbers."""
 
 _BINARY: Final[dict[type[ast.operator], Callable[[Decimal, Decimal], Decimal]]] = {
     ast.Add: operator.add,
@@ -161,7 +163,7 @@ def evaluate(expression: str) -> Decimal:
         with localcontext(_CONTEXT):
             return _value(tree.body, DEEPEST)
     except (SyntaxError, ArithmeticError, MemoryError, RecursionError) as error:
-        # For too deeply nested brackets Python's parser raises one of the last two, or a SyntaxError.
+        # Python's parser raises one of the last two, or a SyntaxError, if brackets are nested too deeply.
         raise ValueError(f"{expression!r} cannot be evaluated: {type(error).__name__}.") from error
 
 

@@ -1,7 +1,7 @@
-"""Confidence: the cross-encoder's probability that an answer is right, given the cited or shown passages.
+"""Estimate confidence: the probability, by the cross-encoder, that an answer is right given its passages.
 
-Works for every generator. Not in the paper. The cross-encoder's reading of question and passage shows whether the
-passage contains an answer, and whether it is this one.
+It works for every generator. The cross-encoder reads the question and a passage, and returns the probability that the
+passage contains an answer, and the most probable answer, which is compared with the given one. Not in the paper.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from okralong.pipelines.statements.amounts import Amount, amounts, has_cells
 from okralong.pipelines.statements.periods import dates
 
 AROUND_CITATION: Final = 900  # project default: some 450 tokens together
-"""Characters kept on each side of a citation when a long passage is judged."""
+"""Characters read on each side of a citation in a long passage."""
 
 
 async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
-    """Add the confidence to ``answer``, unless it has one or there is no passage to judge it by.
+    """Add the confidence to ``answer``, unless it has one or its context is empty.
 
-    This is the support by the best cited passage (or any shown passage if none is cited). For "unanswerable" it is the
-    probability that no passage contains an answer. Results of arithmetic, booleans and choices do not occur in passages
-    and are not compared with them. Step: ``step``, one reading of the shown passages.
+    The confidence is the ``support`` of the answer. Results of arithmetic, booleans and choices do not occur in
+    passages, so they are not compared with spans. Step: ``step``, one reading of the shown passages.
     """
     known = answer.confidence is not None
     if known or not answer.context or answer.status not in ("answered", "unanswerable"):
@@ -52,9 +51,10 @@ def support(
 ) -> float:
     """Return the probability that the passages support the answer, 0 to 1.
 
-    The best cited passage counts, the best shown one if none is cited. A passage's support is the probability that it
-    contains an answer at all, reduced by how much this answer differs from the span read, weighted by the confidence in
-    that span. For "unanswerable" it is the probability that no passage contains an answer.
+    It is the support of the best cited passage, or of the best shown one if none is cited. A passage's support is the
+    probability that it contains any answer, reduced if the given answer differs from the span read; the reduction is
+    weighted by the probability of that span. For "unanswerable" it is the probability that no passage contains an
+    answer.
 
     Args:
         question: The question.
@@ -85,9 +85,9 @@ def _place(text: str, reading: Reading) -> tuple[str, str]:
 def agreement(question: str, answer: str, place: str, row: str = "") -> float:
     """Return how much an answer and a span agree, 0 to 1.
 
-    Dates are compared if both have any, else amounts, else words; the result is the shared part of whichever has fewer.
-    If the span is the label of a ``row``, the row's amounts count as its own. The result is 1 for answers that cannot
-    differ from a span: yes, no, or one of the question's choices.
+    Dates are compared if both have any, else amounts, else words. The result is the share of the shorter list that the
+    other contains. If the span is the label of a ``row``, the row's amounts count as the span's. The result is 1 for
+    answers that cannot be compared with a span: yes, no, or one of the question's choices.
     """
     said, days, given = parts_said(answer)
     there = set(_telling(place))
@@ -116,10 +116,10 @@ def _share(shared: Sequence[bool], others: int) -> float:
 
 
 def _forms_said(amount: Amount) -> list[tuple[str, Decimal]]:
-    """Return the forms in which an amount may match one in a text.
+    """Return the forms of an answer's amount; it matches a text's amount if ``_forms_there`` returns one of them.
 
-    The sign is ignored, since words may express it ("fell by 5 %"), and so is a scale that only one of them has, since
-    a table's head may give it.
+    The sign is ignored, since words may express it ("fell by 5 %"). A scale that only one of the two has is ignored,
+    since a table's head may state it.
     """
     digits = abs(amount.digits)
     return [("both", digits * amount.factor) if amount.scale else ("there", digits), ("neither", digits)]
@@ -134,9 +134,9 @@ _WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
 _LINKS: Final = """a an the of in on at to for from by with and or as than per is are was were be been being it its this
 that these those there they he she his her their has have had do does did"""
 _LINKING: Final = frozenset(_LINKS.split())
-"""Function words; unlike common stop word lists, without months, names or numbers."""
+"""Function words. Unlike common lists of stop words, this has no months, names or numbers."""
 _SHORTLY: Final = frozenset({"yes", "no", "true", "false"})
-"""The beginning of answers that do not occur in passages."""
+"""The beginnings of answers that do not occur in passages."""
 _CHOICE: Final = re.compile(
     r"(?<![^\W_])(?:[^\W_]++\W++){1,4}(?<![^\W_])or\b(?:\W++[^\W_]++){1,4}|\bbetween\b(?:\W++[^\W_]++){1,9}"
 )
@@ -144,7 +144,7 @@ _CHOICE: Final = re.compile(
 
 
 def _telling(text: str) -> list[str]:
-    """Return the meaningful words, without accents, case and commas in numbers."""
+    """Return the meaningful words of a text in lower case, without accents and without commas in numbers."""
     plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
     words = (word.replace(",", "") for word in _WORD.findall(plain.casefold()))
     return [word for word in words if word not in _LINKING]
@@ -159,14 +159,14 @@ def _chosen(said: Sequence[str], question: str) -> bool:
 
 
 _STEM: Final = 5  # project default
-"""Fewest letters that two forms of a word must share."""
+"""Number of first letters that two forms of a word must share."""
 
 
 def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
     """Return the part of a passage to judge.
 
-    For a long passage this is the part around its first citation, or its beginning, since the cross-encoder reads no
-    more.
+    This is all of a short passage. For a long one it is the part around its first citation, or else its beginning,
+    since the cross-encoder reads only a limited length.
     """
     if len(passage.text) <= 2 * AROUND_CITATION:
         return passage.text

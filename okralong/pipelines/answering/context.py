@@ -1,7 +1,7 @@
-"""The context processor: from retrieved chunks to the passages of a prompt (paper sections 3.3, 3.4, appendix B.3).
+"""The context processor: turn retrieved chunks into the passages of a prompt (paper sections 3.3, 3.4, appendix B.3).
 
-It merges neighbours, widens passages if the plan says so, completes tables cut by a boundary, and merges overlaps
-again. Finally it fits the prompt to the generator's window.
+It merges adjacent chunks, widens passages if the plan says so, completes tables that a boundary cuts, and merges
+overlaps again. Finally it fits the prompt to the generator's window.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
 def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
     if plan.extension_tokens:
         passage = extend(passage, document, plan.extension_tokens, count_tokens)
-    # After the extension, because its new ends may also cut a table.
+    # This follows the extension, because a widened passage may also cut a table.
     if plan.recover_tables:
         passage = recover_tables(passage, document, table_tokens, count_tokens)
     return passage
@@ -49,7 +49,7 @@ def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -
 # position, since "the following table" only makes sense in reading order.
 
 _ORIGINS = ("retrieved", "merged", "extended", "table", "full")
-"""From least to most processed; a merged passage has the origin of its most processed part."""
+"""Origins, from least to most processed. A merged passage has the origin of its most processed part."""
 
 
 def passage_of(hit: Hit) -> Passage:
@@ -87,7 +87,7 @@ def merge(passages: Iterable[Passage]) -> list[Passage]:
 
 
 def reading_order(passages: Sequence[Passage]) -> list[Passage]:
-    """Sort documents by falling best score (ties by doc_id), and passages of a document by position."""
+    """Sort documents by their best score, highest first (ties by doc_id), and passages of a document by position."""
     best: dict[str, float] = {}
     for passage in passages:
         best[passage.doc_id] = max(passage.score, best.get(passage.doc_id, passage.score))
@@ -115,19 +115,19 @@ def _join(group: list[Passage]) -> Passage:
     )
 
 
-# Context extension: a passage is widened on both sides, to where a sentence or a line begins (section 3.4).
+# Context extension: widen a passage on both sides, to the boundary of a sentence or line (section 3.4).
 
 _SENTENCE = re.compile(r"\n+|(?<=[.!?])\s+")
 _WORD = re.compile(r"\s+")
 _CHARS_PER_TOKEN = 12  # project default; prose has 4 to 5, the leaders of a table up to 10
-"""How far to look, in characters per token."""
+"""Characters per token of the extension that are searched for a boundary."""
 
 
 def extend(passage: Passage, document: Document, tokens: int, count: Callable[[str], int]) -> Passage:
     """Widen a passage by up to ``tokens`` tokens on each side, within the document.
 
-    Each side ends at a sentence or line boundary if one fits, else between words; if not even a word fits, that side is
-    unchanged. ``count`` counts tokens.
+    Each side is widened to a sentence or line boundary if one fits, else to a gap between words; if not even a word
+    fits, that side is unchanged. ``count`` counts tokens.
     """
     text = document.text
     reach = tokens * _CHARS_PER_TOKEN
@@ -142,7 +142,7 @@ def extend(passage: Passage, document: Document, tokens: int, count: Callable[[s
 def _widen_left(text: str, start: int, limit: int, tokens: int, count: Callable[[str], int]) -> int:
     for boundary in (_SENTENCE, _WORD):
         places = [match.end() for match in boundary.finditer(text, limit, start) if match.end() < start]
-        # From the nearest to the farthest, as ``_furthest`` requires.
+        # ``_furthest`` requires the nearest first.
         places = [*reversed(places), *([0] if limit == 0 and start > 0 else [])]
         if (place := _furthest(places, lambda place: count(text[place:start]) <= tokens)) is not None:
             return place
@@ -159,7 +159,7 @@ def _widen_right(text: str, end: int, limit: int, tokens: int, count: Callable[[
 
 
 def _furthest(places: Sequence[int], fits: Callable[[int], bool]) -> int | None:
-    """Return the last of ``places`` (each wider than the one before) that fits."""
+    """Return the last of ``places`` that fits, or None. Each must be farther than the one before."""
     number = most_that_fits(len(places), lambda number: fits(places[number - 1]))
     return places[number - 1] if number else None
 
@@ -173,19 +173,20 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-# Table recovery (appendix B.3 / C.3): widen a passage whose boundary cuts a table, to show the whole table.
+# Table recovery (appendix B.3, C.3): widen a passage whose boundary cuts a table, to show the whole table.
 #
-# A passage is one contiguous range of its document. If the whole table exceeds the token bound, the passage first grows
-# to the table's start, because rows without column heads say little, and then forwards, row by row.
+# A passage is one contiguous range of its document. If the whole table exceeds the token bound, the passage is first
+# widened to the table's start, because rows are hard to understand without column heads, and then row by row towards
+# its end.
 
 
 def recover_tables(
     passage: Passage, document: Document, max_tokens: int, count_tokens: Callable[[str], int]
 ) -> Passage:
-    """Widen a passage over the tables that its boundaries cut.
+    """Widen a passage to include the tables that its boundaries cut.
 
-    ``document.tables`` must be sorted and disjoint. The result contains the passage, has the origin "table" and at most
-    ``max_tokens`` tokens. A passage that cuts no table, or has more tokens itself, is returned unchanged.
+    ``document.tables`` must be sorted and disjoint. The result has the origin "table" and at most ``max_tokens``
+    tokens. A passage that cuts no table, or already has more tokens, is returned unchanged.
     """
     head = _table_over(document.tables, passage.start_char)
     tail = _table_over(document.tables, passage.end_char)
@@ -216,14 +217,14 @@ def _table_over(tables: tuple[TableSpan, ...], offset: int) -> TableSpan | None:
 
 
 def _earliest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the smallest line start in [low, high] that fits, high if none does."""
+    """Return the smallest line start in [low, high] that fits, or ``high`` if none does."""
     starts = [low, *(i + 1 for i in _breaks(text, low, high))]
     place = _furthest(starts[::-1], fits)
     return high if place is None else place
 
 
 def _latest_line(text: str, low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest line end in [low, high] that fits, low if none does."""
+    """Return the largest line end in [low, high] that fits, or ``low`` if none does."""
     place = _furthest([*_breaks(text, low, high), high], fits)
     return low if place is None else place
 
@@ -232,7 +233,7 @@ def _breaks(text: str, low: int, high: int) -> list[int]:
     return [i for i in range(low, high) if text[i] == "\n"]
 
 
-# Fitting a prompt to the generator's window: drop the least important passages, truncate the last one.
+# Fit a prompt to the generator's window: drop the least important passages, truncate the last one.
 #
 # The window is counted in the generator's own tokens. An endpoint rejects a prompt that is too long, or worse, silently
 # truncates it.
@@ -254,8 +255,8 @@ def fit_passages(
 ) -> list[Passage]:
     """Return as many of ``passages`` as fit the window, in their order.
 
-    The passages with the least important of ``hits`` (most important first) are dropped first. If the most important
-    passage alone is too long, its end is cut.
+    ``hits`` has the most important chunk first; the passages of the last chunks are dropped first. If the most
+    important passage alone is too long, it is truncated.
 
     Raises:
         QuestionError: Not even a word of a passage fits beside the question.

@@ -1,4 +1,4 @@
-"""Upper bounds on the cost of a question: the calls that a plan makes, and the most tokens of each.
+"""Compute upper bounds on the cost of a question, from the calls of its plan and the most tokens of each.
 
 A run reserves this bound before spending anything (``plan_reserve``), so that no question runs out of budget halfway.
 What a question is *expected* to cost is estimated from the same ``Forecast`` of its prompts
@@ -16,20 +16,21 @@ from okralong.pipelines.core.types import Plan, Usage
 from okralong.pipelines.llm.prices import Price
 
 PROMPT_OVERHEAD: Final = 600  # project default
-"""The most tokens of instructions, frames and question around the passages of one prompt."""
+"""The most tokens of a prompt in addition to the passages: instructions, markup and question."""
 
 ANSWERS: Final = ("generate", "full_text")
-"""The roles whose reply is the answer and may not fit the question's type."""
+"""The roles whose reply is the answer, which may not fit the question's answer type."""
 
 LookUps = Literal["none", "split", "step"]
-"""What the number of look-ups depends on: nothing but the plan, the sub-questions, or the steps."""
+"""What the number of look-ups depends on: only the plan ("none"), the number of sub-questions, or that of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, in tokens.
+    """The size of one prompt, in tokens.
 
-    ``prefix`` has the hash and the tokens of the text before the question; None if it is too short to be cached.
+    ``prefix`` has the hash and the number of tokens of the text before the question; None if it is too short to be
+    cached.
     """
 
     role: str
@@ -39,7 +40,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The prompts of one question under one strategy.
+    """The prompts that one question sends under one strategy.
 
     Attributes:
         certain: Prompts that are sent whatever the replies are.
@@ -47,8 +48,8 @@ class Forecast:
         answer: Tokens of the answer prompt after n + 1 look-ups that each found only new chunks; empty for "none".
         reason: The same for the prompt of a reasoning step.
         full_text: Tokens of the prompt that follows the reply "unanswerable", 0 if none does.
-        again: The additional prompts of an escalation; None if there is none.
-        typed: Whether an answer that does not fit the question's type is requested once more.
+        again: The additional prompts of an escalation, or None.
+        typed: Whether the question has an answer type, so that an answer that does not fit it is requested once more.
     """
 
     certain: tuple[Prompt, ...] = ()
@@ -72,15 +73,15 @@ class Spender:
 def plan_reserve(
     plan: Plan, table_tokens: int, generator: Spender, stronger: Spender | None = None, *, typed: bool = False
 ) -> float:
-    """Return ``plan_bound`` in US dollars, including the second answer if the plan escalates.
+    """Return ``plan_bound`` in US dollars, plus the second answer if the plan escalates.
 
-    The ``stronger`` generator gives the second answer, or the same one does from the full text.
+    The second answer is by the ``stronger`` generator, or by the same one from the full text.
     """
     usd = _usd_at_most(generator, plan_bound(plan, table_tokens, generator.window, generator.completion_limit, typed))
     if plan.escalate_to == "stronger" and stronger is not None:
         second = plan_bound(plan, table_tokens, stronger.window, stronger.completion_limit, typed)
         usd += _usd_at_most(stronger, second)
-    if plan.escalate_to == "precise" and not plan.escalate:  # with plan.escalate the bound includes the full text
+    if plan.escalate_to == "precise" and not plan.escalate:  # else the bound includes it
         whole = Usage(generator.window, 0, generator.completion_limit("full_text"))
         usd += _usd_at_most(generator, whole) * (2 if typed else 1)
     return usd
@@ -93,11 +94,12 @@ def _usd_at_most(generator: Spender, usage: Usage) -> float:
 def plan_bound(
     plan: Plan, table_tokens: int, window: int, completion_limit: Callable[[str], int], typed: bool = False
 ) -> Usage:
-    """Return the most prompt and completion tokens of a plan; no context is longer than the ``window``.
+    """Return the most prompt and completion tokens of a plan; a context has at most ``window`` tokens.
 
-    A plan's own bound (``most``) is used unchecked. With ``typed`` each answer counts twice, because it may be
-    requested again with the reply that did not fit its type. In precise mode a full window counts, since the full text
-    may be read. Repairs of malformed replies in other roles are not included: they are rare and reserve their own cost.
+    A bound that the plan states itself (``most``) is returned as it is. With ``typed`` each answer counts twice,
+    because it may be requested again with a prompt that shows the misfitting reply. In precise mode a full window is
+    added, since the full text may be read. Repairs of malformed replies in other roles are not included: they are rare
+    and reserve their own cost.
     """
     if plan.most is not None:
         shown = plan.most.prompt_tokens + completion_limit("generate") + PROMPT_OVERHEAD
@@ -115,12 +117,12 @@ def plan_bound(
 
 
 def _repair(call: Prompt, longest: int, window: int) -> Prompt:
-    """Return the size of a prompt that shows a reply of up to ``longest`` tokens and its error."""
+    """Return the size of a prompt that repeats ``call`` and adds a reply of up to ``longest`` tokens and its error."""
     return Prompt(call.role, min(call.tokens + longest + PROMPT_OVERHEAD, window))
 
 
 def most_of(tools: Tools, calls: Iterable[tuple[str, int]]) -> Usage:
-    """Return the most tokens of some calls, each given by role and context tokens."""
+    """Return the most tokens of some calls, each given as (role, tokens of its context)."""
     return sum(
         (Usage(min(shown + PROMPT_OVERHEAD, tools.window), 0, tools.completion_limit(role)) for role, shown in calls),
         Usage(),
@@ -130,13 +132,14 @@ def most_of(tools: Tools, calls: Iterable[tuple[str, int]]) -> Usage:
 def forecast_of_plan(
     plan: Plan, whole: int, overhead: int, shown: Callable[[int, int | None], float] | None = None
 ) -> Forecast:
-    """Return the prompts of a plan, from the sizes in it.
+    """Return the forecast of a plan, from the chunk sizes and counts in it.
 
     Args:
         plan: A plan of the method.
-        whole: The most tokens that can be shown.
+        whole: The most tokens of a context: the window, or all text of the scope.
         overhead: Tokens around the passages of each prompt.
-        shown: Returns the context's tokens for a number of chunks and a bound; by default of chunks of the plan's size.
+        shown: Returns the tokens of a context, given a number of chunks and a bound. By default, all chunks have the
+            plan's size.
     """
 
     def own_size(count: int, bound: int | None) -> float:

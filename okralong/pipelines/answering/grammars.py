@@ -1,9 +1,9 @@
-"""The contracts of replies as GBNF grammars, which constrain llama.cpp's server while it generates.
+"""GBNF grammars of the prompts' contracts (the form of replies), which constrain llama.cpp's server as it generates.
 
-A grammar only allows what the contract of the role's prompt describes, so labels, brackets and quote marks are always
-present. Quotations must be copies of the passages: small models that copy from a long prompt drop digits and join
-words, so under these rules they only choose where a quotation begins and ends. Other text is free but of bounded
-length, since a line might otherwise never end.
+A grammar allows only what the contract of the role's prompt describes, so labels, brackets and quote marks are always
+present. Quotations must be copies of the passages. Small models that copy from a long prompt drop digits and join
+words; with a grammar they only choose where a quotation begins and ends. Other text is free, but its length is bounded,
+since a line might otherwise never end.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from okralong.pipelines.core.types import QUESTION_MARK, Message
 from okralong.pipelines.statements.values import spans_of
 
 STRIDE: Final = 20  # project default: as the quotations that a reader learns from
-"""From any word, quotations of up to this many words are possible; none is longer than twice this.
+"""A quotation of up to this many words can begin at any word, and none is longer than twice this number.
 
-One rule per position would make the grammar twenty times as large.
-"""
+A separate chain of rules for each first word would make the grammar twenty times as large."""
 
 _FRAME: Final = re.compile(r'<passage id="(\d+)" doc="[^"]*">\n(.*?)\n</passage>', re.DOTALL)
 
@@ -29,8 +28,8 @@ _FRAME: Final = re.compile(r'<passage id="(\d+)" doc="[^"]*">\n(.*?)\n</passage>
 def evidence_rules(messages: Sequence[Message], in_json: bool = False) -> str | None:
     """Return the rule ``evidence`` and its dependencies, for a prompt of ``framed_prompt``.
 
-    The rule describes a line, or ``in_json`` an object of the typed contract. None if no word of a passage can be
-    quoted.
+    The rule describes an evidence line or, with ``in_json``, an evidence object of the typed contract. Return None if
+    no passage has a word to quote.
     """
     before, between, after = ('{"passage": ', ', "quote": "', '"}') if in_json else ("Evidence: [", '] "', '"')
     shown = ((number, text.replace("\\", "\\\\") if in_json else text) for number, text in _shown(messages))
@@ -54,7 +53,7 @@ def _stretches(text: str) -> list[list[str]]:
 
 
 def _passage_rules(number: str, stretches: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return the rules of quotations of a passage: two for each word, in chains that end at different places."""
+    """Yield the rules for quotations of a passage: two per word, in two chains that end at different words."""
     starts = []
     for part, words in enumerate(stretches):
         for at, word in enumerate(words):
@@ -78,9 +77,8 @@ ANSWER_LENGTH: Final = 400
 QUERY_LENGTH: Final = 200
 DIGEST_LENGTH: Final = 1200
 REASON_LENGTH: Final = 240  # project default
-"""Characters of an answer, a question, or CompAct's summary of 200 words and its reason; default limits have room for
-it.
-"""
+"""Most characters of an answer, a question, and CompAct's summary (of 200 words) and reason. The default reply limits
+have room for them."""
 
 _ANSWER = rf"""
 answer ::= "Answer: " [^ \n] [^\n]{{0,{ANSWER_LENGTH - 1}}}
@@ -107,7 +105,8 @@ root ::= "Summary: " [^ \n] [^\n]{{0,{DIGEST_LENGTH - 1}}} "\nEvaluation: " ("[C
 reason ::= " " [^ \n] [^\n]{{0,{REASON_LENGTH - 1}}}
 """,
 }
-"""Grammars by role, without the rule ``evidence``. ``Answer: unanswerable`` and ``none`` are ordinary lines."""
+"""Grammars by role, without the rule ``evidence``. They treat ``Answer: unanswerable`` and ``none`` as ordinary
+lines."""
 
 _READ_SHORT: Final = rf"""
 root ::= "unanswerable" | [^ \n\[] [^\n\[]{{0,{ANSWER_LENGTH - 1}}} "[" [1-9] [0-9]? "]"
@@ -122,8 +121,8 @@ ROLES: Final = frozenset(_GRAMMARS)
 def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool = False) -> str | None:
     """Return the grammar of a typed reply; None for a JSON schema.
 
-    Under the short contract, which is for small models, only amounts, dates and periods that occur in the passages are
-    allowed, because those that small models write freely seldom do.
+    The short contract is for small models. Its grammar allows only amounts, dates and periods that occur in the
+    passages, because small models often write others.
     """
     if wanted.kind == SCHEMA:
         return None
@@ -140,12 +139,12 @@ def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool =
 LIST_LENGTH: Final = 20  # project default
 """The most values of a list."""
 MOST_OFFERED: Final = 400  # project default
-"""The most values of the passages that are offered; the first ones are used."""
+"""The most values that a grammar offers: the first ones in the passages."""
 _OFFERED: Final = {"boolean": ["yes", "no"]}
 
 
 def _typed_json(wanted: AnswerType, offered: Sequence[str], messages: Sequence[Message]) -> str:
-    """Return the grammar of the full contract's JSON object, whose quotations are copies of the passages."""
+    """Return the grammar of a typed reply under the full contract, a JSON object."""
     evidence = evidence_rules(messages, in_json=True)
     sources = f'(evidence (", " evidence){{0,{EVIDENCE_LINES - 1}}})?' if evidence else ""
     head, middle, last = map(_literal, ('{"evidence": [', '], "value": ', ', "period": '))
@@ -161,7 +160,7 @@ def _typed_json(wanted: AnswerType, offered: Sequence[str], messages: Sequence[M
 
 
 def _values_shown(kind: str, messages: Sequence[Message]) -> list[str]:
-    """Return the distinct amounts, dates or periods as written in the passages; empty for other kinds."""
+    """Return the distinct amounts, dates or periods in the passages, as written there; none for other kinds."""
     found: dict[str, None] = {}
     for _, text in _shown(messages):
         for start, end in spans_of(kind, text):

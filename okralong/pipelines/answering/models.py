@@ -1,4 +1,4 @@
-"""Interfaces to a run's archive, local models and generator, as used by the tools of its questions."""
+"""Interfaces to a run's archive, local models and generator, which the tools of questions use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from okralong.pipelines.core.types import Analysis, Message, Reading, Reply, Wor
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
 Part = Literal["embedder", "analyzer", "reranker", "scorer", "token_classifier", "compressor"]
-"""Optional local models of a run; each provides the methods of ``Models`` that name it."""
+"""The optional local models of a run. The docstring of a method of ``Models`` names the one that it needs."""
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoder:
-    """Abilities of the run's cross-encoder beyond ranking.
+    """What the run's cross-encoder can do in addition to ranking.
 
     Attributes:
         name: Its name if it reads spans, else "".
@@ -42,10 +42,10 @@ RANKS_ONLY: Final = CrossEncoder()
 
 
 class Models(ABC):
-    """The shards of a run's archive and its local models; a run has the models that ``parts`` names.
+    """The shards of a run's archive, and its local models; ``parts`` names those that the run has.
 
-    Without an analyzer the generator analyzes; without an embedder the archive has no vectors. Methods whose part is
-    missing must not be called.
+    If there is no analyzer, the generator analyzes; if there is no embedder, the archive has no vectors. A method must
+    not be called if the run lacks its part.
     """
 
     archive: Archive
@@ -54,7 +54,7 @@ class Models(ABC):
 
     @abstractmethod
     def shards(self, granularity: int) -> Sequence[ShardClient]:
-        """Return all shards of a granularity, in order."""
+        """Return all shards of a chunk size, in order."""
 
     async def embed(self, texts: list[str]) -> Vectors:
         """Return unit vectors of queries, shape (texts, dimension). Part: embedder."""
@@ -77,11 +77,11 @@ class Models(ABC):
         raise NotImplementedError("scorer")
 
     async def keep(self, texts: list[str]) -> list[list[WordKept]]:
-        """Return each text's words with the probability that each is kept. Part: token_classifier."""
+        """Return the words of each text, each with the probability of keeping it. Part: token_classifier."""
         raise NotImplementedError("token_classifier")
 
     async def compress(self, vectors: Vectors) -> Vectors:
-        """Return unit vectors of the compressor's space, shape (n, hidden). Part: compressor."""
+        """Map the encoder's vectors to unit vectors in the compressor's space, shape (n, hidden). Part: compressor."""
         raise NotImplementedError("compressor")
 
 
@@ -99,7 +99,7 @@ class GeneratorCall:
 
 
 class Generator(ABC):
-    """The generator that tools call: the run's, or one without an endpoint (``OfflineGenerator``)."""
+    """The generator that tools call: the run's, or ``OfflineGenerator``, which has no endpoint."""
 
     @abstractmethod
     async def complete(self, call: GeneratorCall) -> Reply:
@@ -107,12 +107,12 @@ class Generator(ABC):
 
 
 class FunctionModels(Models):
-    """Models made of functions, for benchmarks and tests; parts without functions are absent."""
+    """``Models`` made from functions, for benchmarks and tests. A part whose functions are not given is absent."""
 
     def __init__(
         self, archive: Archive, *, cross_encoder: CrossEncoder = RANKS_ONLY, **functions: Callable[..., Any] | None
     ) -> None:
-        """Take methods of ``Models`` by name; None means not given."""
+        """Take functions by the names of ``Models``' methods; None means not given."""
         self.archive, self.cross_encoder = archive, cross_encoder
         self._functions = {name: function for name, function in functions.items() if function is not None}
         self.parts = frozenset(_PART_OF[name] for name in self._functions if name in _PART_OF)
@@ -126,7 +126,7 @@ class FunctionModels(Models):
     def having(
         self, cross_encoder: CrossEncoder | None = None, **functions: Callable[..., Any] | None
     ) -> FunctionModels:
-        """Return a copy with other functions; None removes one."""
+        """Return a copy in which some functions are replaced; None removes one."""
         return FunctionModels(
             self.archive, cross_encoder=cross_encoder or self.cross_encoder, **(self._functions | functions)
         )

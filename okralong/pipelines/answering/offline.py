@@ -13,7 +13,8 @@ from okralong.pipelines.llm.config import ANALYZE
 async def shortest_reply(call: GeneratorCall) -> Reply:
     """Reply "unanswerable".
 
-    Raises NobodyAsked for roles whose reply is parsed: keyword rules then analyze, and there are no further look-ups.
+    Raises NobodyAsked for roles whose reply is structured. The keyword rules then analyze, and there are no further
+    look-ups.
     """
     if call.role in (ANALYZE, "split", "step", "documents"):
         raise NobodyAsked("Nobody was asked: this is an estimate.")
@@ -21,9 +22,9 @@ async def shortest_reply(call: GeneratorCall) -> Reply:
 
 
 class OfflineGenerator(Generator):
-    """Replies in this process, replacing ``LlmClient`` and the budget.
+    """A generator that replies in this process, for use instead of ``LlmClient``; calls cost nothing.
 
-    ``calls`` holds the calls that were made, in order.
+    ``calls`` has the calls that were made, in order.
     """
 
     def __init__(self, reply: Callable[[GeneratorCall], Awaitable[Reply]] = shortest_reply) -> None:
@@ -37,7 +38,7 @@ class OfflineGenerator(Generator):
 
 
 class MemoryLog:
-    """A journal in memory (see ``StepLog``); ``kept`` has the bodies by step path and kind."""
+    """A journal in memory (see ``StepLog``). ``kept`` maps step path and kind to the body."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], str] = {}
@@ -47,7 +48,7 @@ class MemoryLog:
         return self.kept.get((path, kind))
 
     async def record(self, path: str, kind: str, body: str) -> None:
-        """Keep a body."""
+        """Store a body in memory."""
         self.kept[path, kind] = body
 
     async def admit(self, plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""The policy: all constants of OkraLong's decisions, and the sections of the other methods.
+"""The policy: all constants of OkraLong's decisions, and a section for each of the other methods.
 
 ``configs/policy/paper.yaml`` is the paper's own policy and names the source of each value. A baseline's section is
 defined in its own file; ``methods.registry.FullPolicy`` has all sections.
@@ -22,7 +22,7 @@ Budget = Annotated[int, Field(ge=16, le=1_000_000)]
 
 
 class MethodSection(Settings):
-    """Base of a method's own section of the policy, ``KEY`` in a policy file.
+    """Base class of a method's own section of the policy; ``KEY`` is its key in a policy file.
 
     Every field has a default, so that a policy file can omit the section.
     """
@@ -34,7 +34,7 @@ Section = TypeVar("Section", bound=MethodSection)
 
 
 class PrimaryPolicy(Settings):
-    """Retrieval before the analysis: ``count`` chunks of ``granularity`` tokens.
+    """Primary retrieval, before the analysis: ``count`` chunks of ``granularity`` tokens.
 
     ``exact_weight`` and ``semantic_weight`` are the weights of BM25 and dense vectors.
     """
@@ -46,11 +46,11 @@ class PrimaryPolicy(Settings):
 
 
 class ScopePolicy(Settings):
-    """How much to show for one class of questions.
+    """How much text to show for one class of questions.
 
-    ``count`` chunks are shown, of ``granularity_present`` tokens if the primary chunks held the evidence, otherwise of
-    ``granularity_absent``. ``tokens``, if set, also limits the total of one retrieval. ``neighbours`` weighs
-    the better of a chunk's two neighbours in its score.
+    ``count`` chunks are shown, of ``granularity_present`` tokens if the primary chunks have the evidence, else of
+    ``granularity_absent``. ``tokens``, if set, limits the total of one retrieval. ``neighbours`` is the weight with
+    which the score of the better adjacent chunk is added to a chunk's score.
     """
 
     count: Count
@@ -61,10 +61,10 @@ class ScopePolicy(Settings):
 
 
 class SurroundingsPolicy(Settings):
-    """Boosts for small chunks by the text around them. Not in the paper.
+    """Raise the score of small chunks whose surroundings fit the query. Not in the paper.
 
-    The fused score of the chunks of ``granularity`` tokens around a smaller chunk is added to its own with ``weight``,
-    if the scope has at most ``most_documents`` (null: always).
+    The fused score of the larger chunks (of ``granularity`` tokens) around a small chunk, times ``weight``, is added to
+    its score, if the scope has at most ``most_documents`` (null: always).
     """
 
     granularity: Tokens
@@ -75,9 +75,9 @@ class SurroundingsPolicy(Settings):
 class NamedPolicy(Settings):
     """A second retrieval in the documents that the query names (``DocumentNames``). Not in the paper.
 
-    In a scope of several documents, those with at least ``near`` times the best match are searched, unless they are
-    more than ``documents``. The fused score there, times ``weight`` and the document's share, is added to the chunk's
-    own.
+    If the scope has several documents, those that match at least ``near`` times as well as the best are searched,
+    unless they are more than ``documents``. A chunk's fused score there, times ``weight`` and the document's share, is
+    added to its score.
     """
 
     weight: Annotated[float, Field(gt=0, le=100)]
@@ -88,10 +88,10 @@ class NamedPolicy(Settings):
 class FusionPolicy(Settings):
     """The assembled retriever, which fuses the ``candidates`` best chunks of each retriever by ``method``.
 
-    The retriever that the pattern prefers weighs ``preferred_weight``, the other one ``other_weight``; without a
-    preference both weigh ``same_weight``. Chunks below ``threshold`` times the best score are dropped. Only ``method:
-    reciprocal_rank`` uses ``rank_constant``. ``surroundings`` and ``named`` are off if null; ``only`` uses one
-    retriever alone.
+    The retriever that suits the question's pattern has the weight ``preferred_weight``, the other one ``other_weight``;
+    for the pattern "same" both have ``same_weight``. Chunks below ``threshold`` times the best score are dropped. Only
+    ``method: reciprocal_rank`` uses ``rank_constant``. ``surroundings`` and ``named`` are off if null; ``only`` names
+    the one retriever to use.
     """
 
     method: Literal["minmax", "reciprocal_rank"]
@@ -118,11 +118,11 @@ class FusionPolicy(Settings):
 class RerankPolicy(Settings):
     """Reranking by a cross-encoder. Not in the paper.
 
-    The first ``candidates`` fused chunks of every retrieval are scored with its query and reordered, ahead of the
-    others (0: off). ``weight`` is the share of the cross-encoder's score, the fused score has the rest, both scaled to
-    0..1. Chunks of more than ``largest`` tokens are not scored: the shipped model was trained on small ones. The first
-    ``follow`` chunks are followed by up to as many whose heading is a name that they, but not the query, contain (0:
-    off); this serves two-step questions.
+    The first ``candidates`` fused chunks of every retrieval (0: none) are reordered by a score: the cross-encoder's
+    score with the weight ``weight``, and the fused score with the rest, both scaled to 0..1. The others follow.
+    Retrievals of chunk sizes above ``largest`` tokens are not reranked, because the shipped model was trained on small
+    chunks. After the first ``follow`` chunks (0: none), up to as many are inserted whose heading is a name that those
+    contain but the query does not; this helps with two-step questions.
     """
 
     candidates: Annotated[int, Field(ge=0, le=500)] = 0
@@ -135,9 +135,10 @@ class ReadPolicy(Settings):
     """Answering without the generator, if the run lets the cross-encoder answer (``reranker.answers``).
 
     Not in the paper. Questions of ``types`` are answered from the passages: after one retrieval (abstractive ones by
-    the best sentence), by comparing a value of two things (split), or by successive retrievals (multi-bridge). If no
-    passage contains the answer with at least the probability ``threshold``, the question is unanswerable. With
-    ``calculations``, code computes what a question of any type states in plain words (``statements/arithmetic.py``).
+    the best sentence), by comparing a value of two things (workflow "split"), or by successive retrievals
+    (multi-bridge). If no passage contains the answer with at least the probability ``threshold``, the question is
+    unanswerable. With ``calculations``, code also computes plainly worded calculations in questions of any type
+    (``statements/arithmetic.py``).
     """
 
     types: list[QuestionType] = Field(default_factory=list)
@@ -148,8 +149,8 @@ class ReadPolicy(Settings):
 class LineItemsPolicy(Settings):
     """Showing rows for line items of financial statements. Not in the paper.
 
-    For questions of the types ``rows``, each line item that code finds in the named document is shown as its statement
-    row, in place of a chunk (``readers/named.py``).
+    For questions of the types ``rows``, the statement row of each line item that code finds in the named document
+    replaces a chunk (``readers/named.py``).
     """
 
     rows: list[QuestionType] = Field(default_factory=list)
@@ -158,9 +159,10 @@ class LineItemsPolicy(Settings):
 class OverDocumentsPolicy(Settings):
     """Questions over many documents, each asked separately. Not in the paper.
 
-    The method does so for questions of ``types`` whose scope has more than ``more_than`` documents (null: never) and at
-    most ``most``, which also bounds the strategy ``over_documents``. For an amount, a document shows at most ``count``
-    chunks (null: as planned) and, with ``rows``, also the row or sentence in which code finds the amount.
+    The strategy ``okralong`` does this for questions of ``types`` whose scope has more than ``more_than`` documents
+    (null: never) and at most ``most``; the latter also applies to the strategy ``over_documents``. If an amount is
+    wanted, at most ``count`` chunks of each document are shown (null: as planned) and, with ``rows``, the row or
+    sentence in which code finds the amount.
     """
 
     more_than: Count | None = None
@@ -173,9 +175,9 @@ class OverDocumentsPolicy(Settings):
 class EscalatePolicy(Settings):
     """A second attempt at answers with a confidence below ``under``. Not in the paper.
 
-    ``to`` is "stronger" to follow the plan again with the stronger generator (``llm.stronger``), or "precise" to read
-    the full text with the same one. The second answer is used. "unanswerable" also has a confidence
-    (``confidence.with_confidence``).
+    With ``to: stronger`` the plan is followed again with the stronger generator (``llm.stronger``), with ``to:
+    precise`` the same generator reads the full text. The second answer replaces the first. "unanswerable" also has a
+    confidence (``confidence.with_confidence``).
     """
 
     under: Annotated[float, Field(gt=0, le=1)]
@@ -183,12 +185,13 @@ class EscalatePolicy(Settings):
 
 
 class SelectionPolicy(Settings):
-    """Which fused candidates to show: the best ones, or ones chosen greedily for what each adds.
+    """How to select the chunks to show from the fused candidates: the best ones, or greedily those that add most.
 
     ``method`` "none" takes the best ones. "novelty" compares embeddings; "csi" uses the conditional self-information of
-    a local language model, which the run must configure (``scorer``). ``pool`` candidates compete. ``trade_off`` is the
-    weight of relevance against novelty. ``condition_on_question`` puts the question before the chosen chunks when
-    self-information is measured. Novelty is measured in the ``space`` of the archive's encoder or of SARA's compressor.
+    a local language model, which the run must configure (``scorer``). The chunks are chosen from the first ``pool``
+    candidates. ``trade_off`` is the weight of relevance against novelty. ``condition_on_question`` puts the question
+    before the chosen chunks when self-information is measured. ``space`` is the vector space in which "novelty" is
+    measured: that of the archive's encoder or of SARA's compressor.
     """
 
     method: Literal["none", "novelty", "csi"]
@@ -201,8 +204,8 @@ class SelectionPolicy(Settings):
 class ContextPolicy(Settings):
     """The context processor.
 
-    An extension adds ``extension_tokens`` around each passage; ``recover_tables`` completes cut tables up to
-    ``table_tokens``.
+    The workflow "extend" adds ``extension_tokens`` on each side of a passage. ``recover_tables`` completes tables that
+    a passage cuts, up to ``table_tokens``.
     """
 
     extension_tokens: Annotated[int, Field(ge=0, le=4096)]
@@ -211,7 +214,7 @@ class ContextPolicy(Settings):
 
 
 class SplitPolicy(Settings):
-    """The question splitter: at most ``max_sub_questions``, each with ``count`` chunks of ``tokens`` in total."""
+    """The question splitter: at most ``max_sub_questions``, with ``count`` chunks and ``tokens`` tokens each."""
 
     max_sub_questions: Annotated[int, Field(ge=2, le=16)]
     count: Count
@@ -226,9 +229,9 @@ class StepPolicy(Settings):
 
 
 class FullTextPolicy(Settings):
-    """Long context and precise mode beyond the window: the best chunks that fit.
+    """What long context and precise mode show if the full text exceeds the window.
 
-    Up to ``fallback_count`` chunks of ``fallback_granularity`` tokens.
+    These are the best chunks that fit: up to ``fallback_count`` chunks of ``fallback_granularity`` tokens.
     """
 
     fallback_granularity: Tokens
@@ -242,15 +245,15 @@ REMOVED: Final[dict[str, Any]] = {
     "step.carry": "passages",
 }
 """Keys that a policy file may no longer set: they were off in every shipped policy and gained nothing when measured
-(``docs/results.md``). Fingerprints still include these values, so that they do not change."""
+(``docs/results.md``). These values are still part of fingerprints, so that fingerprints stay the same."""
 
 
 class Policy(Settings):
     """All constants of the organizer's decisions.
 
     ``name`` is the policy's name in plans and tables. ``workflow`` has one entry for each question type; ``contextual``
-    applies to the ``contextual_types``, ``factoid`` to the others. ``plugins`` holds the sections of methods that do
-    not ship with okralong, by their keys.
+    applies to the ``contextual_types``, ``factoid`` to the others. ``plugins`` has the sections of third-party methods,
+    by key.
     """
 
     name: str
@@ -273,10 +276,10 @@ class Policy(Settings):
     plugins: dict[str, dict[str, Any]] = Field(default_factory=dict, exclude_if=lambda sections: not sections)
 
     def section(self, model: type[Section]) -> Section:
-        """Return a method's own section, or its defaults if the policy does not name it.
+        """Return a method's own section; its defaults if the policy does not have the section.
 
         Raises:
-            ConfigError: The section is in ``plugins`` and cannot be used.
+            ConfigError: The section is in ``plugins`` and is invalid.
         """
         found = getattr(self, model.KEY, None)
         if isinstance(found, model):
@@ -288,7 +291,7 @@ class Policy(Settings):
             raise ConfigError(f"plugins.{model.KEY} of the policy cannot be used: {told}. Nothing was run.") from error
 
     def identity(self) -> dict[str, Any]:
-        """Return what a run's fingerprint includes of the policy."""
+        """Return the parts of the policy that a run's fingerprint includes."""
         content = self.model_dump(mode="json")
         for key, value in REMOVED.items():
             section, _, name = key.partition(".")

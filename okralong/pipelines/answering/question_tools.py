@@ -1,8 +1,9 @@
 """``QuestionTools`` implements ``Tools`` for one question, and makes each step durable in the journal.
 
-Analysis, plan and retrieved chunk ids are in the journal before a call based on them is paid for, and a resumed
-question reads them from there: the plan must not change, although a batch of another shape may round differently and
-change a label. The journal stores retrieved chunks without their text, which the archive has.
+Analysis, plan and retrieved chunk ids are in the journal before a call that depends on them is paid for, and a resumed
+question reads them from there. They must not be computed again: in a batch of another shape, a model may round
+differently and return another label, which would change the plan. The journal stores retrieved chunks without their
+text, which the archive has.
 """
 
 from __future__ import annotations
@@ -60,27 +61,27 @@ class StepLog(Protocol):
         ...
 
     async def record(self, path: str, kind: str, body: str) -> None:
-        """Record a body; it becomes durable before the question's next request is sent and before its answer."""
+        """Record a body, to be durable before the question's next request is sent and before its answer."""
         ...
 
     async def admit(self, plan: Plan) -> None:
-        """Reserve a plan's dollars, at the latest with the next call. Raises OverBudget."""
+        """Reserve a plan's dollars now or with the next call. Raises OverBudget."""
         ...
 
 
 @dataclass(frozen=True)
 class Ports:
-    """The parts shared by the tools of all questions of a run.
+    """The parts of a run that the tools of all its questions share.
 
     Attributes:
         models: The archive and the run's local models.
         generator: The run's generator.
         policy: The constants of the run.
-        window: See ``Tools``, as for ``count``, ``completion_limit``, ``calculator`` and ``short_contract``.
-        demonstrate: Whether to add a worked example to each prompt.
-        name: The generator's name, as the config has it.
+        window: See ``Tools``, also for ``count``, ``completion_limit``, ``calculator`` and ``short_contract``.
+        demonstrate: Whether prompts have a worked example.
+        name: The generator's name in the config.
         artifact: Returns a document's artifact; None outside a run.
-        reads_answers: Whether the cross-encoder, if it can, may answer questions itself.
+        reads_answers: Whether the cross-encoder may answer questions, if it is able to.
         stronger: The ports with the run's stronger generator, if it has one.
     """
 
@@ -99,18 +100,18 @@ class Ports:
     stronger: Ports | None = None
 
     def with_stronger(self, generator: Generator, asked: Mapping[str, Any]) -> Ports:
-        """Return the same ports with a stronger generator, which answers everything itself.
+        """Return the same ports with a stronger generator; the cross-encoder then answers no questions.
 
-        ``asked`` are the fields that describe that generator.
+        ``asked`` has the values of the fields that describe the generator.
         """
         return replace(self, stronger=replace(self, generator=generator, reads_answers=False, **asked))
 
 
 _TIMED: Final = ContextVar("timed", default=False)
-"""True while the current code is being timed as part of a stage."""
+"""True while a stage is being timed, so that stages within it are not timed separately."""
 
 FanOut = Callable[[Branch, str], Awaitable[tuple[Any, Mapping[str, float]]]]
-"""Runs one branch, with steps under a path; returns its result and its seconds by stage."""
+"""A function that runs a branch whose steps are below a path, and returns its result and its seconds by stage."""
 
 
 @dataclass
@@ -318,7 +319,8 @@ class QuestionTools:
                     f"The policy {self.policy.name!r} ranks by a cross-encoder (rerank.candidates), and this run has "
                     "none. Name one under reranker in the answer config, or set rerank.candidates to 0."
                 )
-            # The plan's chunks mostly include the primary ones; no passage is read twice for a query.
+            # A plan's chunks mostly include the primary ones, so readings are reused: no passage is read twice for a
+            # query.
             known = self._readings
             new = [text for text in dict.fromkeys(passages) if (query, text) not in known]
             if new:
@@ -431,13 +433,13 @@ class QuestionTools:
         return await self.ports.generator.complete(GeneratorCall(self.question.query_id, path, ANALYZE, messages))
 
     def _recorded(self, path: str, kind: str, wanted: Any) -> Any:
-        """Return the body recorded at a path if it has the same ``wanted``, else None."""
+        """Return the body recorded at a path if it was recorded for the same ``wanted``, else None."""
         recorded = self.log.recorded(path, kind)
         body = json.loads(recorded) if recorded else None
         return body if body is not None and body["wanted"] == wanted else None
 
     def _hits(self, rows: Sequence[Sequence[Any]]) -> tuple[Hit, ...]:
-        """Return the chunks of ``_rows``, with their texts from the archive."""
+        """Return the chunks that ``_rows`` encoded, with their texts from the archive."""
         hits = []
         for *kept, score in rows:
             fields = dict(zip(_KEPT, kept, strict=True))
@@ -452,7 +454,7 @@ class QuestionTools:
         )
 
     def _example_tokens(self) -> int:
-        """Return the tokens of the longest example that a prompt may have."""
+        """Return the tokens of the longest worked example that a prompt may have."""
         examples = demonstrations(self.short_contract, AnswerType.of(self.answer_type)).values()
         return max(sum(self.ports.count(each.content) + MESSAGE_OVERHEAD for each in shown) for shown in examples)
 
@@ -465,7 +467,7 @@ class QuestionTools:
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Add the time to ``stage``, unless it is part of another stage (a choice includes its scoring)."""
+        """Add the elapsed time to ``stage``, unless another stage is being timed (a choice includes its scoring)."""
         if _TIMED.get():
             yield
             return
@@ -481,14 +483,14 @@ class QuestionTools:
 
 
 def _short(value: float | int | None) -> Any:
-    """Round a number for the journal; five digits of a score suffice to distinguish chunks."""
+    """Round a number for the journal, to five digits, which suffice to distinguish the scores of chunks."""
     return round(value, 5) if isinstance(value, float) else value
 
 
 _KEPT: Final = ("chunk_id", "doc_id", "granularity", "ordinal", "start_char", "end_char", "n_tokens", "table_id")
-"""Fields of a chunk in the journal: all but its text, which the archive has."""
+"""The fields of a chunk in the journal: all but its text, which the archive has."""
 
 
 def _rows(hits: Sequence[Hit]) -> list[list[Any]]:
-    """Return the chunks as rows of their fields and scores."""
+    """Encode chunks for the journal, as rows of their fields and score."""
     return [[*(getattr(hit.chunk, name) for name in _KEPT), hit.score] for hit in hits]

@@ -1,4 +1,4 @@
-"""Ranking by a cross-encoder, which reads query and chunk together. Not in the paper, which ranks by fusion alone.
+"""Rank chunks by a cross-encoder, which reads query and chunk together. Not in the paper, which only fuses.
 
 The evidence is far more often among the retrievers' first twenty to forty chunks than among the five shown. Reordering
 these candidates costs milliseconds of processor time instead of paid tokens.
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 
 class RerankerConfig(Settings):
-    """The ``reranker`` part of a run's config: the cross-encoder for policies with ``rerank.candidates``.
+    """The section ``reranker`` of a run's config: the cross-encoder, which ranks, answers and estimates confidence.
 
     ``model`` is "shipped", a folder that `okralong train` wrote, or the folder or hub name of a sentence-transformers
     cross-encoder (BAAI/bge-reranker-v2-m3), which only ranks. ``precision`` is auto (bfloat16 on GPUs and on CPUs that
-    support it, else float32), float32, bfloat16, or int8 for CPUs. Up to ``max_batch`` pairs share a pass, and queries
-    that arrive within ``batch_wait_s`` seconds are read together. Each of ``replicas`` takes ``gpus_per_replica`` GPUs.
-    ``answers`` lets the model answer the questions of ``policy.read``: always, never, or only in place of the embedded
-    generator (auto). With ``confidence`` the model estimates the confidence of each answer.
+    support it, else float32), float32, bfloat16, or int8 for CPUs. Up to ``max_batch`` pairs of query and passage share
+    a pass, and queries that arrive within ``batch_wait_s`` seconds are read together. The model runs in ``replicas``
+    processes with ``gpus_per_replica`` GPUs each. ``answers`` says whether the model answers the questions that
+    ``policy.read`` lists: "always", "never", or "auto", which means only instead of the embedded generator. With
+    ``confidence`` the model estimates the confidence of each answer.
     """
 
     model: str = Field(default=SHIPPED, min_length=1)
@@ -52,21 +53,21 @@ class RerankerConfig(Settings):
 
     @property
     def reads_spans(self) -> bool:
-        """Return whether the model predicts an answer's span, as models of `okralong train` do."""
+        """Return whether the model predicts an answer's span, as models that `okralong train` wrote do."""
         return (self.folder() / CROSS_ENCODER).is_file()
 
     @property
     def name(self) -> str:
-        """Return the name in ``replied_by``: the folder and the first digits of its digest, or the hub name."""
+        """Return the model's name in ``replied_by``: folder name and first digits of the digest, or the hub name."""
         digest = adapter_digest(self.folder())
         return f"{self.folder().name}@{digest[:12]}" if digest else self.model
 
     def may_answer(self, embedded: bool) -> bool:
-        """Return whether the model answers questions itself; ``embedded`` says whether the generator is that one."""
+        """Return whether the model may answer questions; ``embedded`` is true if the generator is the embedded one."""
         return self.answers == "always" or (self.answers == "auto" and embedded)
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that a reading depends on: model content, precision, and whether it answers."""
+        """Return everything that a reading depends on: the model's content, the precision, and whether it answers."""
         return {
             "model": adapter_digest(self.folder()) or self.model,
             "precision": self.precision,
@@ -76,19 +77,19 @@ class RerankerConfig(Settings):
 
 def load_reranker(config: RerankerConfig) -> CrossEncoder:
     """Load the model into this process. Raises ConfigError if it cannot be loaded."""
-    # Imported here: torch and transformers take seconds.
+    # Imported here, because importing torch and transformers takes seconds.
     from okralong.pipelines.models.cross_encoder import CrossEncoder
 
     folder = config.folder()
-    # Ray gives an actor one thread unless told otherwise.
+    # The number of threads is given, because Ray's default for an actor is one.
     return CrossEncoder.load(folder if folder.is_dir() else config.model, config.precision, threads=available_cores())
 
 
 async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Move the ``hits`` that the cross-encoder reads to the front, ordered by its scores.
+    """Move the first candidates to the front, ordered by the cross-encoder's and the fused score (``RerankPolicy``).
 
-    Their new scores are 1 to 2, the others' below 1, so that a relative threshold keeps every chunk that was read. If
-    the policy does not rerank, ``hits`` are returned unchanged. Step: ``step``.
+    Their new scores are 1 to 2, those of the others below 1, so that a threshold relative to the best score keeps every
+    candidate. If the policy does not rerank, ``hits`` are returned unchanged. Step: ``step``.
     """
     policy = tools.policy.rerank
     pool = list(hits[: policy.candidates])
@@ -105,12 +106,12 @@ async def rerank(tools: Retriever, step: str, query: str, hits: Sequence[Hit]) -
 
 
 def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
-    """After the first ``count`` chunks, insert up to as many chunks about things that those name.
+    """After the first ``count`` chunks, insert up to as many chunks about things that these name.
 
-    "Where was the director of Alder Hill born?" finds the film's passage, which names the director; the answer is in
-    the director's own passage. A chunk moves if its heading is a name that the first chunks contain and the query does
-    not; a chunk of another document only if it begins that document, since "Note 7" means the same report but a page's
-    title may be mentioned anywhere.
+    "Where was the director of Alder Hill born?" finds the film's passage, which names the director, but the answer is
+    in the director's own passage. A chunk is moved if its heading is a name that the first chunks contain and the query
+    does not. A chunk of another document is moved only if it begins that document: a heading such as "Note 7" is only
+    mentioned in the same report, while a page's title may be mentioned anywhere.
     """
     if not count:
         return list(hits)
@@ -127,7 +128,7 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
     moved = {hit.chunk.chunk_id for hit in named}
     found = first
     for hit in [*named, *(hit for hit in rest if hit.chunk.chunk_id not in moved)]:
-        # Strictly below the previous score, so that later sorting keeps the order.
+        # Strictly below the previous score, so that later sorting keeps this order.
         below = math.nextafter(found[-1].score, -math.inf)
         found.append(replace(hit, score=below) if hit.score > below or hit.chunk.chunk_id in moved else hit)
     return found
@@ -136,7 +137,7 @@ def followed(query: str, hits: Sequence[Hit], count: int) -> list[Hit]:
 def _heads_a_name(text: str, told: str, asked: str) -> bool:
     """Return whether a heading of ``text`` is a name that ``told`` mentions within a sentence and ``asked`` does not.
 
-    ``asked`` is in lower case. At the beginning of a line a name is a heading or a row label and does not count.
+    ``asked`` is in lower case. A mention at the beginning of a line is a heading or a row label and does not count.
     """
     names = (name for name in heading_names(text) if name in told and name.lower() not in asked)
     return any(re.search(rf"(?<=[a-z,(] ){re.escape(name)}(?!\w)", told) for name in names)
@@ -145,8 +146,8 @@ def _heads_a_name(text: str, told: str, asked: str) -> bool:
 def heading_names(text: str) -> list[str]:
     """Return the headings of a text that are names.
 
-    A name has two words or more, all but the short ones with a capital or a digit, at least one with a capital. A
-    remark in brackets at the end ("Alder Hill (film)") is not part of it.
+    A name has two or more words. All except short ones have a capital or a digit, and at least one has a capital. A
+    remark in brackets at the end ("Alder Hill (film)") is not part of the name.
     """
     names = (_REMARK.sub("", line.strip()) for line in lines_of(text) if len(line.strip()) <= SHORT_LINE_CHARS)
     return [name for name in names if _is_name(name)]
@@ -155,11 +156,11 @@ def heading_names(text: str) -> list[str]:
 _REMARK: Final = re.compile(r"\s*\([^()]*\)$")
 _NO_END: Final = ".!?,;:"
 _FIGURES: Final = frozenset("|$%")
-"""Characters that indicate a table row."""
+"""Characters that show that a line is a table row."""
 MOST_WORDS: Final = 9  # project default
 """The most words of a name."""
 _SHORT: Final = 4  # project default
-"""The most characters of a word that needs no capital within a name ("of", "and", "with")."""
+"""The most characters of a word in a name that may lack a capital ("of", "and", "with")."""
 
 
 def _is_name(line: str) -> bool:

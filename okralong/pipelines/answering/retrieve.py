@@ -22,8 +22,9 @@ from okralong.pipelines.core.types import Candidates, Chunk, Hit, Plan, Retrieve
 async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -> list[Hit]:
     """Return the chunks that ``plan`` shows for ``query``, most important first.
 
-    Steps: ``step``; as the policy says also ``step/wide`` (larger chunks boost smaller ones), ``step/named`` (a second
-    search in the documents that the query names), ``step/rerank`` (cross-encoder) and ``step/select`` (selection).
+    Steps: ``step`` and, if the policy enables them, ``step/wide`` (larger chunks raise the scores of smaller ones),
+    ``step/named`` (a second search in the documents that the query names), ``step/rerank`` (the cross-encoder) and
+    ``step/select`` (selection).
 
     Raises:
         QuestionError: The question's scope names no document.
@@ -35,7 +36,8 @@ async def assembled_retrieval(tools: Tools, step: str, query: str, plan: Plan) -
     if selection.method == "none":
         return within_tokens(select(fused, plan.count, plan.threshold), plan.max_tokens)
     pool = select(fused, selection.pool, plan.threshold)
-    # Choices by a language model are expensive, so choose no more than would fit of the shortest chunks.
+    # Each choice by a language model is expensive, so choose only as many chunks as would fit if they were the
+    # shortest.
     shortest = within_tokens(sorted(pool, key=lambda hit: hit.chunk.n_tokens), plan.max_tokens)
     chosen = await choose(tools, f"{step}/select", query, pool, min(plan.count, len(shortest)))
     return within_tokens(chosen, plan.max_tokens)
@@ -48,9 +50,9 @@ async def dense_retrieval(tools: Retriever, step: str, query: str, plan: Plan) -
 
 
 async def primary_retrieval(tools: Retriever, step: str, query: str) -> tuple[list[Hit], RetrieverScores]:
-    """Return the few small chunks for the analyzer (paper appendix B.3), and the retrievers' scores.
+    """Return the primary chunks for the analyzer (paper appendix B.3), and the retrievers' scores.
 
-    There is no threshold: the analyzer judges whether the chunks contain the evidence, so it must see weak ones too.
+    No threshold applies: the analyzer decides whether the chunks contain the evidence, so it must see weak ones, too.
     """
     primary = tools.policy.primary
     k = max(tools.policy.fusion.candidates, primary.count)
@@ -68,7 +70,7 @@ async def _ranked(
     weights: tuple[float, float],
     neighbours: float = 0.0,
 ) -> tuple[list[Hit], Candidates]:
-    """Return the candidates, fused and boosted by plan and policy, and the retrievers' results."""
+    """Return the ranked chunks after fusion, boosts and reranking, and the results of both retrievers."""
     fusion = tools.policy.fusion
     found = await tools.retrieve(step, query, granularity=granularity, k=k)
     fused = fuse_by(fusion, found, *weights)
@@ -92,7 +94,7 @@ _ALL: Final = 10**9
 
 
 def _meant(tools: Retriever, query: str) -> dict[str, float]:
-    """Return the documents that the query names best, with their shares; empty if too many are named as well."""
+    """Return the documents that the query names best, with their shares; none if too many are named about as well."""
     named = tools.policy.fusion.named
     shares = tools.named(query) if named is not None and tools.scope_size > 1 else {}
     if named is None or not shares:
@@ -103,10 +105,10 @@ def _meant(tools: Retriever, query: str) -> dict[str, float]:
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
-    """Return the union of both lists with fused scores S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
+    """Return the union of both lists by S = w_e * exact + w_s * semantic, best first, ties by chunk_id.
 
-    BM25 scores and cosine similarities have different scales, so each list is stretched to 0..1 first. A chunk that one
-    retriever did not return gets 0 from it.
+    BM25 scores and cosine similarities have different scales, so each list is stretched to 0..1 first. A chunk that a
+    retriever did not return has the score 0 there.
     """
     exact, semantic = (stretched([hit.score for hit in side]) for side in (candidates.exact, candidates.semantic))
     return _weighted_sum(candidates, exact, semantic, exact_weight, semantic_weight)
@@ -115,12 +117,12 @@ def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) ->
 def fuse_ranks(
     candidates: Candidates, exact_weight: float, semantic_weight: float, rank_constant: float = 60
 ) -> list[Hit]:
-    """Return the union by reciprocal ranks, S = w_e / (k + rank_e) + w_s / (k + rank_s).
+    """Return the union of both lists by reciprocal ranks, S = w_e / (k + rank_e) + w_s / (k + rank_s).
 
     This is reciprocal rank fusion (Cormack et al. 2009, whose constant is the default) with weights, a project default.
-    The scores are close together: with k = 60 and 20 candidates each, even the last chunk of a retriever has 61/80 of
-    its top score, so a chunk that only a retriever of weight w found stays above 0.76 * w / (w_e + w_s) of the best
-    score possible. A relative threshold below that drops nothing.
+    The scores are close together: with k = 60 and 20 candidates each, the last chunk of a retriever has 61/80 of its
+    top score. A chunk that only a retriever with weight w returned has at least 0.76 * w / (w_e + w_s) of the best
+    possible score. A relative threshold below that drops no chunk.
     """
     exact = reciprocal_ranks(len(candidates.exact), rank_constant)
     semantic = reciprocal_ranks(len(candidates.semantic), rank_constant)
@@ -130,7 +132,7 @@ def fuse_ranks(
 def fuse_by(policy: FusionPolicy, candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
     """Fuse as the policy's ``method`` says.
 
-    Without vectors in the archive only BM25 ranks, whatever the weights.
+    If the archive has no vectors, chunks are ranked by BM25, whatever the weights.
     """
     if not candidates.semantic:
         exact_weight = exact_weight or 1.0
@@ -162,21 +164,22 @@ def reciprocal_ranks(count: int, rank_constant: float) -> list[float]:
 
 
 def sort_hits(hits: Sequence[Hit]) -> list[Hit]:
-    """Sort best first; equal scores by chunk_id, so that the same input always gives the same order."""
+    """Sort hits, best first. Equal scores are sorted by chunk_id, so that the order is deterministic."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.chunk.chunk_id))
 
 
-# Boosts: a small chunk ranks higher if the text around it fits the query too. Not in the papers.
+# Boosts: the score of a small chunk is raised if the text around it also fits the query. Not in the papers.
 #
-# Small chunks show evidence with few tokens, but have few words to match: a table row does not name its company and
-# year, while the page around it does. The larger chunks are indexed anyway, and cost no prompt tokens since they are
-# not shown. In meetings, a topic spreads over several chunks of any size; there neighbours of the same size help.
+# Small chunks show evidence with few tokens, but they have few words that a query can match: a table row does not name
+# its company and year, while the page around it does. The larger chunks are indexed anyway, and cost no prompt tokens,
+# since they are not shown. In transcripts of meetings, a topic extends over several chunks of any size, so there
+# adjacent chunks of the same size help.
 
 
 def boost_by_wider(hits: Sequence[Hit], wide: Sequence[Hit], weight: float) -> list[Hit]:
-    """Add ``weight`` times the score of the larger chunks around each hit to its own; best first.
+    """Add ``weight`` times the score of the larger chunks around each hit to its own; return hits best first.
 
-    Larger chunks count by the share of the smaller chunk's characters that they cover.
+    A larger chunk's score is multiplied by the share of the smaller chunk's characters that it covers.
     """
     around: dict[str, list[Hit]] = {}
     for hit in sorted(wide, key=lambda hit: hit.chunk.start_char):
@@ -196,9 +199,9 @@ def _score(chunk: Chunk, wide: Sequence[Hit]) -> float:
 
 
 def boost_by_named(hits: Sequence[Hit], there: Sequence[Hit], shares: Mapping[str, float], weight: float) -> list[Hit]:
-    """Add the scores of hits found ``there``, in the documents of ``shares``, to those of ``hits``; best first.
+    """Add the scores of hits ``there`` (found in the documents of ``shares``) to ``hits``; return hits best first.
 
-    Each counts with ``weight`` times its document's share.
+    Each added score is multiplied by ``weight`` and the document's share.
     """
     found = {hit.chunk.chunk_id: hit for hit in hits}
     for hit in there:
@@ -209,9 +212,9 @@ def boost_by_named(hits: Sequence[Hit], there: Sequence[Hit], shares: Mapping[st
 
 
 def boost_by_neighbours(hits: Sequence[Hit], weight: float) -> list[Hit]:
-    """Add ``weight`` times the score of its better neighbour to each hit; best first.
+    """Add ``weight`` times the score of the better adjacent chunk to each hit's own; return hits best first.
 
-    The hits have one granularity; a neighbour that is not among them counts 0.
+    The hits must be of one chunk size. An adjacent chunk that is not among them has the score 0.
     """
     scores = {(hit.chunk.doc_id, hit.chunk.ordinal): hit.score for hit in hits}
 
@@ -230,10 +233,10 @@ def select(hits: Sequence[Hit], count: int, threshold: float) -> list[Hit]:
 
 
 def within_tokens(hits: Sequence[Hit], max_tokens: int | None) -> list[Hit]:
-    """Return the first of ``hits`` (most important first) that hold at most ``max_tokens`` tokens together.
+    """Return the first of ``hits`` (most important first) that have at most ``max_tokens`` tokens together.
 
-    The first one is always kept. The list ends at the first chunk that does not fit, so that no worse but shorter chunk
-    takes its place. What the context processor adds later is not counted.
+    The first one is always kept. The list ends before the first chunk that does not fit, so that no worse but shorter
+    chunk replaces it. Text that the context processor adds later is not counted.
     """
     if max_tokens is None:
         return list(hits)
@@ -248,10 +251,11 @@ def within_tokens(hits: Sequence[Hit], max_tokens: int | None) -> list[Hit]:
 
 
 def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Return every chunk once, taking turns over the queries; a chunk found twice keeps its best score.
+    """Return every chunk once, taking turns between the queries; a chunk found twice keeps its best score.
 
-    Fused scores are relative to the best chunk of the same query, so in one ranked list a strong sub-question would
-    crowd out a weak one. The order is by importance, since chunks are dropped from the end.
+    Fused scores are relative to the best chunk of the same query, so the chunks of all queries cannot be ranked by
+    score: those of one sub-question might displace those of another. The order matters because chunks are dropped from
+    the end.
     """
     best: dict[str, Hit] = {}
     for turn in zip_longest(*finds):
@@ -259,7 +263,7 @@ def pool(finds: Sequence[Sequence[Hit]]) -> list[Hit]:
             if hit is None:
                 continue
             known = best.get(hit.chunk.chunk_id)
-            # A key that is assigned again keeps its place in the dict, so the first turn decides the order.
+            # A key that is assigned again keeps its place in the dict, so the first turn determines the order.
             if known is None or hit.score > known.score:
                 best[hit.chunk.chunk_id] = hit
     return list(best.values())

@@ -1,7 +1,7 @@
-"""Greedy selection of chunks, each for what it adds to those already chosen (SARA algorithm 1).
+"""Select chunks greedily, each by how much it adds to those already chosen (SARA algorithm 1).
 
-The loop is the same for every measure of novelty: conditional self-information, or distance of embeddings. The most
-relevant chunk always comes first.
+The loop is the same for both measures of novelty: conditional self-information, and distance of embeddings. The most
+relevant chunk is always chosen first.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Hit
 
 Novelty = Callable[[Sequence[Hit], Sequence[Hit]], Awaitable[Sequence[float]]]
-"""Maps the chosen and the remaining chunks to how much each of the latter adds; more is better."""
+"""A function of the chosen and the remaining chunks that returns how much each of the latter adds; more is better."""
 
 
 async def choose_greedily(hits: Sequence[Hit], count: int, trade_off: float, novelty: Novelty) -> list[Hit]:
     """Return at most ``count`` of ``hits`` (best first, distinct) in the order of choice, with unchanged scores.
 
-    Each turn takes the chunk with the largest ``trade_off`` * relevance + (1 - ``trade_off``) * novelty. Both are
-    stretched to 0..1 over the remaining chunks, since log-likelihoods, distances and fused scores share no scale. Ties
-    go to the more relevant chunk. SARA considers novelty alone, ``trade_off`` 0.
+    Each turn takes the chunk with the largest ``trade_off`` * relevance + (1 - ``trade_off``) * novelty. Both terms are
+    stretched to 0..1 over the remaining chunks, since log-likelihoods, distances and fused scores have different
+    scales. Ties go to the more relevant chunk. SARA uses novelty alone (``trade_off`` 0).
     """
     chosen, rest = list(hits[:1]), list(hits[1:])
     while rest and len(chosen) < count:
@@ -44,16 +44,16 @@ def stretched(values: Sequence[float]) -> list[float]:
     return [(value - low) / (high - low) if high > low else 0.0 for value in values]
 
 
-# Conditional self-information: the chunk that surprises a reader of the chosen chunks most (SARA section 2.4).
+# Conditional self-information: choose the chunk that is least likely after the chosen ones (SARA section 2.4).
 #
-# A small language model reads the chosen chunks; a further one adds as much as the model finds it unlikely, on average
-# over its tokens. A chunk that repeats a chosen one surprises little.
+# A small language model reads the chosen chunks. The novelty of another chunk is its mean negative log-likelihood per
+# token after them. A chunk that repeats a chosen one is likely, so its novelty is low.
 
 Score = Callable[[str, Sequence[str]], Awaitable[list[list[float]]]]
 """``Tools.score``: log-likelihood of each token of some texts after a shared prefix."""
 
 SEPARATOR = "\n\n"  # project default
-"""Follows the question and each chosen chunk."""
+"""The text after the question and after each chosen chunk."""
 
 
 async def choose_surprising(
@@ -61,8 +61,8 @@ async def choose_surprising(
 ) -> list[Hit]:
     """Return at most ``count`` of ``hits`` (best first, each once) by self-information (SARA equations 6 and 7).
 
-    It is measured after the chosen chunks, and after the ``question`` before them unless that is empty. ``score`` is
-    called once for each choice after the first. For ``trade_off`` see ``choose_greedily``.
+    It is measured after the ``question``, unless that is empty, and the chosen chunks. ``score`` is called once for
+    each choice after the first. For ``trade_off`` see ``choose_greedily``.
     """
 
     async def novelty(chosen: Sequence[Hit], rest: Sequence[Hit]) -> Sequence[float]:
@@ -74,16 +74,16 @@ async def choose_surprising(
 
 
 def self_information(logs: Sequence[float]) -> float:
-    """Return the mean of minus ``logs``, a text's log-likelihoods, in nats a token; 0 for an empty text."""
+    """Return the mean of minus ``logs``, the log-likelihoods of a text's tokens, in nats; 0 for an empty text."""
     return -sum(logs) / len(logs) if logs else 0.0
 
 
-# Embedding novelty: the chunk that brings the mean of the chosen chunks closest to the question (SARA section 2.4).
+# Embedding novelty: choose the chunk that brings the mean of the chosen ones closest to the target (SARA section 2.4).
 #
-# A chunk similar to the chosen ones hardly moves their mean; one in a direction that is still missing moves it most.
-# That holds from the third choice on: as the first chunk is part of the target, the second choice is the chunk nearest
-# to the question. SARA measures in the space of its trained compressor; with the archive's sentence encoder, as here,
-# this is a variant of the paper's rule.
+# The target is the mean of the question and the first chunk. A chunk similar to the chosen ones hardly moves their
+# mean; one in a direction that is still missing moves it most. This is so from the third choice on: the second choice
+# is the chunk nearest to the question, because the first chunk is part of the target. SARA measures in the space of its
+# trained compressor. With the archive's sentence encoder, this is a variant of the paper's rule.
 
 Vectors = NDArray[np.float32]
 
@@ -105,13 +105,13 @@ async def choose_novel(
 
     if not hits:
         return []
-    # A question alone says little, so the paper uses the mean of it and the most relevant chunk (algorithm 1, line 2).
+    # The question alone has little content, so the paper takes the mean with the first chunk (algorithm 1, line 2).
     target = (query_vector + vectors[0]) / 2
     return await choose_greedily(hits, count, trade_off, novelty)
 
 
 def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[float]:
-    """Return for each candidate minus the distance of ``target`` from the mean of it and the chosen vectors.
+    """Return, for each candidate, minus the distance between ``target`` and the mean of the candidate and ``chosen``.
 
     Shapes: (dimension,), (chosen, dimension), (candidates, dimension).
     """
@@ -120,7 +120,7 @@ def closeness(target: Vectors, chosen: Vectors, candidates: Vectors) -> list[flo
     return [-distance for distance in distances]
 
 
-# The policy's selection, recorded before it is used.
+# The policy's selection, which is journaled before it is used.
 
 
 async def choose(
@@ -131,7 +131,7 @@ async def choose(
     ``selection`` is the policy's by default; its method must not be "none".
 
     Raises:
-        ConfigError: The method needs a scorer or a compressor and the run has none; a run checks that before it begins.
+        ConfigError: The method needs a scorer or a compressor and the run has none. A run checks this before it starts.
     """
     by = selection or tools.policy.selection
 

@@ -1,4 +1,4 @@
-"""The tools of a strategy: the only interface between a method and the run that carries it out.
+"""The tools of a strategy: the only interface between a method and the run that executes it.
 
 A strategy is an async function ``answer(question, tools) -> Answer``. It uses documents, retrievers, analyzer and
 generator only through ``Tools``. Every call names a ``step``; the journal stores its result under the step path
@@ -30,19 +30,19 @@ from okralong.pipelines.core.types import (
 )
 
 ESCALATED: Final = "escalated"
-"""The step path of a second answer, given because the first has a low confidence."""
+"""The step path of an escalation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A part of a question's work that runs concurrently with other branches, perhaps in another process.
+    """A part of a question's work that runs concurrently with other branches, possibly in another process.
 
     Attributes:
         path: The path of its steps, such as "split/2".
         operator: A module-level async function, called as ``operator(tools, **arguments)``.
-        arguments: Plain values, as is the result: both travel between processes.
-        doc_ids: Its scope, within the question's; empty for the same scope.
-        answer_type: The type of its answers; None for the question's.
+        arguments: JSON values, as is the result: both may be sent to another process.
+        doc_ids: Its scope, a part of the question's; empty for the same scope.
+        answer_type: The type of its answers; None for the question's answer type.
     """
 
     path: str
@@ -52,20 +52,20 @@ class Branch:
     answer_type: str | None = None
 
     def posed(self, question: Question, doc_ids: tuple[str, ...]) -> tuple[Question, tuple[str, ...]]:
-        """Return the branch's question and scope, given those of its parent question."""
+        """Return the branch's question and scope, given those of the question that it belongs to."""
         if self.answer_type is not None:
             question = replace(question, answer_type=self.answer_type)
         return question, self.doc_ids or doc_ids
 
 
 LACKING: Final = "lacking"
-"""Step of an artifact that lists the steps with unusable replies (see ``note_lacking``)."""
+"""The step of an artifact that records the steps with unusable replies (see ``note_lacking``)."""
 
 
 async def note_lacking(tools: Tools, steps: Sequence[str]) -> None:
     """Record the steps of an artifact in which a placeholder replaces an unusable reply.
 
-    The archive then does not keep the artifact, so that later runs ask again.
+    The artifact is then not kept in the archive, so that later runs make it again.
     """
 
     async def said() -> list[str]:
@@ -88,7 +88,7 @@ class Retriever(Protocol):
     ) -> Candidates:
         """Return the top ``k`` chunks of the question's scope for each retriever.
 
-        There are fewer if the scope is smaller, and no semantic ones if the archive has no vectors. ``doc_ids`` narrow
+        There are fewer if the scope is smaller, and no semantic ones if the archive has no vectors. ``doc_ids`` narrows
         the scope for this look-up. Raises QuestionError if the scope names no document.
         """
         ...
@@ -101,15 +101,15 @@ class Retriever(Protocol):
     def named(self, query: str) -> dict[str, float]:
         """Return the documents of the scope that ``query`` names, each with a share of 0 to 1 (see ``DocumentNames``).
 
-        There are none if the scope has one document.
+        The result is empty if the scope has one document.
         """
         ...
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:
-        """Return the cross-encoder's reading of each passage for ``query``, in their order; at least one passage.
+        """Return the cross-encoder's reading of each of ``passages`` (at least one) for ``query``, in their order.
 
-        It is made durable before use, because two passes may round differently. Raises ConfigError if the run
-        has no cross-encoder.
+        The readings are made durable before use, because a second pass may round differently. Raises ConfigError if the
+        run has no cross-encoder.
         """
         ...
 
@@ -132,7 +132,7 @@ class Tools(Retriever, Protocol):
 
     @property
     def calculator(self) -> bool:
-        """True if the generator answers calculations with formulas, which the executor evaluates."""
+        """True if the generator answers calculations with formulas, which code evaluates (``calculator.py``)."""
         ...
 
     @property
@@ -149,13 +149,13 @@ class Tools(Retriever, Protocol):
     async def record_plan(self, step: str, plan: Plan) -> Plan:
         """Make a plan durable before anything is spent on it, and reserve its budget.
 
-        Returns the plan to follow, which in a resumed run is the one recorded first. Raises OverBudget.
+        Returns the plan to follow. In a resumed run this is the plan recorded before. Raises OverBudget.
         """
         ...
 
     @property
     def answer_type(self) -> str:
-        """The type of the question's answer, as ``AnswerType`` writes it; "" for text."""
+        """The written form of the question's answer type (see ``AnswerType``); "" for text."""
         ...
 
     async def complete(
@@ -175,14 +175,15 @@ class Tools(Retriever, Protocol):
             messages: The prompt.
             role: A key of ``llm.max_completion_tokens``; sets the completion limit.
             logprobs: Whether the reply needs the log-probabilities of its tokens.
-            answer_type: The type that the prompt asks for; endpoints that support it are constrained to its form.
-            longer: Allow several times the completion limit, as far as the window has room.
+            answer_type: The type that the prompt asks for. Endpoints that support constraints are constrained to its
+                form.
+            longer: Whether to allow several times the completion limit, if the window has room.
 
         Raises:
             OverBudget: The budget has no room for the call.
-            EndpointError: The run stops.
-            CallFailed: No reply came; the question fails.
-            ReplyError: The reply is unusable. It is in the journal; ``citations.ask_for`` asks again.
+            EndpointError: The endpoint cannot be used; the run stops.
+            CallFailed: No reply arrived; the question fails.
+            ReplyError: The reply is unusable. It is in the journal; ``citations.ask_for`` repeats the call once.
         """
         ...
 
@@ -193,9 +194,9 @@ class Tools(Retriever, Protocol):
 
     @property
     def stronger(self) -> Tools:
-        """The question's tools with the run's stronger generator (``llm.stronger``), which answers everything itself.
+        """The question's tools with the run's stronger generator (``llm.stronger``). The cross-encoder does not answer.
 
-        Their steps lie under ``escalated``. Raises ConfigError if the run has no stronger generator.
+        Their steps are below ``escalated``. Raises ConfigError if the run has no stronger generator.
         """
         ...
 
@@ -206,7 +207,7 @@ class Tools(Retriever, Protocol):
 
     @property
     def reads_answers(self) -> bool:
-        """True if the cross-encoder may answer questions without the generator; the policy's ``read`` says which."""
+        """True if the cross-encoder may answer questions without the generator; the policy's ``read`` lists which."""
         ...
 
     @property
@@ -219,8 +220,8 @@ class Tools(Retriever, Protocol):
     ) -> list[Hit]:
         """Return the choice of ``pick`` from ``pool`` for ``query``, made durable before use.
 
-        Two passes of a model may round differently. In a resumed run the recorded choice from the same pool is
-        returned, and ``pick`` is not called.
+        In a resumed run the recorded choice from the same pool is returned and ``pick`` is not called, because a second
+        pass of a model may round differently.
         """
         ...
 
@@ -229,11 +230,11 @@ class Tools(Retriever, Protocol):
         ...
 
     async def vectors(self, hits: Sequence[Hit]) -> list[list[float]]:
-        """Return the index's unit vectors of retrieved chunks, in their order. Nothing is embedded."""
+        """Return the unit vectors of retrieved chunks from the index, in their order, without embedding them again."""
         ...
 
     async def compress(self, vectors: Sequence[Sequence[float]]) -> list[list[float]]:
-        """Map ``vectors`` (of ``embed`` or ``vectors``) to the unit vectors of SARA's compressor, to select by.
+        """Map ``vectors`` (of ``embed`` or ``vectors``) to unit vectors of SARA's compressor, for selection.
 
         Raises ConfigError if the run has no compressor.
         """
@@ -242,26 +243,27 @@ class Tools(Retriever, Protocol):
     async def compressed(self, hits: Sequence[Hit]) -> list[TokenVectors]:
         """Return the vectors that replace retrieved chunks in a prompt, from the archive's compressed chunks.
 
-        Raises ArchiveError if the archive has no such table at their granularity.
+        Raises ArchiveError if the archive has no compressed chunks of their size.
         """
         ...
 
     async def score(self, prefix: str, texts: Sequence[str]) -> list[list[float]]:
         """Return the natural log-likelihood of each token of each text after ``prefix``, by a local language model.
 
-        The tokens are that model's own. Raises ConfigError if the run has no such model.
+        The tokens are those of that model. Raises ConfigError if the run has no such model.
         """
         ...
 
     async def token_ends(self, texts: Sequence[str]) -> list[list[int]]:
         """Return where each token that ``score`` measures ends, in characters of its text.
 
-        A text that is too long for the model has more tokens than scores. Raises ConfigError as ``score`` does.
+        A text that is too long for the model has more tokens than ``score`` returns. Raises ConfigError as ``score``
+        does.
         """
         ...
 
     async def keep(self, texts: Sequence[str]) -> list[list[WordKept]]:
-        """Return the words of each text, in order, with the token classifier's probability to keep each.
+        """Return the words of each text, in order, each with the token classifier's probability of keeping it.
 
         Raises ConfigError if the run has no token classifier.
         """
@@ -270,25 +272,25 @@ class Tools(Retriever, Protocol):
     async def remember(self, step: str, asked: Any, make: Callable[[], Awaitable[Any]]) -> Any:
         """Return the result of ``make`` for ``asked``, made durable before use; both are JSON values.
 
-        For decisions of local models, whose passes may round differently. In a resumed run the recorded result for the
-        same ``asked`` is returned, and ``make`` is not called.
+        This is for decisions of local models, whose passes may round differently. In a resumed run, the result recorded
+        for the same ``asked`` is returned and ``make`` is not called.
         """
         ...
 
     async def artifact(
         self, name: str, doc_id: str, branch: Branch, *, version: int = 0, roles: Sequence[str] = ()
     ) -> Any:
-        """Return the result of ``branch`` for a document (a JSON value), computed once per run.
+        """Return the result of ``branch`` for a document, a JSON value that is computed once per run.
 
-        Its steps and calls belong to ``artifact/<name>/<doc_id>`` instead of this question, and its tools have that
-        document as their scope.
+        Its steps and calls are recorded under ``artifact/<name>/<doc_id>`` instead of this question, and the scope of
+        its tools is that document.
 
-        With a ``version`` the archive keeps the artifact too, and runs over the same content with the same arguments
-        and generator take it from there for free. Increase ``version`` when the prompts or the form change. Changing
-        the reply limits of ``roles`` counts as another generator. An artifact with unusable replies (``note_lacking``)
-        is not kept.
+        With a ``version`` the artifact is also kept in the archive, and later runs over the same content, with the same
+        arguments and generator, reuse it for free. Increase ``version`` when the prompts or the form change. A change
+        of the reply limits of ``roles`` counts as another generator. An artifact with unusable replies
+        (``note_lacking``) is not kept.
 
-        Raises what the branch raises, and ConfigError outside a run.
+        Raises whatever the branch raises, and ConfigError outside a run.
         """
         ...
 
@@ -301,9 +303,9 @@ class Tools(Retriever, Protocol):
         ...
 
     async def gather(self, branches: Sequence[Branch]) -> list[Any]:
-        """Run branches concurrently; return the results in their order. Raises the first error."""
+        """Run branches concurrently and return their results in order. Raises the first error."""
         ...
 
 
 Strategy = Callable[[Question, Tools], Awaitable[Answer]]
-"""A method. Third parties add theirs through the entry point group ``okralong.strategies``."""
+"""The type of a method's function. Third parties add methods through the entry point group ``okralong.strategies``."""

@@ -1,4 +1,4 @@
-"""Choose a run's analyzer; analyzers without a model of their own (generator, given labels, corrupted labels)."""
+"""Load a run's analyzer. Also defines those without a model of their own: the generator, given and corrupted labels."""
 
 from __future__ import annotations
 
@@ -44,21 +44,22 @@ PLAIN: Final = ("rules", "llm", "labels")
 
 
 class CorruptConfig(Settings):
-    """A ``share`` of labels to corrupt deliberately, by ``seed``."""
+    """The ``share`` of labels to corrupt deliberately, and the ``seed``."""
 
     share: Annotated[float, Field(ge=0, le=1)]
     seed: int = 7
 
 
 class AnalyzerConfig(Settings):
-    """The ``analyzer`` part of a run's config.
+    """The section ``analyzer`` of a run's config.
 
     ``kind`` is "heads" (a small encoder with trained heads), "label_scorer" (a causal language model), "rules" (keyword
     rules), "llm" (the run's own generator, at its price) or "labels" (read from the file ``labels``, see
-    ``GivenLabels``). ``corrupt`` changes a share of the labels, for ablations. ``adapter`` is "shipped", or the folder
-    that `okralong train` wrote; for a label scorer also a hub name, or null for the model as it is. For a label scorer
-    ``model`` is "embedded", a model folder or a hub name. Up to ``max_batch`` questions that arrive within
-    ``batch_wait_s`` seconds are analyzed together. Each of ``replicas`` takes ``gpus_per_replica`` GPUs.
+    ``GivenLabels``). ``corrupt`` changes a share of the labels, for ablations. ``adapter`` is "shipped" or a folder
+    that `okralong train` wrote; for a label scorer also a hub name, or null for the model without an adapter.
+    ``model``, for a label scorer, is "embedded", a model folder or a hub name. Up to ``max_batch`` questions that
+    arrive within ``batch_wait_s`` seconds are analyzed together. The analyzer runs in ``replicas`` processes with
+    ``gpus_per_replica`` GPUs each.
     """
 
     kind: Kind = "heads"
@@ -95,7 +96,7 @@ class AnalyzerConfig(Settings):
         return self
 
     def adapter_folder(self) -> Path | None:
-        """Return the adapter's folder, or None for a kind or model without one; a hub name is returned unchanged.
+        """Return the adapter's folder or hub name, or None for a kind or model without an adapter.
 
         Raises:
             ConfigError: The shipped adapter is missing.
@@ -127,11 +128,11 @@ def analyzer_keys(said: str) -> dict[str, str]:
     """Return the config keys for `okralong answer --analyzer`, which names a kind or a trained analyzer's folder.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: ``said`` is neither.
     """
     if said in get_args(Kind):
         return {"analyzer.kind": said}
-    # Absolute, since the analyzer's replicas have different working directories.
+    # The path is made absolute, since the analyzer's replicas have other working directories.
     folder = Path(said).expanduser().resolve()
     if (folder / "heads.json").is_file():
         return {"analyzer.kind": "heads", "analyzer.adapter": str(folder)}
@@ -148,7 +149,7 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     """Load the analyzer that ``config`` names into this process.
 
     Raises:
-        ConfigError: Model or adapter cannot be loaded, or the kind is "llm", which is the run's generator.
+        ConfigError: The model or adapter cannot be loaded, or the kind is "llm" (then the run's generator analyzes).
     """
     if config.kind == "llm":
         raise ConfigError(
@@ -161,7 +162,7 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
         return GivenLabels.load(config.labels)
     if config.kind == "rules":
         return KeywordRules()
-    # Imported here: torch and transformers take seconds, and the rules need neither.
+    # Imported here, because importing torch and transformers takes seconds, and the rules need neither.
     if config.kind == "heads":
         from okralong.pipelines.answering.analyzers.heads import HeadsAnalyzer
 
@@ -173,17 +174,16 @@ def load_analyzer(config: AnalyzerConfig) -> Analyzer:
     model = causal_model(config.model)
     folder = config.adapter_folder()
     name = config.model if config.adapter is None else f"{config.model}+{Path(config.adapter).name}"
-    # Ray gives an actor one thread unless told otherwise.
+    # The number of threads is given, because Ray's default for an actor is one.
     return LabelScorer.load(
         model, str(folder) if folder else None, max_batch=config.max_batch, label=name, threads=available_cores()
     )
 
 
 AS_JSON: Final = "\nThe dictionary is a JSON object."
-"""OpenAI refuses a request for a JSON object whose prompt lacks the word JSON.
+"""Text that contains the word JSON: OpenAI refuses a request for a JSON object if the prompt lacks it.
 
-It is appended, so that the prompt stays the one that label scorers were trained on.
-"""
+It is appended to the prompt, so that the rest is the prompt that label scorers were trained on."""
 
 
 async def analyze_by_generator(
@@ -191,8 +191,8 @@ async def analyze_by_generator(
 ) -> Analysis:
     """Return the generator's three labels, each with probability 1.
 
-    The keyword rules decide if the generator is not called (in an estimate) or if neither its reply nor the repaired
-    one is an analysis; ``Analysis.analyzer`` then names them. Steps: ``step``, ``step/repair``.
+    The keyword rules analyze instead if the generator is not called (in an estimate), or if neither its reply nor the
+    repaired reply is an analysis. ``Analysis.analyzer`` then names the rules. Steps: ``step``, ``step/repair``.
     """
     try:
         return await labels_by_generator(ask, step, asked, fits)
@@ -207,13 +207,13 @@ async def analyze_by_generator(
 async def labels_by_generator(
     ask: CallStep, step: str, asked: AnalysisInput, fits: Callable[[Sequence[Message]], bool] = always
 ) -> Analysis:
-    """Return the generator's labels. Raises ReplyError, with both raw replies, if it gives none."""
+    """Return the generator's labels. Raises ReplyError, with both raw replies, if neither is an analysis."""
     (kind, pattern, evidence), reply = await ask_and_read(ask, step, generator_prompt(asked), parse_reply, fits)
     return sure_analysis(kind, pattern, evidence, f"llm:{reply.model}")
 
 
 def generator_prompt(asked: AnalysisInput) -> list[Message]:
-    """Return the analyzer's prompt for a generator."""
+    """Return the analyzer's prompt in the form for a generator."""
     system, *others = analyzer_prompt(asked)
     return [replace(system, content=system.content + AS_JSON), *others]
 
@@ -223,10 +223,10 @@ Label = TypeVar("Label", bound=str)
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Changes each of another analyzer's three labels with probability ``share``, for ablations.
+    """Changes each of the three labels of another analyzer with the probability ``share``, for ablations.
 
-    The changes depend only on ``seed`` and the question (its query_id, or else its words), so all methods and reruns
-    get the same labels; a label changed at one share is also changed at every higher one. A changed label has
+    The changes depend only on ``seed`` and the question (its query_id, or else its text), so all methods and reruns get
+    the same labels. A label that is changed at one share is also changed at every higher one. A changed label has the
     probability 1.
     """
 
@@ -272,7 +272,7 @@ def _sure(label: str, labels: Sequence[str]) -> dict[str, float]:
 # Labels from a file: gold labels for an ablation, or those of another analyzer.
 
 Labels = tuple[str, str, bool]
-"""Type, pattern, and whether the primary chunks hold the evidence."""
+"""The labels of a question: type, pattern, and whether the primary chunks contain the evidence."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Features for the trained heads in addition to the text: a question and its primary passages as numbers near 1.
+"""Compute features for the trained heads: numbers, about 1 in size, that describe a question and its primary passages.
 
-There are three kinds: how the two retrievers scored their first chunks and how much they agree, how much of the
-question the passages contain, and how the question is worded. None are from the paper.
+They are used in addition to the text. There are three kinds: how the two retrievers scored their first chunks and how
+much they agree, how much of the question the passages contain, and how the question is worded. Not from the paper.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ T = TypeVar("T")
 Features = npt.NDArray[np.float32]
 
 PASSAGES: Final = 3
-"""Passages examined individually: as many as primary retrieval finds (paper appendix B.3)."""
+"""Number of passages with features of their own: as many as primary retrieval returns (paper appendix B.3)."""
 
 RANKS: Final = (1, 2, 4, 9, 19)
-"""Ranks (from 0) whose scores are compared with the first."""
+"""Ranks (from 0) of the chunks whose scores are compared with the first."""
 
 DEPTHS: Final = (1, 3, 5, 10, 20)  # project default
-"""Depths at which the two retrievers' lists are compared."""
+"""Numbers of first chunks for which the two retrievers' lists are compared."""
 
 _OPENINGS: Final = ("who", "whose", "when", "where", "what", "which", "why", "how many", "how much", "how", "in what")
 _ASKS_YES_NO: Final = re.compile(r"^(is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b", re.I)
@@ -51,9 +51,9 @@ def features(asked: AnalysisInput) -> Features:
 
 
 def _exact_scores(scores: Sequence[float]) -> list[float]:
-    """Return BM25's first score, squashed, and its margins over the others.
+    """Return features of BM25's scores: the logarithm of the first, and the others relative to it.
 
-    BM25 has no upper bound.
+    The logarithm is used because BM25 scores have no upper bound.
     """
     first = scores[0] if scores else 0.0
     gaps = [scores[rank] / first if len(scores) > rank and first > 0 else 0.0 for rank in RANKS]
@@ -71,7 +71,7 @@ def _agreement(semantic_ranks: Sequence[int]) -> list[float]:
 
 
 def _covered(question: str, passages: Sequence[str]) -> list[float]:
-    """Return the shares of the question's content words, names and numbers found in all passages and in each."""
+    """Return the shares of the question's content words, names and numbers in the passages, and the passages' sizes."""
     stems = [set(content_stems(passage)) for passage in passages]
     wanted, literals = content_stems(question), [token.casefold() for token in literal_tokens(question)]
     texts = [passage.casefold() for passage in passages]

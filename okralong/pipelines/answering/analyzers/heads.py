@@ -1,7 +1,7 @@
-"""An analyzer with three heads over a small encoder's vector and some features; takes milliseconds per question.
+"""An analyzer with three heads over a small encoder's vector and some features. It takes milliseconds per question.
 
-A folder holds ``heads.json`` (what the heads read), ``heads.safetensors``, the temperatures, and ``adapter/`` if the
-encoder was tuned with LoRA. Runs without Ray.
+Its folder has ``heads.json`` (a description of the inputs), ``heads.safetensors``, the temperatures, and ``adapter/``
+if the encoder was tuned with LoRA.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class HeadsAnalyzer:
         ``label`` is the name in ``Analysis.analyzer``, by default the folder's name.
 
         Raises:
-            ConfigError: Heads or encoder cannot be loaded, or the encoder's weights differ from those in training.
+            ConfigError: The heads or the encoder cannot be loaded, or the encoder's weights differ from those in
+                training.
         """
         target, _ = settle(device, "float32", threads)
         heads = load_heads(Path(folder))
@@ -100,14 +101,14 @@ class HeadsAnalyzer:
 
 @dataclass(frozen=True, slots=True)
 class HeadsShape:
-    """The inputs of the heads, and their size.
+    """The inputs and the size of the heads.
 
     Attributes:
         encoder: "embedded", a model folder or a hub name.
-        sha256: Digest of the encoder's weights.
-        reads: Embeds the question alone or with each passage.
+        sha256: Hash of the encoder's weights.
+        reads: Whether the encoder reads the question alone, or paired with each passage.
         vector: Length of the embedding.
-        hidden: Width of each head's one hidden layer.
+        hidden: Width of the hidden layer of each head.
     """
 
     encoder: str
@@ -119,7 +120,7 @@ class HeadsShape:
 
 
 class Heads(nn.Module):
-    """Logits of the three fields from a vector (n, ``vector``) and features (n, ``COUNT``)."""
+    """Three heads, which map vectors (n, ``vector``) and features (n, ``COUNT``) to the logits of the three fields."""
 
     def __init__(self, shape: HeadsShape, dropout: float = 0.0) -> None:
         super().__init__()
@@ -141,14 +142,14 @@ class Heads(nn.Module):
 
 
 def save_heads(folder: Path, heads: Heads) -> None:
-    """Write description and weights; the caller writes the encoder's adapter."""
+    """Write the description and the weights. The caller writes the encoder's adapter."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: value.detach().cpu().contiguous() for name, value in heads.state_dict().items()}, folder / WEIGHTS)
     (folder / DESCRIPTION).write_text(json.dumps(asdict(heads.shape), indent=2) + "\n", encoding="utf-8")
 
 
 def load_heads(folder: Path) -> Heads:
-    """Load what ``save_heads`` wrote. Raises ConfigError if the folder holds no such heads."""
+    """Load what ``save_heads`` wrote. Raises ConfigError if the folder has no heads."""
     try:
         said: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         heads = Heads(HeadsShape(**said))
@@ -163,19 +164,19 @@ def load_heads(folder: Path) -> Heads:
 
 # The sentence encoder, which training can tune.
 
-QUESTION_TOKENS: Final = 128  # project default: the longest of 32,000 questions has 117 words
-"""Tokens of a question that are read."""
+QUESTION_TOKENS: Final = 128  # project default: the longest of 32,000 questions had 117 words
+"""Most tokens of a question that are read."""
 
 PAIR_TOKENS: Final = 256  # project default: a chunk of 150 tokens fits with its question
-"""Tokens of a question plus a passage, including special ones."""
+"""Most tokens of a pair of question and passage, including special tokens."""
 
 
 Read = tuple[dict[str, Tensor], list[int]]
-"""Tokens by model input name, and the number of rows per question."""
+"""The token tensors by the names of the model's inputs, and the number of rows per question."""
 
 
 class TunableEncoder:
-    """Mean-pooled, normalised vectors of a BERT-like encoder. ``model`` may be wrapped by PEFT."""
+    """A BERT-like encoder whose vectors are mean-pooled and normalized. ``model`` may be wrapped by PEFT."""
 
     def __init__(self, model: Any, tokenizer: Any, reads: Reads) -> None:
         self.model = model
@@ -184,7 +185,7 @@ class TunableEncoder:
 
     @classmethod
     def load(cls, path: str, reads: Reads, adapter: Path | None = None, device: str = "cpu") -> TunableEncoder:
-        """Load a local folder or hub name, in float32, and merge a LoRA ``adapter`` into it."""
+        """Load a local folder or hub name, in float32, and merge the LoRA ``adapter`` (if any) into it."""
         model: Any = AutoModel.from_pretrained(path, dtype=torch.float32, use_safetensors=True)
         if adapter is not None:
             from peft import PeftModel
@@ -198,7 +199,7 @@ class TunableEncoder:
         return int(self.model.config.hidden_size) * (1 if self.reads == "question" else 2)
 
     def read(self, asked: Sequence[AnalysisInput]) -> Read:
-        """Return the padded tokens to embed, and the number of texts per input."""
+        """Return the padded tokens of the texts to embed, and the number of texts per question."""
         if self.reads == "question":
             return self._tokens([item.question for item in asked], None, QUESTION_TOKENS), [1] * len(asked)
         counts = [max(1, min(len(item.passages), PASSAGES)) for item in asked]
@@ -207,7 +208,7 @@ class TunableEncoder:
         return self._tokens(questions, passages, PAIR_TOKENS), counts
 
     def vectors(self, tokens: Mapping[str, Tensor], counts: Sequence[int]) -> Tensor:
-        """Return vectors, shape (n, ``width``); for pairs their mean and element-wise maximum."""
+        """Return a vector per question, shape (n, ``width``); for pairs, the mean and element-wise maximum."""
         states = self.model(**tokens).last_hidden_state
         mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
         pooled = torch.nn.functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)

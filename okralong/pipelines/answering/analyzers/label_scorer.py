@@ -1,9 +1,9 @@
-"""An analyzer that computes how likely a causal language model finds each allowed label.
+"""An analyzer that computes the likelihood of each allowed label with a causal language model.
 
-Replies cannot be malformed, and the probabilities come for free. A batch costs one pass over the differing parts of its
-prompts (the instructions are read once, when the model is loaded) with the first field's labels, and a short pass for
-each of the other two fields. Training builds its replies from the same tokens, so that labels are scored with the
-tokens used in training. Runs without Ray.
+Thus replies cannot be malformed, and the probabilities need no further computation. A batch takes one pass over the
+prompts (without the instructions, which are read once when the model is loaded) and the labels of the first field, and
+a short pass for each of the other two fields. Training builds replies from the same tokens (``reply_fields``), so that
+labels are scored with the tokens that were trained.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from okralong.pipelines.models.weights import chat_ids, settle, text_ids
 
 Ids = list[int]
 
-REPLY_TOKENS = 96  # project default: three times the longest reply in the vocabularies we saw
-"""Positions kept free for the reply."""
+REPLY_TOKENS = 96  # project default: three times the longest reply in the vocabularies that were tried
+"""Positions of the window that are kept free for the reply."""
 
 
 class LabelScorer:
@@ -74,8 +74,8 @@ class LabelScorer:
             model: Folder or hub name.
             adapter: Folder or hub name of a LoRA adapter.
             max_batch: The most prompts per pass.
-            precision: "auto" depends on the processor.
-            device: "auto" takes a GPU if there is one.
+            precision: Number format; "auto" chooses it by the processor.
+            device: "auto" uses a GPU if there is one.
             label: Name of the model in ``Analysis.analyzer``.
             threads: CPU threads of torch for the whole process; None leaves them unchanged.
 
@@ -85,7 +85,7 @@ class LabelScorer:
         target, dtype = settle(device, precision, threads)
         try:
             tokenizer = AutoTokenizer.from_pretrained(model)
-            # Merge the adapter in float32: in bfloat16 its small steps would be rounded away.
+            # The adapter is merged in float32, because in bfloat16 its small changes would be lost to rounding.
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 model, dtype=torch.float32 if adapter else dtype, use_safetensors=True
             )
@@ -108,10 +108,10 @@ class LabelScorer:
         return by_length(prompts, len, self.max_batch, self.analyze_part)
 
     def analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
-        """Score the labels of prompts that are read in one batch."""
+        """Return the analyses of prompts that are read as one batch."""
         scored: list[list[dict[str, float]]] = [[] for _ in prompts]
         with torch.inference_mode():
-            # A prompt cut to the model's window may lack the common opening.
+            # A prompt that was truncated to the model's window may lack the common opening.
             opening = self._opening if self._opening.opens(prompts) else None
             prefix = Prefix(self._model, len(prompts), opening)
             following = [ids[len(opening.ids) :] for ids in prompts] if opening else prompts
@@ -120,7 +120,7 @@ class LabelScorer:
                 following = []
                 for row, scores in zip(scored, _probabilities(prefix, rows, field, temperature), strict=True):
                     row.append(scores)
-                    # Later fields are scored after the label chosen here.
+                    # Later fields are scored after the label that is chosen here.
                     following.append(field.labels[best(scores)])
         return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
 
@@ -133,7 +133,7 @@ def _probabilities(prefix: Prefix, rows: list[Ids], field: Field, temperature: f
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of the reply: the scaffold tokens before its label, and the tokens of each allowed label."""
+    """One key of the reply: the tokens before its label, and the tokens of each allowed label."""
 
     key: str
     scaffold: Ids
@@ -152,9 +152,9 @@ def reply_fields(tokenizer: Any) -> list[Field]:
 
 
 def reply_ids(tokenizer: Any, labels: dict[str, str]) -> Ids:
-    """Return a whole reply as tokens, including the end-of-turn token: the training target.
+    """Return a whole reply as tokens, including the end-of-turn token, as the target in training.
 
-    ``labels`` maps key to label.
+    ``labels`` maps each key to its label.
     """
     ids: Ids = []
     for field in reply_fields(tokenizer):
@@ -165,8 +165,8 @@ def reply_ids(tokenizer: Any, labels: dict[str, str]) -> Ids:
 def prompt_ids(tokenizer: Any, asked: AnalysisInput, limit: int) -> Ids:
     """Return the prompt up to where the reply begins, at most ``limit`` tokens.
 
-    A prompt that is too long loses its last passages, then the end of its question, so that one odd input does not fail
-    the whole batch.
+    A prompt that is too long loses its last passages, then the end of its question, so that an unusual input does not
+    fail the whole batch.
     """
     passages, question = asked.passages, asked.question
     while True:
@@ -191,7 +191,7 @@ def _render(tokenizer: Any, asked: AnalysisInput) -> Ids:
     return chat_ids(tokenizer, analyzer_prompt(asked))
 
 
-# The instructions at the start of every prompt are read once and kept as tokens and key-value cache.
+# The instructions at the start of every prompt are read once, and kept as tokens and key-value cache.
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Opening:
     def read(cls, model: Any, ids: Ids) -> Opening:
         """Read ``ids`` with a causal language model, with gradients if they are enabled (for training)."""
         tokens = torch.tensor([ids], device=model.device)
-        # Only the inner model, as no logits are needed. The rows of a DynamicCache can be repeated.
+        # Only the inner model is called, since no logits are needed. The rows of a DynamicCache can be repeated.
         cache = DynamicCache()
         model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
         return cls(ids, cache)
@@ -256,7 +256,7 @@ class Prefix:
         """
         device, width = self.model.device, max(len(row) for row in rows)
         real = torch.tensor([[False] * (width - len(row)) + [True] * len(row) for row in rows], device=device)
-        # The last token of a continuation is only predicted.
+        # The last token of a continuation is only predicted, never read.
         inner = [ids[:-1] for ids in continuations]
         packed = [token for ids in inner for token in ids]
         tokens = torch.tensor([[0] * (width - len(row)) + row + packed for row in rows], device=device)
@@ -274,16 +274,18 @@ class Prefix:
     def _forward(self, tokens: Tensor, positions: Tensor, among: Tensor) -> Tensor:
         """Return the hidden states (rows, new, hidden) of new tokens, which see all cached ones.
 
-        ``among`` (rows, new, new) says which new tokens each new token sees. The cache grows by the new columns.
+        ``among``, shape (rows, new, new), is true where one new token sees another. The new columns are added to the
+        cache.
         """
         rows, new = tokens.shape
         before = self.seen[:, None, :].expand(rows, new, self.seen.shape[1])
         visible = torch.cat([before, among], dim=2)
         dtype = self.model.dtype
-        # Additive and finite, so that a padding column without visible tokens gets an average instead of NaN.
+        # An additive mask with finite values: a padding column that sees no tokens then yields an average instead of
+        # NaN.
         mask = torch.zeros(visible.shape, dtype=dtype, device=tokens.device)
         mask.masked_fill_(~visible, torch.finfo(dtype).min)
-        # Only the inner model, as the head would multiply every column with the whole vocabulary.
+        # Only the inner model is called, since the head would multiply every column by the whole vocabulary.
         output = self.model.base_model(
             input_ids=tokens,
             attention_mask=mask[:, None],
@@ -296,7 +298,7 @@ class Prefix:
 
     def _likelihoods(self, states: Tensor, inner: list[Ids], continuations: list[Ids]) -> Tensor:
         """Score continuations from the states of each row's last token (column 0) and of the continuations' tokens."""
-        # One contiguous matrix: with a slice of three dimensions torch may copy the whole vocabulary matrix first.
+        # A contiguous matrix, because for a slice of three dimensions torch may copy the whole vocabulary matrix first.
         flat = states.reshape(-1, states.shape[-1]).contiguous()
         logits = self.model.get_output_embeddings()(flat).float()
         logs = torch.log_softmax(logits, dim=-1).view(states.shape[0], states.shape[1], -1)
@@ -309,7 +311,7 @@ class Prefix:
 
 
 def _among(real: Tensor, owner: Tensor, depth: Tensor) -> Tensor:
-    """Return the attention mask of new tokens: rows are causal; a continuation sees its row and itself."""
+    """Return the attention mask among new tokens: rows are causal, and a continuation sees its row and itself."""
     rows, width = real.shape
     size = width + owner.numel()
     among = torch.zeros((rows, size, size), dtype=torch.bool, device=real.device)

@@ -1,7 +1,7 @@
-"""An analyzer of readable rules, without a model.
+"""An analyzer that applies readable rules and needs no model.
 
-Keywords give the type, literal tokens the pattern, and word overlap the evidence. A label chosen by a rule gets a
-probability of about 0.7, never 1; a default label gets less. The keywords are not from the paper.
+The type is derived from keywords, the pattern from literal tokens, and the evidence from word overlap. A label that a
+rule chose has a probability of about 0.7, never 1; a default label has less. The keywords are not from the paper.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from okralong.pipelines.answering.analyzers.words import content_stems, literal_
 from okralong.pipelines.core.types import Analysis, QuestionType
 
 Keyword = tuple[re.Pattern[str], float]
-"""A pattern and its weight: 3 is decisive against lesser ones, 1 is only a hint."""
+"""A pattern and its weight: 3 outweighs all smaller ones, 1 is only a hint."""
 
 
 def _keywords(*pairs: tuple[str, float]) -> tuple[Keyword, ...]:
@@ -106,35 +106,35 @@ KEYWORDS: Final[dict[QuestionType, tuple[Keyword, ...]]] = {
     "multi-bridge": MULTI_BRIDGE,
     "abstractive": ABSTRACTIVE,
 }
-"""``extractive`` has no keywords: it is the default."""
+"""The keywords of each type. ``extractive`` has none, because it is the default."""
 
 COMPARATIVE: Final = re.compile(
     r"\b(more|less|fewer|higher|lower|larger|smaller|bigger|greater|older|younger|earlier|later|first|longer|shorter|"
     r"faster|slower|better|worse|same|highest|lowest|largest|smallest|oldest|youngest)\b",
     re.IGNORECASE,
 )
-"""In a question with two or more names, a comparative indicates several sources."""
+"""Comparatives. In a question with two or more names, one of them indicates several sources."""
 
 EXTRACTIVE_WEIGHT: Final = 1.5
-"""The weight of ``extractive`` for a question without keywords; a single weak keyword does not exceed it."""
+"""The weight of ``extractive``, which a single weak keyword of another type does not exceed."""
 
 COMPARED_NAMES_WEIGHT: Final = 2.0
-"""The weight of two or more names and a comparative, without another keyword of comparison."""
+"""The least weight of ``multi-source`` for a question with two or more names and a comparative."""
 
 SMOOTHING: Final = 0.35
-"""Added to every type's weight, so that no type gets probability 0; a single strong keyword yields about 0.6."""
+"""Added to the weight of every type, so that none has probability 0. A single strong keyword then yields about 0.6."""
 
 EVIDENCE_SHARE: Final = 0.6
-"""Share of the question's content words, by stem, that the passages must contain for "evidence present"."""
+"""Share of the question's content words, by stem, that the passages must contain for the evidence label "yes"."""
 
 EXACT_SHARE: Final = 0.5
-"""Share of the question's literal tokens that the passages must contain verbatim for "exact"."""
+"""Share of the question's literal tokens that the passages must contain for the pattern "exact"."""
 
 SEMANTIC_SHARE: Final = 0.35
-"""If the passages contain less than this share of content words, the wording differs: "semantic"."""
+"""The pattern is "semantic" if the passages contain less than this share of content words: the wording differs."""
 
 SURE: Final = 0.7
-"""Probability of a pattern that a rule chose; the others share the rest."""
+"""Probability of the pattern that a rule chose; the others share the rest."""
 
 
 class KeywordRules:
@@ -155,7 +155,7 @@ def type_scores(question: str) -> Mapping[str, float]:
     weights: dict[str, float] = dict.fromkeys(TYPES, 0.0)
     weights["extractive"] = EXTRACTIVE_WEIGHT
     for question_type, keywords in KEYWORDS.items():
-        # The strongest keyword counts fully and the others only a little, since ten weak hints are not a proof.
+        # The strongest keyword counts fully and the others only a little, since many weak hints are no proof.
         found = sorted((weight for pattern, weight in keywords if pattern.search(question)), reverse=True)
         if found:
             weights[question_type] = found[0] + 0.2 * len(found[1:])
@@ -190,7 +190,7 @@ def covered_share(question: str, passages: Sequence[str]) -> float:
 
 
 def _evidence(share: float) -> tuple[float, float]:
-    """Return the probabilities of yes and no: 0.5 at the threshold, between 0.2 and 0.8."""
+    """Return the probabilities of "yes" and "no", between 0.2 and 0.8; both are 0.5 for a share at the threshold."""
     above = (share - EVIDENCE_SHARE) / (1 - EVIDENCE_SHARE)
     below = (share - EVIDENCE_SHARE) / EVIDENCE_SHARE
     yes = 0.5 + 0.3 * (above if share >= EVIDENCE_SHARE else below)

@@ -1,4 +1,4 @@
-"""Words of questions and passages: content words, stems, and likely names."""
+"""Find content words, stems and likely names in questions and passages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ upon us was we were what when where whether which while who whom whose why will 
 your"""
 
 STOP_WORDS = frozenset(_UNTOLD.split())  # project default
-"""Words that say nothing about where the evidence is."""
+"""Words that do not help to find the evidence."""
 
 
 @lru_cache(maxsize=1)
@@ -28,7 +28,7 @@ def _stemmer() -> Stemmer.Stemmer:
 
 
 def words(text: str) -> list[str]:
-    """Return words and numbers of ``text`` in lower case, without a possessive 's."""
+    """Return the words and numbers of ``text`` in lower case, without possessive 's."""
     return [re.sub(r"['\u2019]s?$", "", word) for word in (match.group().lower() for match in _WORD.finditer(text))]
 
 
@@ -39,7 +39,7 @@ def content_stems(text: str) -> list[str]:
 
 
 def names(question: str) -> list[str]:
-    """Return distinct runs of capitalised words, except a lone one that only opens the sentence."""
+    """Return the distinct runs of capitalized words, except a single word that begins the sentence."""
     found: list[str] = []
     start, run = 0, ""
     for match in _NAME.finditer(question):
@@ -63,7 +63,7 @@ def _keep_name(found: list[str], run: str, at: int) -> None:
 
 
 def literal_tokens(question: str) -> list[str]:
-    """Return the tokens to look up verbatim: numbers, quoted strings, names, ticker-like tokens."""
+    """Return the tokens to look up verbatim: numbers, quoted strings, names, and what looks like a ticker symbol."""
     quoted = _QUOTED.findall(question)
     numbers = re.findall(r"\d[\d.,]*\d|\d", question)
     tickers = re.findall(r"\b(?:[A-Z]{2}[A-Z\d]*|[A-Za-z]+\d\w*)\b", question)

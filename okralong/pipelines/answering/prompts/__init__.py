@@ -1,4 +1,4 @@
-"""The prompts of the method, the contracts of their replies, and the parsers."""
+"""The prompts of the method ``okralong``, the contracts (the form) of their replies, and the parsers."""
 
 from okralong.pipelines.answering.prompt_text import same_words
 from okralong.pipelines.answering.prompts.answer import (

@@ -5,14 +5,14 @@ Contract of a reply::
     Evidence: [2] "exact words of passage 2"
     Answer: 4.2 million euros
 
-or ``Answer: unanswerable``. The evidence comes first: a model that has just copied the words answers from them. With
-the calculator on, a calculation is answered by a formula such as ``=12.5 - 10 %``, which ``calculate`` evaluates.
+or ``Answer: unanswerable``. The evidence comes first, because a model that has just copied the words answers from them.
+With the calculator, a calculation is answered by a formula such as ``=12.5 - 10 %``, which ``calculate`` evaluates.
 
-The short contract is for models that do not keep to a form: ``4.2 million euros [2]``, or ``unanswerable``. The words
-that it cites are found afterwards (``citations.best_line``).
+The short contract is for models that do not follow the full one: ``4.2 million euros [2]``, or ``unanswerable``. The
+cited words are found afterwards (``citations.best_line``).
 
-One parser reads both: a reply that breaks the contract is an answer without evidence, and only a reply that says
-nothing is an error.
+One parser reads both. A reply that violates the contract is an answer without evidence; only an empty reply is an
+error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FORMULA = (
     "For a calculation, do not work it out: answer with an equals sign, the expression in bare figures from the "
     "passages, and the unit, like Answer: =(12.5 - 10) / 10 * 100 %"
 )
-"""The instructions for calculations, without the calculator and with it."""
+"""The instructions for calculations without the calculator and with it."""
 
 UNANSWERABLE = "unanswerable"
 
@@ -70,7 +70,7 @@ _ANSWER_IS = re.compile(
     re.IGNORECASE,
 )
 _NOTHING = re.compile(r"the (?:final )?answer(?: to (?:this|the) question)? is:?", re.IGNORECASE)
-"""Unfinished replies of small models."""
+"""Unfinished answers, as small models write them."""
 _LEAD_IN = re.compile(
     r"^(?:(?:sure|certainly|of course|okay|ok|yes, here)\b[^\n:.!]{0,60}[!:.]\s+(?=\S))?"
     r"(?:(?:here(?:'s|\u2019s| is| are)|below is)\b[^\n:]{0,80}:\s+(?=\S))?"
@@ -82,14 +82,14 @@ _LEAD_IN = re.compile(
 _SPEAKER = re.compile(r"^(?:assistant|response|output|reply|result|a)\s*[:\uff1a]\s*(?=\S)", re.IGNORECASE)
 _ASKED_AND_SAID = re.compile(r"\AQ\s*[:.]\s*(?P<asked>[^\n]+)\n+\s*A\s*[:.]", re.IGNORECASE)
 _WITHIN_LINE = re.compile(r"(?<=[.!?\"\u201d\])])[ \t]+(?=(?:final\s+)?answer\s*[:\uff1a])", re.IGNORECASE)
-"""The place before an Answer label within a line."""
+"""The position before the label "Answer" within a line."""
 _CONCLUDES = re.compile(r"\banswer\s+is\b\s*+:?+\s*+(?=\S)", re.IGNORECASE)
 _BOXED = re.compile(r"\A\$*\\boxed\{(.*)\}\$*\.?\Z", re.DOTALL)
 _IN_JSON = re.compile(
     r'\A[^{]{0,80}\{.*?"(?:final_?)?answer"\s*:\s*(?:"(?P<text>(?:[^"\\]|\\.)*)|(?P<bare>[^\s",}\]]+))',
     re.DOTALL | re.IGNORECASE,
 )
-"""An answer in a JSON object, which may be cut short."""
+"""An answer in a JSON object, which may be truncated."""
 _JSON_EVIDENCE = re.compile(
     r'"(?:evidence|sources?|citations?|quotes?|passages?)"\s*:(?P<said>.*)', re.DOTALL | re.IGNORECASE
 )
@@ -113,14 +113,14 @@ _UNANSWERABLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """The answer's text, ``UNANSWERABLE`` if the evidence is missing, and the claimed sources."""
+    """The answer's text (``UNANSWERABLE`` if the evidence is missing), and the claimed sources."""
 
     answer: str
     evidence: tuple[Evidence, ...] = ()
 
     @property
     def unanswerable(self) -> bool:
-        """True if the passages do not hold the answer, according to the model."""
+        """True if the model says that the passages do not contain the answer."""
         return self.answer == UNANSWERABLE
 
     @property
@@ -143,7 +143,7 @@ def answer_prompt(
         passages: The passages to show.
         calculator: Whether to ask for a formula where a calculation is needed.
         short: Whether to use the short contract.
-        wanted: The type of the answer. A typed reply is one JSON object unless the contract is short (``read_typed``).
+        wanted: The type of the answer. A typed reply is one JSON object, unless the contract is short (``read_typed``).
     """
     if wanted != TEXT and (not short or wanted.kind == SCHEMA):
         instructions = TYPED_INSTRUCTIONS.format(calculation=f"{TYPED_FORMULA}\n" if calculator else "")
@@ -159,15 +159,15 @@ def answer_prompt(
 
 
 def parse_answer(reply: str, question: str = "") -> ParsedAnswer:
-    """Parse a reply to a prompt of either contract, and any other reply that says something.
+    """Parse a reply under either contract, and any other reply that is not empty.
 
-    The first Answer label outside a quotation counts, since a document may contain one; if all are inside, because a
-    quotation was never closed, the last. Without a label the answer is the text before any label, else an explanation,
-    else the evidence quoted before the reply was cut short, else the conclusion of the thoughts. A ``question`` that
-    the reply repeats is removed.
+    The first label "Answer" outside a quotation counts, since a quoted document may contain one; if all are inside,
+    because a quotation was never closed, the last one counts. If there is none, the answer is the text before the first
+    label, or else an explanation, or else the evidence quoted before the reply was truncated, or else the conclusion of
+    the thoughts. A ``question`` that the reply repeats is removed.
 
     Raises:
-        ReplyError: The reply says nothing.
+        ReplyError: The reply has no content.
     """
     text = strip_thought(reply)
     found = _in_json(text)
@@ -194,10 +194,10 @@ def parse_answer(reply: str, question: str = "") -> ParsedAnswer:
 
 
 def ends_within_answer(reply: str, *, short: bool = False) -> bool:
-    """Return whether a reply that ran into its limit ends before its answer does.
+    """Return whether a reply that reached its limit was truncated within the answer.
 
-    It does not if something follows the answer: the end of a line under the ``short`` contract, a further part of the
-    reply under the full one, the end of a JSON object under either.
+    The answer is complete if something follows it: the end of the line under the ``short`` contract, another part of
+    the reply under the full one, or the end of a JSON object under either.
     """
     text = strip_thought(reply)
     if first_json(text, "{") is not None:
@@ -221,7 +221,7 @@ def _candidates(unlabelled: str, sections: Sequence[tuple[str, str]]) -> Iterato
 
 
 def _bare_answer(text: str, question: str) -> str:
-    """Return a part of a reply without what small models write around an answer."""
+    """Return a part of a reply without the text that small models write around an answer."""
     text = text.strip()
     first, _, rest = text.partition("\n")
     if question and rest.strip() and same_words(first) == same_words(question):
@@ -231,7 +231,7 @@ def _bare_answer(text: str, question: str) -> str:
 
 
 def _in_json(text: str) -> tuple[str, list[str]] | None:
-    """Return the answer and the evidence of a JSON object, None if the reply is not one."""
+    """Return the answer and the evidence in a JSON object, or None if the reply is not one."""
     found = _IN_JSON.match(text)
     if found is None:
         return None
@@ -244,7 +244,7 @@ def _in_json(text: str) -> tuple[str, list[str]] | None:
 
 
 def _thoughts(reply: str) -> str:
-    """Return the conclusion, or the last line, of a reply that consists of thoughts because its limit came first."""
+    """Return the conclusion, or else the last line, of a reply that reached its limit within its thoughts."""
     thought = THOUGHT_TAG.sub("", reply)
     if thought == reply:
         return ""
@@ -278,8 +278,8 @@ def clean(answer: str) -> str:
 
 
 def says_unanswerable(answer: str) -> bool:
-    """Return whether ``answer`` is "unanswerable" or an obvious way to say it, such as "not answerable".
+    """Return whether ``answer`` is "unanswerable" or an obvious variant, such as "not answerable".
 
-    A vague "I do not know" is an answer (a poor one).
+    A vague "I do not know" counts as an answer.
     """
     return _UNANSWERABLE.fullmatch(answer.strip(" \t\n.!*_\"'`()[]<>")) is not None

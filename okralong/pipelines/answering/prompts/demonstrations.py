@@ -1,6 +1,6 @@
-"""One worked example for each role, for small generators that do not follow a contract from its description alone.
+"""A worked example for each role, for small generators that do not follow a contract from its description alone.
 
-An example costs 60 to 130 tokens a call, so it is shown only with ``llm.demonstrations``. The paper shows one for
+An example costs 60 to 130 tokens per call, so it is shown only with ``llm.demonstrations``. The paper shows one for
 splitting and for stepping to every generator (appendix, Tables 8 and 9); the split prompt has its own.
 """
 
@@ -43,7 +43,7 @@ DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {
         f'Evidence: [1] "{_CHIEF}"\nQuery: Where did Mara Lind study?\nAnswer: none',
     ),
 }
-"""By role, a question in the form of the role's prompt, and the reply that its contract requires."""
+"""The examples by role: a question in the form of the role's prompt, and the reply that its contract requires."""
 
 _READ_SHORT = (_READ[0], Message("assistant", "Mara Lind [2]"))
 SHORT_DEMONSTRATIONS: dict[str, tuple[Message, Message]] = {

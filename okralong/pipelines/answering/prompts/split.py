@@ -1,4 +1,4 @@
-"""The split prompt: a question about several things becomes a question about each (paper section 3.3)."""
+"""The split prompt: divide a question about several things into a question about each (paper section 3.3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def split_prompt(question: str, limit: int) -> list[Message]:
 
 
 def parse_split(reply: str, question: str, limit: int) -> list[str]:
-    """Return what ``read_split`` reads, or ``question`` alone if the reply is unusable."""
+    """Return the sub-questions that ``read_split`` returns, or only ``question`` if the reply is unusable."""
     try:
         return read_split(reply, limit)
     except ReplyError:
@@ -44,7 +44,7 @@ def read_split(reply: str, limit: int) -> list[str]:
     If any line is a question, other lines (headings, remarks) are ignored.
 
     Raises:
-        ReplyError: No line can be looked up.
+        ReplyError: The reply has no line that can be a query.
     """
     pieces = [piece for line in strip_thought(reply).splitlines() for piece in _QUESTION_END.split(line)]
     usable = [line for line in map(_bare, pieces) if _usable(line)]

@@ -1,8 +1,8 @@
 """The prompt of one step of reasoning (paper section 3.3).
 
-A step reads the passages retrieved so far. Its reply says what they establish, what to look for next, and the answer if
-they already hold it. The model that replies has read documents: its next query goes to the retriever and to no other
-place.
+A step reads the passages retrieved so far. Its reply says what they establish, what to look up next, and the answer if
+they already contain it. The reply is untrusted, since the model has read documents: its next query is only passed to
+the retriever.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Answer: the shortest complete answer if the passages hold it, or none"""
 
 _STEP_LABEL = label_pattern(r"evidence|(?:next[ \t_-]*)?(?:query|question)|(?:final[ \t]+)?answer")
 _NO_ANSWER = re.compile(r"(?:none|n/?a|null|nil|not (?:yet )?(?:known|found|available))?", re.IGNORECASE)
-"""Ways to say that there is no answer yet. "No" is not among them: it answers a yes-or-no question."""
+"""Ways to say that there is no answer yet. "No" is not among them, because it answers a yes-or-no question."""
 _NO_QUERY = re.compile(rf"{_NO_ANSWER.pattern}|no(?:thing)?(?: (?:more|further).*)?", re.IGNORECASE)
 _LONGEST_QUERY = 400  # project default
-"""Characters of the next query that are kept."""
+"""Most characters of the next query; the rest is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStep:
-    """The parts of a step's reply, empty if it gave none."""
+    """The parts of a step's reply; a part that the reply lacks is empty."""
 
     answer: str = ""
     query: str = ""
@@ -51,7 +51,7 @@ def step_prompt(question: str, passages: Sequence[Passage]) -> list[Message]:
 
 
 def parse_step(reply: str) -> ParsedStep:
-    """Return what ``read_step`` reads, all empty if the reply is unusable."""
+    """Return the parts that ``read_step`` returns; all are empty if the reply is unusable."""
     try:
         return read_step(reply)
     except ReplyError:
@@ -59,12 +59,12 @@ def parse_step(reply: str) -> ParsedStep:
 
 
 def read_step(reply: str) -> ParsedStep:
-    """Parse a reply. The first label of each kind counts; one question without a label is the next query.
+    """Parse a reply. The first label of each kind counts; a single question without a label is the next query.
 
-    "unanswerable" is no answer here: the next look-up may still find the evidence.
+    "unanswerable" is not an answer here, because the next look-up may still find the evidence.
 
     Raises:
-        ReplyError: There is neither a label nor a question.
+        ReplyError: The reply has neither a label nor a question.
     """
     unlabelled, found = cut_at_labels(_STEP_LABEL, strip_thought(reply))
     if not found and unlabelled.endswith("?") and "\n" not in unlabelled:

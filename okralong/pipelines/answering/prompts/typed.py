@@ -5,11 +5,11 @@ Contract of a reply::
     {"evidence": [{"passage": 2, "quote": "exact words of passage 2"}], "value": "$(234,495) thousand",
      "period": "FY2023"}
 
-``value`` is null if the passages do not hold it. A list is ``{"values": [...]}`` of such objects, each with evidence.
-Amounts are requested as they are written and converted later (``statements/values.py``): a model that multiplies by a
-thousand may drop a digit. The form of the value follows the question, so that the questions of all types over the same
-passages share a prefix. ``reply_schema`` is the same as a JSON schema, for endpoints that support one, and
-``grammars.py`` is the same for llama.cpp.
+``value`` is null if the passages do not contain it. A list is ``{"values": [...]}`` of such objects, each with
+evidence. Amounts are requested as they are written and converted later (``statements/values.py``), because a model that
+multiplies by a thousand may drop a digit. The prompt states the form of the value after the question, so that prompts
+for all types over the same passages share a prefix. ``reply_schema`` expresses the contract as a JSON schema, for
+endpoints that support one, and ``grammars.py`` as a grammar for llama.cpp.
 
 Under the short contract the reply is ``$(234,495) thousand [2]``.
 """
@@ -31,7 +31,7 @@ Give evidence for each passage you used. {calculation}What the value must be sta
 If the passages do not hold the answer, the value is null."""
 
 VALUE_MARK: Final = "\nThe value must be "
-"""Separates the question from what its value must be."""
+"""The text between the question and the form of its value."""
 TYPED_FORMULA = (
     "For a calculation, do not work it out: the value is an equals sign, the expression in bare figures from the "
     'passages, and the unit, like "=(12.5 - 10) / 10 * 100 %".'
@@ -61,7 +61,7 @@ _SHORT_VALUES: Final[dict[str, str]] = {
 
 
 def typed_prompt(instructions: str, question: str, passages: Sequence[Passage], wanted: AnswerType) -> list[Message]:
-    """Return the messages of a typed prompt, whose question says what the value must be."""
+    """Return the messages of a typed prompt, which states the form of the value after the question."""
     asked = f"{VALUE_MARK}{value_form(wanted)}."
     if wanted.kind in AMOUNTS:
         asked += _PERIOD_TOO
@@ -74,7 +74,7 @@ def typed_prompt(instructions: str, question: str, passages: Sequence[Passage], 
 
 
 def value_form(wanted: AnswerType) -> str:
-    """Say what one value of a type must be."""
+    """Return the words that state the form of one value."""
     if wanted.kind == SCHEMA:
         return f"JSON that fits this JSON schema: {wanted.schema}"
     if wanted.kind == "choices":
@@ -83,7 +83,7 @@ def value_form(wanted: AnswerType) -> str:
 
 
 def short_form(wanted: AnswerType) -> str:
-    """Say the same in the few words of the short contract."""
+    """Return the words that state the form of one value under the short contract."""
     one = f"one of {_listed(wanted.choices)}" if wanted.kind == "choices" else _SHORT_VALUES[wanted.kind]
     return f"{one}, or several of these with ; between them" if wanted.many else one
 
@@ -93,10 +93,11 @@ def _listed(choices: Sequence[str]) -> str:
 
 
 def reply_schema(answer_type: str, short: bool = False) -> str | None:
-    """Return the ``json_schema`` of OpenAI's ``response_format`` for a reply of a type, in JSON.
+    """Return the ``json_schema`` of OpenAI's ``response_format`` for a typed reply, as JSON.
 
-    ``strict`` is false for a question's own schema, which may go beyond strict mode. None if the reply is no JSON, or
-    if the question's schema refers to its own top, which is elsewhere in the reply's.
+    ``strict`` is false for a question's own schema, which may use keywords that strict mode lacks. Return None if the
+    reply is not JSON, or if the question's schema has references to its own root, which is not the root of the reply's
+    schema.
     """
     wanted = AnswerType.of(answer_type)
     if wanted == TEXT or (short and wanted.kind != SCHEMA):

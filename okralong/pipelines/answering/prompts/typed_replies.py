@@ -1,4 +1,4 @@
-"""Replies to the typed prompt: JSON objects, and the lines of the other contracts."""
+"""Parse replies to the typed prompt: JSON objects, and the lines of the other contracts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from okralong.pipelines.core.types import ReplyError
 
 @dataclass(frozen=True, slots=True)
 class SaidValue:
-    """One value of a reply: its words (JSON for a schema), the words of its period, and its sources."""
+    """One value of a reply: its text (JSON for a schema), the text of its period, and its sources."""
 
     said: str
     period: str = ""
@@ -39,13 +39,13 @@ class SaidValue:
 
 
 def read_typed(reply: str, wanted: AnswerType, question: str = "") -> list[SaidValue]:
-    """Return the values in a reply to a typed prompt; empty if the passages do not hold the answer.
+    """Return the values in a reply to a typed prompt; none if the passages do not contain the answer.
 
-    It reads the requested JSON object, whatever surrounds it, and, for all types but a schema, what ``parse_answer``
-    reads.
+    The reply may be the requested JSON object, with any text around it, or, for all types but a schema, whatever
+    ``parse_answer`` accepts.
 
     Raises:
-        ReplyError: The reply says nothing that can be read, or lists too many values.
+        ReplyError: The reply has no readable value, or too many.
     """
     text = strip_thought(reply)
     arrays = wanted.kind == SCHEMA and json.loads(wanted.schema).get("type") == "array"
@@ -86,7 +86,7 @@ def _answers_nothing(reply: str, question: str) -> bool:
 
 
 def _items(found: Mapping[str, Any], whole: bool) -> list[Mapping[str, Any]]:
-    """Return an object for each value, which shares the evidence around it; ``whole`` keeps a list as one value."""
+    """Return an object per value, with the evidence of the object around it. ``whole`` keeps a list as one value."""
     listed = found.get("values", found.get("answers"))
     if not isinstance(listed, list):
         single = found.get("value", found.get("answer", listed))
@@ -121,7 +121,7 @@ def _plain_words(value: Any) -> str:
 
 
 def _claims(said: Any) -> Iterator[Evidence]:
-    """Yield the sources of a value: objects with passage and quote, numbers of passages, or lines."""
+    """Yield the sources of a value: objects with passage and quote, numbers of passages, or evidence lines."""
     if isinstance(said, str):
         yield from parse_evidence(said)
     elif isinstance(said, int) and not isinstance(said, bool):
@@ -133,5 +133,5 @@ def _claims(said: Any) -> Iterator[Evidence]:
             yield Evidence(int(number[0]) if number else 0, quote)
     elif isinstance(said, Sequence):
         for each in said:
-            if isinstance(each, str | int | Mapping):  # lists within lists are no form of a source
+            if isinstance(each, str | int | Mapping):  # a list within the list is not a source
                 yield from _claims(each)

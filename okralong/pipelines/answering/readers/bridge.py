@@ -1,4 +1,4 @@
-"""Answer multi-bridge questions without a generator, by rules that find what has to be looked up first.
+"""Answer multi-bridge questions without a generator, by rules that find what must be looked up first.
 
 "Where was the director of the film X born?" asks for two things, one after the other: who the director of X is, and
 where that person was born. Rules find the innermost description in such a question, ask for it, and replace it by the
@@ -22,7 +22,7 @@ from okralong.pipelines.answering.readers.spans import probability, span_answer
 from okralong.pipelines.answering.retrieve import assembled_retrieval
 from okralong.pipelines.core.types import Answer, Passage, Reading
 
-MOST_LOOK_UPS: Final = 4  # project default: as many as MuSiQue's questions have
+MOST_LOOK_UPS: Final = 4  # project default: the most that a question of MuSiQue needs
 """The most look-ups of one question, including the last."""
 LONGEST: Final = 1000  # project default
 """The most characters of a question that rules are applied to."""
@@ -33,9 +33,9 @@ class LookUp:
     """A look-up that a longer question needs first.
 
     Attributes:
-        question: Asks for what the longer question only describes.
+        question: Asks for the thing that the longer question only describes.
         before: The longer question up to the description.
-        after: The longer question after it.
+        after: The longer question after the description.
     """
 
     question: str
@@ -43,7 +43,7 @@ class LookUp:
     after: str
 
     def then(self, answer: str) -> str:
-        """Return the remaining question, with the answer inserted; a word repeated at the seam is kept once."""
+        """Return the longer question with ``answer`` for the description; a word repeated at the seam is kept once."""
         before = self.before
         last = before.rsplit(maxsplit=1)[-1] if before.strip() else ""
         if last and answer.casefold().endswith(f" {last.casefold()}"):
@@ -52,7 +52,7 @@ class LookUp:
 
 
 def first_look_up(question: str) -> LookUp | None:
-    """Return the first look-up that ``question`` needs, or None if it needs none."""
+    """Return the look-up that ``question`` needs first, or None if it needs none."""
     text = _by_parents(" ".join(question.split()).rstrip("? ")) + "?"
     if len(text) > LONGEST:
         return None
@@ -62,7 +62,7 @@ def first_look_up(question: str) -> LookUp | None:
         for match in pattern.finditer(text)
         if (description := describe(match)) is not None
     ]
-    # Descriptions nest to the right, so the last one contains no other.
+    # Descriptions nest to the right, so the last one contains no others.
     for start, stop, sub_question, head in sorted(found, key=lambda each: each[:2], reverse=True):
         before, after = text[:start], text[stop:]
         more = not (_ASKS_ONLY.fullmatch(before) and after == "?")
@@ -83,8 +83,8 @@ class Bridge(Reader):
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
         """Return the answer with the sources of all look-ups; its confidence is the product of theirs.
 
-        None if nothing has to be looked up first, or if an answer is below the policy's ``read.threshold``. Steps:
-        ``bridge/1/retrieve``, ``bridge/1/read`` onward.
+        Return None if nothing must be looked up first, or if an answer is less probable than the policy's
+        ``read.threshold``. Steps: ``bridge/1/retrieve``, ``bridge/1/read``, ``bridge/2/retrieve`` and so on.
         """
         question, tools = ask.question, ask.tools
         look_up = first_look_up(question)
@@ -113,9 +113,9 @@ class Bridge(Reader):
 
 
 def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer | None:
-    """Return the most probable span with words that the question lacks, or None.
+    """Return the most probable span that has words which the question lacks, or None.
 
-    Its confidence is the probability that its passage holds the answer.
+    Its confidence is the probability that its passage contains the answer.
     """
     known = set(same_words(question).split())
     for passage, reading in sorted(zip(shown, readings, strict=True), key=lambda pair: -probability(pair[1])):
@@ -126,7 +126,7 @@ def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Readi
 
 
 def name_in(answer: str) -> str:
-    """Return the part of an answer to insert in the next question: its first line, up to another fact."""
+    """Return the part of an answer to insert in the next question: its first line, up to where another fact begins."""
     line = next((each for each in answer.splitlines() if each.strip()), answer).strip()
     return _ANOTHER_FACT.split(line, maxsplit=1)[0].removesuffix("'s").removesuffix("\u2019s")
 
@@ -135,7 +135,8 @@ _ANOTHER_FACT: Final = re.compile(r",? (?:and|who|which) (?=[a-z])")
 
 
 _Description = tuple[int, int, str, str]
-"""Start and end in the question, the look-up's question, and the words that stay before the answer."""
+"""A description: its start and end in the question, the question to look up, and the words to keep before the
+answer."""
 
 _PERSONS: Final = (
     "director|composer|performer|singer|author|writer|screenwriter|founder|co-founder|creator|inventor|designer|"
@@ -157,7 +158,7 @@ _OF: Final = re.compile(rf"\b(?:[Tt]he )?(?P<relation>{_RELATION}) of (?=\S)")
 _POSSESSIVE: Final = re.compile(rf"['\u2019]s (?P<relation>{_RELATION})\b(?! of\b)")
 _PERSON: Final = re.compile(rf"(?i:.*\b(?:{_PERSONS}))")
 _ASKS_ONLY: Final = re.compile(r"(?i:(?:(?:who|what|which|where|when) (?:is|was|are|were) )?(?:the name of )?)")
-"""The rest of a question with a single look-up."""
+"""What remains of a question that is itself the look-up, if the description is removed."""
 
 _ASKS: Final = re.compile(r"(?i:\b(?:who|what|which|when|where|how|why|whose|whom)\b)")
 
@@ -169,7 +170,7 @@ _PARENTS: Final = {
     "father-in-law": ("father", "spouse"),
     "mother-in-law": ("mother", "spouse"),
 }
-"""Relations that texts express by two others."""
+"""Relations that texts state as two relations, one after the other."""
 _IN_TWO: Final = re.compile(rf"(?i:\bthe (?P<of>{'|'.join(_PARENTS)}) of |['\u2019]s (?P<s>{'|'.join(_PARENTS)})\b)")
 
 
@@ -184,7 +185,7 @@ def _by_parents(text: str) -> str:
 _LINKS: Final = re.compile(
     r"of|the|and|in|an?|to|for|de|du|la|le|von|van|on|with|at|by|y|e|&|-|et|une?|der", re.IGNORECASE
 )
-"""Words in lower case within names and titles."""
+"""Lower-case words that occur within names and titles."""
 
 
 def _named(word: str) -> bool:
@@ -196,7 +197,7 @@ def _named(word: str) -> bool:
 def _end_of_name(text: str, start: int) -> int | None:
     """Return where the name that begins at ``start`` ends, or None if there is no name.
 
-    Up to three words before it may say what it is ("the film"). ``text`` ends with a question mark.
+    Up to three words before the name may say what it is ("the film"). ``text`` ends with a question mark.
     """
     end, named, links = None, False, 0
     for match in re.finditer(r"\S+", text[start:]):
@@ -210,12 +211,12 @@ def _end_of_name(text: str, start: int) -> int | None:
             if links > (2 if named else 3):
                 break
     if end is None or text[:end].endswith(("'s", "\u2019s")):
-        return None  # a possessive follows the name: left to the other pattern
+        return None  # the name is a possessive, which ``_possessive`` handles
     return end - (text[end - 1] in ",;" or end == len(text))
 
 
 def _relation(match: re.Match[str]) -> _Description | None:
-    """Describe "the director of the film X"."""
+    """Return the description "the director of the film X", or None."""
     end = _end_of_name(match.string, match.end())
     if end is None:
         return None
@@ -224,7 +225,7 @@ def _relation(match: re.Match[str]) -> _Description | None:
 
 
 def _possessive(match: re.Match[str]) -> _Description | None:
-    """Describe "X's wife"."""
+    """Return the description "X's wife", or None."""
     text, start = match.string, match.start()
     for word in reversed(list(re.finditer(r"\S+", text[:start]))):
         if not _named(word[0]) and not _LINKS.fullmatch(word[0]):
@@ -248,17 +249,18 @@ _CLAUSE: Final = re.compile(
 )
 _AUXILIARY: Final = re.compile(r"(?P<subject>.+?) (?P<verb>is|was|are|were|has|had|can|will) (?P<rest>.+)")
 _NOT_ALONE: Final = re.compile(r"\b(?:did|does|do|is|are|will|become|became|or)\b")
-"""A second verb, which belongs to the outer question, or a choice."""
+"""Words that show a second verb, which belongs to the outer question, or a choice ("or")."""
 _STATE: Final = re.compile(r" (?:is|was|are|were) (?:an? )?\w+(?: of(?! [A-Z]))?")
-"""The end of a clause after a name: "the country where X is located"."""
+"""The end of a clause after a name, as in "the country where X is located"."""
 _PLACES: Final = re.compile("country|city|state|county|town|village|continent|province|region|year|month|island")
-"""Nouns that are dropped before the answer: "in Austria", not "in the country Austria"; but "the segment Optics"."""
+"""Nouns that are dropped when the answer is inserted: "in Austria", not "in the country Austria". Others are kept: "the
+segment Optics"."""
 _OPENS: Final = re.compile(r"(?i:(?:when|where|why|how) (?:was|were|is|are|did|does|do|has|had) )$")
-"""A verb follows the description: "When was the pianist who recorded X born?"."""
+"""The beginning of a question in which a verb follows the description: "When was the pianist who recorded X born?"."""
 
 
 def _clause(match: re.Match[str]) -> _Description | None:
-    """Describe "the segment that X leads", "the works at which X is made", "the segment led by X"."""
+    """Return a description with a clause, as in "the segment that X leads" or "the segment led by X", or None."""
     text, noun, clause, stop = match.string, match["noun"].strip(), match["clause"], match.end()
     if _OPENS.search(text[: match.start()]):
         name = _end_of_name(text, match.start("clause"))
@@ -290,4 +292,4 @@ DESCRIPTIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Desc
     (_POSSESSIVE, _possessive),
     (_CLAUSE, _clause),
 )
-"""Patterns of what has to be looked up first, each with the function that makes a look-up of a match."""
+"""Patterns of descriptions, each with the function that makes a look-up from a match."""

@@ -1,4 +1,4 @@
-"""Calculations stated in plain words, over figures that code finds in one document."""
+"""Compute plainly worded calculations over figures that code finds in one document."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
 
 
 class Calculation(Reader):
-    """Computes sums, differences, ratios and changes, without look-ups or calls."""
+    """Computes percentage changes, differences, ratios and averages, without look-ups or calls."""
 
     def fits(self, ask: Ask) -> bool:
         """Return whether the policy enables calculations by code."""
         return ask.tools.reads_answers and ask.tools.policy.read.calculations
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the result, see ``read_calculation``."""
+        """Return the result (see ``read_calculation``)."""
         return await read_calculation(ask.tools, ask.question)
 
 

@@ -1,4 +1,4 @@
-"""Typed answers from the retrieved chunks: a statement's row, else the most probable span with a value."""
+"""Find typed answers in the retrieved chunks: in a statement's row, or else in the most probable span with a value."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Cell(Reader):
 
 
 async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: AnswerType) -> Answer | None:
-    """Return the answer to a typed question from chunks, with the scale and currency that the document states.
+    """Return the typed answer found in chunks, with the scale and currency that the document states.
 
-    In a single document, a row whose label fits the question is preferred; otherwise the most probable span with a
-    value is used (``read_value_of``). Step: ``read``.
+    If the scope is one document, a row whose label fits the question is preferred. Otherwise the most probable span
+    with a value is used (``read_value_of``). Step: ``read``.
     """
     amount, gives = wanted.kind in AMOUNTS and not wanted.many, stated_in(question, wanted.kind)
     if amount and hits and tools.scope_size == 1:
@@ -52,7 +52,7 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
         row = await off_loop(len(document.text), partial(row_answer, question, wanted.kind, passages, document))
         if row is not None:
             return row
-        if gives is not None:  # the reader "statement" has read all sentences of the document
+        if gives is not None:  # the reader ``Statement`` has already read all sentences of the document
             gives = _none_in
     found = await read_value_of(tools, "read", question, hits, wanted, gives)
     if found is None or not amount or not found.citations:
@@ -66,7 +66,7 @@ def _none_in(sentence: str) -> Span | None:
 
 
 NEARLY: Final = 0.25  # project default
-"""Share of the best span's probability above which a span with a value is preferred to one without."""
+"""A span with a value is preferred to one without if it has at least this share of the best span's probability."""
 
 
 async def read_value_of(
@@ -79,8 +79,8 @@ async def read_value_of(
 ) -> Answer | None:
     """Return the most probable span of the chunks with a value of the wanted type.
 
-    For a span without a value, such as a row's label, the values in its line are used. The answer is "unanswerable" if
-    no chunk reaches the policy's ``read.threshold``.
+    If a span has no value (it may be a row's label), a value in its line is used. The answer is "unanswerable" if no
+    chunk reaches the policy's ``read.threshold``.
 
     Args:
         tools: The tools of the question.
@@ -88,12 +88,12 @@ async def read_value_of(
         question: The question.
         hits: The chunks to read.
         wanted: The type of the answer.
-        gives: Returns the amount that a sentence gives for the question. If set, amounts in other sentences are
-            ignored, and without any the question is unanswerable.
+        gives: Returns the amount that a sentence states for the question, or None. If given, other amounts in sentences
+            are ignored, and the question is unanswerable if none remains.
 
     Returns:
-        None if no span that is nearly as probable as the best one leads to a value, or if no span can hold the type: a
-        boolean is never written out, and a list is more than a span.
+        None if no span nearly as probable as the best one leads to a value, or if spans cannot have values of the type:
+            a boolean is not written in texts, and a list is more than one span.
     """
     if wanted.many or wanted.kind not in (*AMOUNTS, "date", "period", "choices"):
         return None
@@ -132,14 +132,14 @@ async def read_value_of(
 
 
 def _in_span(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
-    """Return the value of the type that a span touches; a choice is the span's own words."""
+    """Return the values of the type that overlap a span; a choice is the span itself."""
     if wanted.kind == "choices":
         return [(start, end)]
     return [span for span in spans_of(wanted.kind, text) if span[0] < end and span[1] > start][:1]
 
 
 def _in_line(wanted: AnswerType, text: str, start: int, end: int) -> list[Span]:
-    """Return the first value after a span in its line or sentence, else the nearest one before it."""
+    """Return the first value after a span in its line or sentence, or else the nearest one before it."""
     first, last = line_around(text, start, end)
     if wanted.kind == "choices":
         return [(first, last)]
@@ -153,7 +153,7 @@ _EVENT: Final = re.compile(
 
 
 def _date_of_event(question: str, text: str, first: int, last: int) -> Span | None:
-    """Return the date of the question's event, as in "founded in 1886", in a line with several dates."""
+    """Return which of several dates in a line is that of the question's event, as in "founded in 1886", or None."""
     asked = _EVENT.search(question)
     if asked is None:
         return None

@@ -1,4 +1,4 @@
-"""Comparisons of two named things by a value of each, which the cross-encoder reads per sub-question."""
+"""Compare two named things by a value of each, which the cross-encoder reads for each sub-question."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from okralong.pipelines.statements.values import counted
 
 
 class Comparison(Reader):
-    """Answers which of two things is earlier, later, more or less, in the workflow "split"."""
+    """Answers questions, in the workflow "split", which of two things is earlier or later, or has more or less."""
 
     stage = "after"
     workflows = ("split",)
@@ -26,10 +26,10 @@ class Comparison(Reader):
         return cross_encoder_reads(ask)
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the thing chosen, with the sources of both values.
+        """Return the name of the thing that the comparison chooses, with the sources of both values.
 
-        None if the question does not compare two things, if no sub-question names only one of them, or if a value is
-        below the policy's ``read.threshold``. Steps: ``compare/1``, ``compare/2``.
+        Return None if the question does not compare two things, if no sub-question is about just one of them, or if a
+        value is less probable than the policy's ``read.threshold``. Steps: ``compare/1``, ``compare/2``.
         """
         asked = _CHOICE.search(ask.question)
         if asked is None:
@@ -61,7 +61,7 @@ class Comparison(Reader):
 
 
 _CHOICE: Final = re.compile(r",\s*(?P<first>[^,?]+?)\s+or\s+(?P<second>[^,?]+?)\s*\?\s*$")
-# "First" and "last" count only at the end of the question: elsewhere they may belong to a name.
+# "first" and "last" count only at the end of the question: elsewhere they may belong to a name.
 _EARLIER: Final = re.compile(r"\b(earlier|sooner|first)\W*$", re.IGNORECASE)
 _LATER: Final = re.compile(r"\b(later|last)\W*$|\bmore recently\b", re.IGNORECASE)
 _LESS: Final = re.compile(r"\b(lower|smaller|fewer|less|shorter|cheaper)\b", re.IGNORECASE)
@@ -82,13 +82,13 @@ class Value:
 
 
 def direction_of(words: str) -> tuple[int, bool]:
-    """Return 1 if the larger value wins, -1 for the smaller, 0 if unclear; and True if times are compared."""
+    """Return 1 if the larger value is asked for, -1 for the smaller, 0 if unclear; and whether times are compared."""
     timed = bool(_LATER.search(words)) - bool(_EARLIER.search(words))
     return (timed, True) if timed else (bool(_MORE.search(words)) - bool(_LESS.search(words)), False)
 
 
 def value_of(text: str) -> Value | None:
-    """Return the value of a span with exactly one date or number, else None."""
+    """Return the value of a span that has exactly one date or number, else None."""
     if days := dates(text):
         year, month, *day = map(float, days[0][1].split("-"))
         return Value((year, month, *(day or [0.0])), "date")

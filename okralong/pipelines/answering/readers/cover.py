@@ -1,4 +1,4 @@
-"""Facts on a report's cover: its period and the shares outstanding."""
+"""Read facts from a report's cover: its period and the shares outstanding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TITLE: Final = re.compile(
 _TITLE_LINES: Final = 400  # project default
 """Characters at the beginning of a document that contain its title."""
 _LEAST: Final = 0.05  # project default
-"""Least share of a document's time spans that refers to the period it covers."""
+"""A period is the document's only if at least this share of its time spans name it."""
 
 
 def asks_period(question: str) -> bool:
@@ -42,8 +42,8 @@ def asks_period(question: str) -> bool:
 def report_period(document: Document) -> Answer | None:
     """Return the year or quarter that a report covers, or None if it names none.
 
-    It comes from the cover or the title, else it is the latest time span that is mentioned frequently; a year is
-    preferred to a quarter mentioned equally often.
+    It is stated on the cover or in the title. Otherwise it is the latest time span that is mentioned frequently; a year
+    is preferred to a quarter that is mentioned equally often.
     """
     text = document.text
     named = [
@@ -76,7 +76,7 @@ def _period_answer(document: Document, span: Span, written: str) -> Answer:
     text = document.text
     first, last = sentence_around(text, *span)
     said = text[slice(*span)]
-    if YEAR.search(said) is None:  # the first of "the three and six months ended June 30, 2024"
+    if YEAR.search(said) is None:  # the "three" in "the three and six months ended June 30, 2024"
         behind = [end for (start, end), _ in periods(text[span[0] : last]) if start]
         said = text[span[0] : span[0] + behind[0]] if behind else said
     return cited_answer(document, said, TypedValue(written), first, last)
@@ -89,9 +89,9 @@ _ASKS_SHARES: Final = re.compile(
 )
 _NOT_COUNTED: Final = re.compile(r"\baffiliates?\b|\bmarket value\b|\bauthorized\b|\bno shares\b", re.IGNORECASE)
 _FEWEST_SHARES: Final = 1000  # project default
-"""Smallest number that can be a company's shares."""
+"""Smallest number that may be a number of shares outstanding."""
 _LISTED_LINES: Final = 8  # project default
-"""Lines below "outstanding at May 10, 2024" that may list the classes with their numbers."""
+"""Number of lines below "outstanding at May 10, 2024" that may list the classes of shares with their numbers."""
 
 
 def asks_shares(question: str) -> bool:
@@ -102,7 +102,7 @@ def asks_shares(question: str) -> bool:
 def cover_shares(document: Document) -> Answer | None:
     """Return the shares outstanding that a report's cover states, in a sentence or in a list of classes.
 
-    None if it states none or several classes.
+    Return None if it states none, or several classes.
     """
     text = document.text[:COVER]
     at = 0

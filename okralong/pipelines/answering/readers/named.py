@@ -1,4 +1,4 @@
-"""The documents that a question names, and the rows of their statements that it needs."""
+"""Find the documents that a question names, and the rows of their statements that it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NAMED: Final = 3  # project default
 TITLE_PAGE: Final = 2500  # project default
 """Characters at the beginning of a document that name its company."""
 _ANOTHER: Final = 0.5  # project default
-"""Share of a document's name that a question must contain to name it besides the best one."""
+"""A question also names a further document, besides the best one, if it contains this share of its name."""
 _NAME_WORD: Final = re.compile(r"[A-Z\d][\w&-]*")
 _PERIOD_WORD: Final = re.compile(r"(?:first|second|third|fourth|quarter|[Qq][1-4]|(?:19|20)\d\d)$")
 _NAME: Final = r"(?P<name>[A-Z\d][\w.&'\u2019/\\-]*,?(?:\s+(?:[A-Z\d(\\&][\w.&'\u2019/()\\-]*,?|of|and|the|for|de))*)"
@@ -32,7 +32,7 @@ _ITS: Final = re.compile(rf"\b(?:is|was|are|were)\s+{_NAME}(?:(?<=s)['\u2019]|['
 async def named_document(tools: Tools, question: str) -> tuple[Document, str] | None:
     """Return the document that a question is about, and the question without the document's name.
 
-    This is the only document of the scope, or the one that the question names best; None if there is none.
+    This is the only document of the scope, or the one that the question names best. Return None if there is neither.
     """
     named = _OF_NAME.search(question) or _ITS.search(question)
     if tools.scope_size == 1:
@@ -50,8 +50,8 @@ async def named_document(tools: Tools, question: str) -> tuple[Document, str] | 
 async def line_item_rows(ask: Ask) -> list[Passage]:
     """Return the rows of the line items that the question needs, each with the lines around it.
 
-    The rows come from the only document of the scope, or from the documents that the question names. Empty if the
-    question needs no line item, or names no document or more than ``MOST_NAMED``.
+    The rows are from the only document of the scope, or from the documents that the question names. There are none if
+    the question needs no line item, names no document, or names more than ``MOST_NAMED``.
     """
     items = items_needed(ask.question)
     doc_ids = await _named_documents(ask.tools, ask.question) if items else []
@@ -64,10 +64,10 @@ async def line_item_rows(ask: Ask) -> list[Passage]:
 
 
 async def _named_documents(tools: Tools, question: str) -> list[str]:
-    """Return the documents that a question's names and times fit best.
+    """Return the documents that fit the names and times in a question best.
 
-    A question about two companies names two: documents that fit its other names are added. Empty for more than
-    ``MOST_NAMED``.
+    A question about two companies names two documents, so those that fit its other names are added. The result is empty
+    if there are more than ``MOST_NAMED``.
     """
     if tools.scope_size == 1:
         return [(await tools.documents())[0][0]]
@@ -81,7 +81,7 @@ async def _named_documents(tools: Tools, question: str) -> list[str]:
 
 
 def _best_named(tools: Tools, words: str, least: float = 0.0) -> list[str]:
-    """Return the documents that the words name best or nearly so; the best share must exceed ``least``."""
+    """Return the documents that the words name best, or about as well; none unless the best share exceeds ``least``."""
     near = tools.policy.fusion.named.near if tools.policy.fusion.named is not None else 1.0
     shares = tools.named(words)
     most = max(shares.values(), default=0.0)
@@ -89,7 +89,7 @@ def _best_named(tools: Tools, words: str, least: float = 0.0) -> list[str]:
 
 
 def _is_called(document: Document, name: str) -> bool:
-    """Return whether a name consists of the document's own names, or appears on its title page."""
+    """Return whether a name consists of words in the document's names, or occurs on its title page."""
     names = set(re.findall(r"[a-z]+", f"{document.doc_id} {document.title}".casefold()))
     words = re.findall(r"[a-z]+", name.casefold())
     cover = " ".join(document.text[:TITLE_PAGE].casefold().split())

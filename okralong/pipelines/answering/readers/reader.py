@@ -1,4 +1,4 @@
-"""The interface of readers, and the function that tries them in order."""
+"""The interface of readers, and a function that tries them in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.core.types import Answer, Workflow
 
 Stage = Literal["before", "after"]
-"""Before the workflow retrieves, or afterwards on the retrieved chunks."""
+"""When a reader is tried: before the workflow retrieves, or after it, on the retrieved chunks."""
 
 
 class Reader(ABC):
@@ -26,7 +26,7 @@ class Reader(ABC):
 
     @abstractmethod
     def fits(self, ask: Ask) -> bool:
-        """Return whether run and policy allow this reader to try the question.
+        """Return whether the run and the policy allow this reader to try the question.
 
         A reader that uses the cross-encoder must check ``ask.tools.reads_answers`` (see ``cross_encoder_reads``).
         """
@@ -42,7 +42,7 @@ class Reader(ABC):
 
 
 async def first_reading(readers: Sequence[Reader], stage: Stage, ask: Ask, finds: Finds = ()) -> Answer | None:
-    """Return the first answer of the wanted type by a stage's readers, or None."""
+    """Try the readers of a stage in order, and return the first answer of the wanted type, or None."""
     for reader in readers:
         if reader.stage != stage or ask.plan.workflow not in reader.workflows or not reader.fits(ask):
             continue

@@ -1,7 +1,7 @@
-"""Amounts of line items in sentences: "net sales were $5 million", "$5 million of cash generated from operations".
+"""Read amounts of line items from sentences such as "net sales were $5 million".
 
-Only known line items (``configs/line_items.yaml``) are read, and only if the words around the name do not make it a
-different item, such as "deferred revenue" or "net income of affiliates".
+Only known line items (``configs/line_items.yaml``) are read, and only if the words around the name do not make it
+another item, such as "deferred revenue" or "net income of affiliates".
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _OTHER: Final = re.compile(
     r"|guidance|outlook|expected|average|difference|comprehensive|adjusted|non-gaap|pro forma|backlog)\b|%",
     re.IGNORECASE,
 )
-"""Words that make a question ask for more than, or something other than, a line item."""
+"""Words of questions that do not just ask for the amount of a line item."""
 _HOW_MUCH: Final = re.compile(
     r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b))",
     re.I,
 )
-"""Replaces "the net cash provided by"."""
+""""how much cash was provided by ...", which is rewritten to "cash provided by ..."."""
 _AMOUNT_OF: Final = re.compile(
     r"\b(?:amount|balance|value)\s+of\s+(?:the\s+)?|\s+(?:amount|balance)(?=\s*(?:\?|$))", re.I
 )
-"""Phrases around any line item: "the amount of accounts payable", "the accounts payable amount"."""
+"""Phrases that may surround any line item: "the amount of accounts payable", "the accounts payable amount"."""
 _TIME_WORDS: Final = (
     r"(?:the|its|our|this|that|whole|full|entire|current|same|latest|last|recent|most|reporting|reported|fiscal|financial"
     r"|calendar|first|second|third|fourth|three|six|nine|twelve|thirteen|one|two|both|quarter(?:s|ly)?|years?|annual"
@@ -54,19 +54,20 @@ _TIME_WORDS: Final = (
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
 )
 _TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*){{1,24}}"
-"""No two alternatives may match the same text: otherwise a long list of them takes exponential time."""
+"""A time, as a preposition and words. No two alternatives may match the same text, or matching takes exponential
+time."""
 _ASKED_OF: Final = re.compile(
     rf"(?:\s*\([^)]*\))*\s*(?:$|[?;:.!]|(?:of|by|for)\s(?:the\s)?(?:company|firm|group|registrant|corporation)\b"
     rf"|attributable\b|,?\s?{_TIME}(?:$|[?;:.!(]))",
     re.IGNORECASE,
 )
-"""The end of a question about the total of a line item."""
+"""What may follow the line item in a question about its total."""
 
 
 def line_item_of(question: str) -> Item | None:
     """Return the line item that a question asks for, of the whole company and at one time.
 
-    None if it asks for more, for something else, or for several.
+    Return None if it asks for several line items, for more than an amount, or for something else.
     """
     if _OTHER.search(question) or ASKS_CHANGE.search(question):
         return None
@@ -78,7 +79,8 @@ def line_item_of(question: str) -> Item | None:
 def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
     """Return a function that finds, in a sentence, the amount of the line item that ``question`` asks for.
 
-    The function returns the amount's span, or None. None is returned instead if the question asks for no line item.
+    The function returns the amount's span, or None. If the question asks for no line item, return None instead of a
+    function.
     """
     item = line_item_of(question) if kind in AMOUNTS and kind != "percent" else None
     if item is None:
@@ -106,12 +108,12 @@ _STATES: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""The words of a sentence between line item and amount."""
+"""The words between a line item and its amount in a sentence."""
 _NOT_ALL: Final = re.compile(
     r"\s(?:related|relating|associated|resulting|(?P<from>from)|on|recorded|recognized|due|excluding|per)\b",
     re.IGNORECASE,
 )
-"""After an amount: says that it is only part of the item."""
+"""Words after an amount which say that it is only a part of the item."""
 _STOP: Final = re.compile(r"[.!?](?=\s|[A-Z\u2022]|$)(?<!\.[A-Z]\.)|(?<=[a-z)])\.(?=(?:19|20)\d\d\s)|[\n\u2022]")
 _REACH: Final = 160  # project default
 """Characters after "increased" that are searched for the resulting amount."""
@@ -124,7 +126,7 @@ _IN_HEADS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """A sentence that gives an amount for a line item.
+    """A sentence that states the amount of a line item.
 
     Attributes:
         start: Beginning of the sentence.
@@ -133,9 +135,9 @@ class _Stated:
         value: The amount.
         time: The latest time that the sentence names.
         period: The amount's own time, "" if it has none.
-        asked: Whether it is for the time that the question names.
-        length: Whether it is for a time span of the length (quarter or year) that the question names.
-        whole: Whether it is stated to be for the whole company.
+        asked: Whether the amount is for the time that the question names.
+        length: Whether the amount is for a span of the length (quarter or year) that the question names.
+        whole: Whether the sentence says that the amount is for the whole company.
     """
 
     start: int
@@ -150,11 +152,11 @@ class _Stated:
 
 
 def stated(question: str, kind: str, item: Item, document: Document) -> Answer | None:
-    """Return the amount that a sentence gives for a line item, or None.
+    """Return the amount of a line item that a sentence of the document states, or None.
 
-    It is for the time that the question names, else for the latest time that any sentence names; the first such
-    sentence is used. None if the question names another time, or if several amounts are given for the same time, as for
-    the segments of a bank.
+    It is for the time that the question names, or else for the latest time that any sentence names; the first such
+    sentence is used. Return None if no sentence is for the question's time, or if sentences state different amounts for
+    the same time, as for the segments of a bank.
     """
     found = list(_sentences(question, kind, item, document.text))
     if times_in(question):
@@ -212,16 +214,17 @@ def _sentences(question: str, kind: str, item: Item, text: str) -> Iterator[_Sta
 _WHOLE: Final = re.compile(
     r"\b(?:total|consolidated|our|we|firmwide|firm|company\S*|\S+ reported|group)\s+(?:\w+\s+){0,2}$", re.I
 )
-"""Before a line item: says that it is for the whole company."""
+"""Words before a line item which say that it is for the whole company."""
 _AND_MORE: Final = re.compile(r"cash\s(?:\w+\s){1,3}operati\w+(?:\sactivities)?\sand\b", re.IGNORECASE)
-"""For "$5 million of cash generated from operations and $3 million of proceeds"; only cash is listed like this."""
+"""Line items of cash: only these are listed as in "$5 million of cash generated from operations and $3 million of
+proceeds"."""
 _BEHIND: Final = re.compile(r"\s(?:of|in)\s(?:our\s|total\s|net\s)?$", re.IGNORECASE)
 
 
 def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) -> Span | None:
-    """Return the amount that a sentence gives for the line item at these characters.
+    """Return the amount that a sentence states for the line item at ``start:end``, or None.
 
-    As in "net sales were $5 million" and "$5 million of cash generated from operations".
+    The amount follows or precedes: "net sales were $5 million", "$5 million of cash generated from operations".
     """
     there = _money(kind, sentence)
     said = _STATES.match(sentence, end)
@@ -241,10 +244,10 @@ def _amount_of(kind: str, sentence: str, start: int, end: int, question: str) ->
 
 
 def _time_of(kind: str, sentence: str, place: Span) -> str:
-    """Return the time of an amount in a sentence, "" if the sentence names none.
+    """Return the time of an amount in a sentence, or "" if the sentence names none.
 
-    An amount in a list has the time at the same place in a list. Otherwise it has the last time before it, or the one
-    after it, unless that is the time of a comparison.
+    If the sentence lists amounts and times, an amount has the time at the same place of the list. Otherwise it has the
+    last time before it, or else the first after it that is not the time of a comparison.
     """
     times = [(span, each) for span, each in periods(sentence) if each and not _YEARS.fullmatch(each)]
     for span, each in [*dates(sentence), *((match.span(), match[0]) for match in YEAR.finditer(sentence))]:
@@ -277,7 +280,7 @@ _COMPARED: Final = re.compile(r"\b(?:compared|versus|vs|from|over|than|against)\
 
 
 def sentence_around(text: str, start: int, end: int) -> Span:
-    """Return the sentence around the characters, at most ``LONGEST_LINE`` on each side."""
+    """Return the sentence around ``start:end``, with at most ``LONGEST_LINE`` characters on each side."""
     least = max(0, start - LONGEST_LINE)
     first = max((stop.end() for stop in _STOP.finditer(text, least, start)), default=least)
     most = min(len(text), end + LONGEST_LINE)
@@ -291,7 +294,7 @@ def _money(kind: str, sentence: str) -> list[Amount]:
 
 
 def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> TypedValue:
-    """Scale a bare "$38,314" in a report that states the scale of all its amounts above its statements."""
+    """Scale an amount that has no scale ("$38,314") if the report states one for all amounts above its statements."""
     if value.scale or value.number is None or "," not in said:
         return value
     heads, scaled = _scales_of(text)
@@ -305,9 +308,9 @@ def _scaled(value: TypedValue, said: str, text: str, start: int, end: int) -> Ty
 
 @lru_cache(maxsize=8)
 def _scales_of(text: str) -> tuple[tuple[tuple[int, str], ...], tuple[int, ...]]:
-    """Return the places where a document states the scale of its amounts and where amounts have their own.
+    """Return where a document states the scale of its amounts, and where amounts have a scale of their own.
 
-    Cached for the last few documents, since each sentence needs it.
+    Cached for the last few documents, since it is needed for each sentence.
     """
     heads = tuple((each.start(), each["scale"].lower()) for each in _IN_HEADS.finditer(text))
     pieces = range(0, len(text), ABOVE) if heads else ()

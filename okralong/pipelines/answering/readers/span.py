@@ -1,4 +1,4 @@
-"""Answers in words: the span or sentence of the retrieved chunks that the cross-encoder finds most probable."""
+"""Answer with the span or sentence of the retrieved chunks that is most probable according to the cross-encoder."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from okralong.pipelines.core.sentences import sentence_ends
 from okralong.pipelines.core.types import Answer, Hit
 
 SURER: Final = 0.1  # project default
-"""How much more probable the answer must be in two sentences than in the best single one."""
+"""Two sentences are preferred to the best single one if the answer is more probable in them by at least this much."""
 SHORTEST_SENTENCE: Final = 20  # project default
 """Fewest characters of a sentence that may be an answer."""
 MOST_SENTENCES: Final = 150  # project default
-"""The most sentences read for one question, starting with the best chunks."""
+"""The most sentences read for one question, those of the best chunks first."""
 _PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
 
 
@@ -38,7 +38,7 @@ class Span(Reader):
         return cross_encoder_reads(ask) and ask.wanted == TEXT
 
     async def read(self, ask: Ask, finds: Finds) -> Answer:
-        """Return the best sentence for an abstractive question, for others the best span. Step: ``read``."""
+        """Return the best sentence for an abstractive question, the best span for others. Step: ``read``."""
         by = read_sentence if ask.is_one_of(["abstractive"]) else read_span
         return await by(ask.tools, "read", ask.question, pool([hits for _, hits in finds]))
 
@@ -53,18 +53,18 @@ async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit])
         return Answer("unanswerable", UNANSWERABLE)
     readings = await tools.read(step, question, [passage.text for passage in shown])
     found = span_answer(shown, readings)
-    # Any passage may show that there is an answer; only one with a span shows where.
+    # Any passage may show that there is an answer, but only one with a span shows where it is.
     if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not found.answer:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
     return found
 
 
 async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
-    """Return the sentence of the chunks that most probably answers, for example, a "why" question.
+    """Return the sentence of the chunks that most probably answers a question such as "why ...".
 
-    Each sentence is read alone and with its predecessor in the paragraph, which may explain "it"; the pair is preferred
-    if it is more probable by ``SURER``. The answer is "unanswerable" if no sentence reaches the policy's
-    ``read.threshold``.
+    Each sentence is read alone and together with the one before it in the paragraph, which may say what "it" is. The
+    pair is preferred if it is more probable by ``SURER``. The answer is "unanswerable" if no sentence reaches the
+    policy's ``read.threshold``.
     """
     shown = tuple(passage_of(hit) for hit in hits)
     alone = [(passage, *place) for passage in shown for place in _sentences(passage.text)][:MOST_SENTENCES]
@@ -86,7 +86,7 @@ async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[H
 
 
 def _sentences(text: str) -> list[tuple[int, int]]:
-    # A line may end within a sentence, a paragraph does not.
+    # A line may end within a sentence, but a paragraph does not.
     ends = sorted({*sentence_ends(text), *(match.end() for match in _PARAGRAPH_END.finditer(text)), len(text)})
     places = [(start, start + len(text[start:end].rstrip())) for start, end in pairwise([0, *ends])]
     return [(start, min(end, start + LONGEST_LINE)) for start, end in places if end - start >= SHORTEST_SENTENCE]

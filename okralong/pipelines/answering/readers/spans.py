@@ -1,4 +1,4 @@
-"""Spans that the cross-encoder predicts: completing words, finding their line, and choosing a sentence's amount."""
+"""Process spans that the cross-encoder predicts: complete their words, find their line, choose a sentence's amount."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_LINE: Final = 400  # project default
 
 
 def probability(reading: Reading) -> float:
-    """Return the probability that the answer is in the passage, at the span of the reading."""
+    """Return the probability that the passage contains the answer and that it is the reading's span."""
     return (reading.answerable or 0.0) * math.sqrt(reading.span or 0.0)
 
 
@@ -32,13 +32,13 @@ def span_answer(shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer
 
 
 def cited(passage: Passage, start: int, end: int) -> Citation:
-    """Return a citation of these characters of the passage's text."""
+    """Return a citation of ``start:end`` in the passage's text."""
     at = passage.start_char
     return Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
 
 
 _CELLS: Final = re.compile(r"[ \t]{2,}|\t|\s*\|\s*")
-"""Separates the columns of a table row."""
+"""The separator of columns in a table row."""
 _WORD: Final = re.compile(r"\((?:[$€£¥]\s?)?\d[\d.,]*\)|(?:[$€£¥]\s?)?-?\d+(?:[.,]\d+)*\s?%?|\w+(?:[.'\u2019/&-]\w+)*")
 """A word, or an amount with its currency, brackets or percent sign."""
 
@@ -46,7 +46,7 @@ _WORD: Final = re.compile(r"\((?:[$€£¥]\s?)?\d[\d.,]*\)|(?:[$€£¥]\s?)?-?
 def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
     """Extend a span to whole words and numbers; of several table columns keep the first.
 
-    A model's tokens are parts of words and of numbers: "462" of "462,118" is another number.
+    A model's tokens are parts of words and numbers, and "462", a part of "462,118", is another number.
     """
     span = text[start:end]
     lead = len(span) - len(span.lstrip(" \t|"))
@@ -62,7 +62,7 @@ def whole_words(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def line_around(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return the line around the characters, or the sentence of a long line; at most ``LONGEST_LINE`` around them."""
+    """Return the line around ``start:end``, or the sentence in a long line; at most ``LONGEST_LINE`` characters."""
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     last = len(text) if last < 0 else last
     if last - first > LONGEST_LINE:
@@ -84,26 +84,26 @@ _CHANGED: Final = re.compile(
     r"(?:approximately\s+|about\s+)?$",
     re.IGNORECASE,
 )
-"""Directly before an amount by which something changed."""
+"""Words directly before the amount by which something changed."""
 _CHANGE: Final = re.compile(r"\s+(?:increas|decreas|declin|growth|ris|drop|improv|reduc)\w*\b", re.IGNORECASE)
-"""Directly after such an amount."""
+"""Words directly after such an amount."""
 _TO: Final = re.compile(r"\bto\s+(?:approximately\s+|about\s+)?$", re.IGNORECASE)
 _COMPARED: Final = re.compile(r"\b(?:compared\s+(?:to|with)|versus|vs\.?)\s[^.;]*$", re.IGNORECASE)
 _JOINED: Final = re.compile(r"\s*(?:,|,?\s*\band\b)\s*", re.IGNORECASE)
-"""Between the members of a list."""
+"""The text between the members of a list."""
 
 
 def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
-    """Return the amount that a sentence gives for the question, if ``span`` is one of its amounts; else None.
+    """Return the amount that a sentence states for the question, if ``span`` is one of its amounts, else None.
 
-    A span alone may be wrong for "how much": "increased $1.3 billion to $2.2 billion" has the change first, "$4.8
-    billion and $19.0 billion for Q1 2023 and Q1 2024" is a list over times, "$1.0 billion, compared to $0.4 billion"
-    ends with the year before. In a list, the amount for the time that the question names is chosen, else for the latest
-    one, which is the report's own. For table rows, and questions about a change, the result is None.
+    ``span`` may be the wrong amount: "increased $1.3 billion to $2.2 billion" has the change first, "$4.8 billion and
+    $19.0 billion for Q1 2023 and Q1 2024" is a list over times, and "$1.0 billion, compared to $0.4 billion" ends with
+    the previous year's. In a list, the amount for the question's time is chosen, or else that for the latest time,
+    which is the report's own. Return None for table rows and for questions about a change.
     """
     first, last = line_around(text, *span)
     there = [each for each in spans_of(kind, text) if kind in AMOUNTS and first <= each[0] and each[1] <= last]
-    if kind == "money":  # "page 67", "Note 15": in a sentence that has amounts of money a bare number is none
+    if kind == "money":  # in a sentence with amounts of money, bare numbers are not money: "page 67", "Note 15"
         said = {(each.start, each.end) for each in amounts(text) if each.currency or each.scale}
         there = [each for each in there if each in said] if span in said else there
     if span not in there or has_cells(text[first:last]) or ASKS_CHANGE.search(question):
@@ -134,7 +134,7 @@ def level_of(kind: str, text: str, span: Span, question: str) -> Span | None:
 
 
 def lists_in(text: str, spans: Sequence[Span]) -> list[list[Span]]:
-    """Group spans that only a comma or "and" separates, in their order."""
+    """Group consecutive spans that are separated only by a comma or "and"."""
     found: list[list[Span]] = []
     for each in spans:
         if found and _JOINED.fullmatch(text[found[-1][-1][1] : each[0]]):
@@ -145,7 +145,7 @@ def lists_in(text: str, spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def same_time(one: str, other: str) -> bool:
-    """Return whether two of ``times_in`` may mean the same time: a day or quarter matches its year."""
+    """Return whether two times of ``times_in`` may be the same; a day or quarter matches its year."""
     return one.startswith(other) or other.startswith(one)
 
 

@@ -1,6 +1,6 @@
-"""Typed answers from the whole text of one document: the row or sentence that states an amount.
+"""Find typed answers in the whole text of one document: the row or sentence that states an amount.
 
-A row's label or a sentence's subject identifies an amount that a cross-encoder would have to guess among many figures.
+A row's label or a sentence's subject identifies the amount; a cross-encoder would have to choose among many figures.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def read_statement(ask: Ask) -> Answer | None:
     document, plain = one
     if own_period:
         return await asyncio.to_thread(report_period, document)
-    return await asyncio.to_thread(stated_in_document, document, plain, wanted.kind)  # takes a second if it is large
+    return await asyncio.to_thread(stated_in_document, document, plain, wanted.kind)  # up to a second
 
 
 def stated_in_document(document: Document, question: str, kind: str) -> Answer | None:

@@ -1,1 +1,1 @@
-"""Workflows: the ways to retrieve evidence that the organizer chooses from."""
+"""Workflows: the ways to retrieve evidence, from which the organizer chooses."""

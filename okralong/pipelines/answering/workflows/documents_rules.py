@@ -1,7 +1,7 @@
-"""Rules that derive the task of a question over many documents from its words.
+"""Derive the task of a question over many documents from its words, by rules.
 
-They cover questions that compare, rank, count, group, sum or track over years, in analysts' wording, and nothing else.
-``RULES`` is the table: a pattern recognizes a form of question, and a function makes the task from the match.
+The rules cover only questions, in analysts' wording, that compare, rank, count, group, sum or track values over years.
+``RULES`` is their table: a pattern recognizes a form of question, and a function makes the task from the match.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def task_by_rules(question: str) -> DocumentsTask | None:
                 continue
             if (task := form.task(match)) is not None:
                 return task
-            break  # the first matching form of a group decides for the group
+            break  # only the first matching form of a group is tried
     return None
 
 
 class Form(NamedTuple):
-    """A form of question: its pattern, the function that makes its task, and a condition beyond the pattern."""
+    """A form of question: its pattern, the function that makes its task, and an additional condition."""
 
     pattern: re.Pattern[str]
     task: Callable[[re.Match[str]], DocumentsTask | None]
@@ -80,7 +80,7 @@ def _grouped(match: re.Match[str]) -> DocumentsTask | None:
 
 
 def _bands(said: str) -> tuple[Band, ...]:
-    """Return the groups of "high (over 5), low (5 and below)", or of conditions alone with commas between them."""
+    """Return the groups in "high (over 5), low (5 and below)", or in conditions separated by commas."""
     named = [(match["name"], match["limit"]) for match in _BAND.finditer(said)]
     if not named:
         first = said.partition(". ")[0].rstrip(".")
@@ -93,7 +93,7 @@ def _bands(said: str) -> tuple[Band, ...]:
 
 
 def _band_limit(said: str) -> tuple[Condition, ...]:
-    """Return a group's limits, including those implied by a sign ("positive cash flow")."""
+    """Return the conditions of a group, including those that a word implies ("positive cash flow")."""
     sign: Sign | None = None
     if not amounts(said):
         sign = ">" if re.match(r"positive\b", said.strip()) else "<" if re.match(r"negative\b", said.strip()) else None
@@ -240,11 +240,11 @@ def _with_amount(match: re.Match[str]) -> DocumentsTask | None:
     if task is None or not same or (task.answer_type == "money" and same[0].than.unit == "%"):
         return None
     counts = match["amount2"] is not None and not (task.answer_type == "money" and _is_money(amount))
-    return None if counts else task  # "5 employees in Germany" are not an amount of Germany
+    return None if counts else task  # "5 employees in Germany" is not an amount for Germany
 
 
 def _is_money(said: str) -> bool:
-    """Return whether a text is just an amount of money, with a currency or a scale."""
+    """Return whether a text is only an amount of money, with a currency or a scale."""
     found = amounts(said)
     return len(found) == 1 and bool(found[0].currency or found[0].scale) and not said[found[0].end :].strip()
 
@@ -303,14 +303,14 @@ _TIMES: Final = re.compile(
     r"|over\s+(?:time|the\s+years?)|based\s+on|according\s+to|as\s+per|and\s+what)\b.*$",
     re.IGNORECASE,
 )
-"""Time and place after a measure."""
+"""Words about time or source that follow a measure."""
 
 
 def _over_years(match: re.Match[str]) -> DocumentsTask | None:
     measure = _quoted(match.string)
     if not measure:
         measure = _TIMES.sub("", match["measure"])
-        # "ARVANA INC's operating profit": the document implies whose it is.
+        # "ARVANA INC's operating profit": the name is dropped, because the document implies it.
         measure = re.sub(r"^.*?\b\S+['\u2019]s\s+(?=\w)", "", measure.strip())
         measure = re.sub(r"\s+(?:for|of|in)\s+(?:[A-Z][\w.,&'\u2019-]*\s*){2,}$", "", measure)
     return _task(measure, Operation("growth"))
@@ -374,7 +374,7 @@ _MONEY: Final = re.compile(
 def _task(
     measure: str, operation: Operation, options: tuple[str, ...] = (), counted: bool = False
 ) -> DocumentsTask | None:
-    """Return the task over the measure that a question names, or None if the measure is empty."""
+    """Return the task for a measure, or None if the measure is empty."""
     said = _bare(measure)
     if len(re.findall(r"[A-Za-z]{2,}", said)) < 1:
         return None
@@ -403,7 +403,7 @@ def _bare(measure: str) -> str:
 
 
 def _period_apart(said: str) -> tuple[str, str]:
-    """Separate a limit and the time after it: "5 million in 2023"."""
+    """Split "5 million in 2023" into the limit and the time after it."""
     match = re.search(r"\s+(?:in|for|during)\s+(?:fiscal\s+(?:year\s+)?)?(?:FY)?(?:19|20)\d\d\b.*$", said)
     return (said[: match.start()], match[0].strip(" ?.")) if match else (said, "")
 
@@ -419,7 +419,7 @@ def _year_of(said: str) -> str:
 
 
 def options_of(asked: str) -> tuple[str, ...]:
-    """Return the things at the end of a question: "..., Alder, Birch or Cedar?"."""
+    """Return the options at the end of a question: "..., Alder, Birch or Cedar?"."""
     match = re.search(r",\s*(?P<list>[^?]*?\bor\b[^?]*)\?\s*$", asked)
     return _parts(_period_apart(match["list"])[0]) if match else ()
 

@@ -1,6 +1,6 @@
-"""The task of a question over many documents: a question to each document, and an operation on the values.
+"""The task of a question over many documents: a question about each document, and an operation on the values.
 
-The generator writes it by the contract below, or rules derive it from the question (``documents_rules.py``).
+The generator writes it in the form below, or rules derive it from the question (``documents_rules.py``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ ROLE: Final = "documents"
 
 @dataclass(frozen=True, slots=True)
 class DocumentsTask:
-    """A question to each document, and an operation on the values.
+    """A question about each document, and an operation on the values.
 
     Attributes:
-        ask: The question that each document gets.
+        ask: The question that is asked about each document.
         answer_type: The type of its answer, as ``answer_types.py`` writes it.
-        operation: The operation on the values; None if a language model answers from the table.
-        options: The things that the question chooses between, if it names them.
+        operation: The operation on the values; None if the generator answers from the table.
+        options: The things between which the question chooses, if it names them.
     """
 
     ask: str
@@ -85,16 +85,18 @@ MOST_BANDS: Final = 40  # project default
 
 
 def task_prompt(question: str, documents: int) -> list[Message]:
-    """Return the messages that request the task of a question over a number of documents."""
+    """Return the messages that ask for the task of a question over ``documents`` documents."""
     asked = f"The question, over {documents} documents: {neutralise(question).strip()}"
     return [Message("system", INSTRUCTIONS), Message("user", asked)]
 
 
 def read_task(reply: str) -> DocumentsTask:
-    """Parse a reply. The first label of each kind counts. The defaults are text and a language model.
+    """Parse a reply. The first label of each kind counts.
+
+    Without the lines "Type" and "Do", answers are text, and the generator answers from the table.
 
     Raises:
-        ReplyError: There is no question, or type or operation are unknown.
+        ReplyError: The reply has no question, or the type or operation is unknown.
     """
     _, sections = first_sections(_LABEL, strip_thought(reply))
     parts = {label: section.strip("`*").strip() for label, section in sections.items()}
@@ -156,7 +158,7 @@ _WORDS: Final[tuple[tuple[Sign, str], ...]] = (
 _BEFORE: Final = tuple(
     (sign, re.compile(rf"(?:{words})\W*(?:[A-Z]{{3}}\s*)?$", re.IGNORECASE)) for sign, words in _WORDS
 )
-"""Words before an amount, by the sign that they express; the first match counts."""
+"""Words before an amount, by the sign that they express. The first match counts."""
 _AFTER_MORE: Final = re.compile(
     r"^[\w\s]{0,30}?(?:\b(?:and|or) (?:above|more|over|higher|greater|up)\b|\+)", re.IGNORECASE
 )
@@ -166,7 +168,7 @@ _AFTER_LESS: Final = re.compile(r"^[\w\s]{0,30}?\b(?:and|or) (?:below|less|under
 def read_conditions(said: str, kind: str = "number") -> tuple[Condition, ...]:
     """Return the conditions in a text.
 
-    A scale only after the last amount ("over 100,000 and below 1,000,000 in thousands") applies to all.
+    A scale that follows only the last amount ("over 100,000 and below 1,000,000 in thousands") applies to all.
     """
     if kind in ("boolean", "choices", "text"):
         value = said.strip().lstrip("=").strip()
@@ -198,7 +200,7 @@ def _limit(amount: Amount, scale: str) -> TypedValue:
 
 
 def _sign(said: str, found: Sequence[Amount], place: int) -> Sign:
-    """Return the sign that the words before the amount express, or after it if it is the last one."""
+    """Return the sign that the words before an amount express, or those after it if it is the last amount."""
     start = found[place - 1].end if place else 0
     before = _word_sign(said[start : found[place].start])
     if before is not None:

@@ -1,4 +1,4 @@
-"""The workflows "linear" and "extend": one retrieval. The plan's ``extension_tokens`` make the difference."""
+"""The workflows "linear" and "extend": one retrieval. They differ only in the plan's ``extension_tokens``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documents that answer a question over many documents."""
+"""Choose the documents to ask for a question over many documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Scope:
     """The documents to ask.
 
     Attributes:
-        labels: By doc_id, the document's name in the answer: one of the question's options, else its doc_id.
+        labels: The document's name in the answer, by doc_id: one of the question's options, or else the doc_id.
         task: The task found by the rules, or None if no rule matches.
     """
 
@@ -30,7 +30,7 @@ class Scope:
 
 
 async def scope_of(question: str, task: DocumentsTask | None, tools: Tools) -> Scope:
-    """Return the documents that the question names as options ("..., Alder or Birch?"), else all of its scope.
+    """Return the documents that the question names as options ("..., Alder or Birch?"), or else its whole scope.
 
     Raises:
         QuestionError: There are more documents than the policy allows for one question.

@@ -17,7 +17,7 @@ from okralong.pipelines.core.types import ReplyError
 async def retrieve_for_parts(ask: Ask) -> Finds:
     """Retrieve for each sub-question in a separate branch.
 
-    Steps: ``split/questions``, and ``split/1/retrieve`` onward.
+    Steps: ``split/questions``, then ``split/1/retrieve``, ``split/2/retrieve`` and so on.
     """
     plan = ask.plan
     parts = await split_question(ask.tools, "split/questions", ask.question, plan.max_sub_questions)
@@ -32,7 +32,7 @@ async def retrieve_for_parts(ask: Ask) -> Finds:
 async def split_question(tools: Tools, step: str, question: str, limit: int) -> list[str]:
     """Return at most ``limit`` sub-questions; the question itself if the prompt does not fit or no reply is usable.
 
-    Steps: ``step``, and ``step/repair`` when the reply holds no question.
+    Steps: ``step``, and ``step/repair`` if the reply has no question.
     """
     messages = split_prompt(question, limit)
     if not prompt_fits(messages, "split", tools):
