@@ -67,15 +67,17 @@ class Live:
         """Report the job's progress."""
         with self._lock:
             # A file may be reported as written before the last batches of other files are counted.
-            known = self._state.embedded if self._state else 0
-            self._state = replace(state, embedded=max(known, state.embedded))
+            known = (self._state.embedded, self._state.tokens_embedded) if self._state else (0, 0)
+            told = (state.embedded, state.tokens_embedded)
+            embedded, tokens = max(known, told)
+            self._state = replace(state, embedded=embedded, tokens_embedded=tokens)
             self._progress(self._state)
 
-    def embedded(self, texts: int) -> None:
-        """Report how many texts are embedded so far."""
+    def embedded(self, texts: int, tokens: int) -> None:
+        """Report how many texts are embedded so far, and their tokens."""
         with self._lock:
             if self._state is not None and texts > self._state.embedded:
-                self._state = replace(self._state, embedded=texts)
+                self._state = replace(self._state, embedded=texts, tokens_embedded=tokens)
                 self._progress(self._state)
 
     @contextmanager
@@ -88,7 +90,7 @@ class Live:
         def ask() -> None:
             while not over.wait(LOOK_S):
                 try:
-                    self.embedded(ray.get(actor.sum.remote()))
+                    self.embedded(*ray.get(actor.sums.remote()))
                 except RayError:  # the actor died; the job does not need it
                     return
 
@@ -104,13 +106,14 @@ class Live:
 
 class _Tally:
     def __init__(self) -> None:
-        self._sum = 0
+        self._texts = self._tokens = 0
 
-    def add(self, number: int) -> None:
-        self._sum += number
+    def add(self, texts: int, tokens: int) -> None:
+        self._texts += texts
+        self._tokens += tokens
 
-    def sum(self) -> int:
-        return self._sum
+    def sums(self) -> tuple[int, int]:
+        return self._texts, self._tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,7 +343,7 @@ class Embedder:
 
         self._store = VectorStore.of(Folder.of(archive), encoder, config.dtype)
         self._metrics = index_metrics()
-        self._told = (lambda _: None) if tally is None else tally.add.remote
+        self._told = (lambda *_: None) if tally is None else tally.add.remote
         # By default Ray gives an actor one thread, but the encoder should use the whole machine.
         threads = max(1, available_cores() // config.actors)
         self._encoder = SentenceEmbedder(
@@ -356,16 +356,20 @@ class Embedder:
         )
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Write the vectors of each row (number, keys, texts); return the counts."""
+        """Write the vectors of each row (number, keys, texts, tokens); return the counts."""
         return pa.Table.from_pylist([self._embed(row) for row in batch.to_pylist()])
 
     def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        embedded = self._encoder.embed(row["texts"], self._told)
+        tokens: list[int] = row["tokens"]
+        embedded = self._encoder.embed(
+            row["texts"], lambda places: self._told(len(places), sum(tokens[place] for place in places))
+        )
         self._store.write(row["number"], row["keys"], embedded.vectors, embedded.over_limit, self._encoder.precision)
         self._metrics.embedded(len(row["texts"]), time.perf_counter() - started)
         return {
             "number": row["number"],
             "texts": len(row["texts"]),
+            "tokens": sum(tokens),
             "embed_seconds": time.perf_counter() - started,
         }

@@ -19,6 +19,7 @@ from rich.console import Console
 from okralong.actors.host import OpenRun
 from okralong.actors.planner import Stop
 from okralong.jobs.interrupt import Interrupt
+from okralong.jobs.remaining import QuestionPace
 from okralong.jobs.terminal import AnswerPanel, say_line
 from okralong.pipelines.core.stopping import on_stop
 from okralong.pipelines.core.types import EXIT_STOPPED, GO_ON, Answer, OkraError, Question
@@ -99,7 +100,8 @@ class _Driver:
     ) -> None:
         self._run, self._work, self._console = run, work, console
         self._grace_s, self._finished = grace_s, finished
-        self._watch = ProgressWatch(run.ledger, run.scheduler, panel, console)
+        self._pace = QuestionPace(len(work.questions))
+        self._watch = ProgressWatch(run.ledger, run.scheduler, panel, console, self._pace)
         self._slots = asyncio.Semaphore(work.in_flight)
         self._carried_by = Counter[int]()
         self._begun: set[str] = set()
@@ -146,11 +148,13 @@ class _Driver:
             planners = self._run.planners
             turn = min(range(len(planners)), key=lambda number: self._carried_by[number])
             self._carried_by[turn] += 1
+            query_id, ended = scoped.question.query_id, None
+            self._pace.begin(query_id, time.monotonic())
             try:
-                new = scoped.question.query_id not in self._begun
-                ended = await planners[turn].answer(scoped.question, scoped.doc_ids, new)
+                ended = await planners[turn].answer(scoped.question, scoped.doc_ids, query_id not in self._begun)
             finally:
                 self._carried_by[turn] -= 1
+                self._pace.end(query_id, None if isinstance(ended, Stop) else ended, time.monotonic())
             self._done += 1
             if isinstance(ended, Stop):
                 self._stops.append(ended)
@@ -236,8 +240,14 @@ class ProgressWatch:
     """Shows the run's progress, and prints each message for the user once."""
 
     def __init__(
-        self, ledger: LedgerPort, scheduler: SchedulerPort | None, panel: AnswerPanel, console: Console
+        self,
+        ledger: LedgerPort,
+        scheduler: SchedulerPort | None,
+        panel: AnswerPanel,
+        console: Console,
+        pace: QuestionPace | None = None,
     ) -> None:
+        self._pace = pace
         self._ledger, self._scheduler, self._panel, self._console = ledger, scheduler, panel, console
         self._warned = False
         self._heard = 0
@@ -245,7 +255,11 @@ class ProgressWatch:
     async def look(self, done: int) -> Totals:
         """Update the terminal; return the ledger's totals."""
         totals = await self._ledger.totals()
-        self._panel.update(done, totals.usage.prompt_tokens + totals.usage.completion_tokens, totals.settled_usd)
+        tokens = totals.usage.prompt_tokens + totals.usage.completion_tokens
+        # A batch takes as long as its endpoint likes.
+        timed = self._pace if self._scheduler is None else None
+        left = None if timed is None else timed.seconds_left(totals.running, time.monotonic())
+        self._panel.update(done, tokens, totals.settled_usd, left)
         if not self._warned and (warning := drift(totals.snapshots)) is not None:
             self._warned = True
             say_line(self._console, warning, style="yellow")

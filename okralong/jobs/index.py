@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,7 +11,7 @@ import typer
 from rich.console import Console
 
 from okralong.jobs.options import Address, IndexOptions
-from okralong.jobs.terminal import say_line
+from okralong.jobs.terminal import say_line, seconds_by_stage
 from okralong.pipelines.core.stopping import saying
 from okralong.pipelines.core.types import EXIT_FAILURES
 from okralong.pipelines.core.wording import agreeing, counted
@@ -43,14 +45,16 @@ def index(
         "Stopped. The archive is unchanged. Files already read and texts already embedded are kept next to it; "
         "run the same command again to resume."
     )
+    began = time.monotonic()
     with saying(stopped), ray_lines(console, archive), IndexPanel(console) as panel:
         panel.phase("Ray", "starting" if address is None else f"connecting to {address}")
         with connected(address):
             for note in placement_notes(settings.placement):
                 say_line(console, note, style="yellow")
+            started = time.monotonic() - began
             panel.phase("files", "listing and comparing with the archive")
             result = index_archive(archive, sources, settings, progress=panel.update, rehash=options.rehash)
-    _summary(console, result)
+    _summary(console, result, {"Ray": started, **result.seconds}, time.monotonic() - began)
     if result.failures:
         raise typer.Exit(EXIT_FAILURES)
 
@@ -72,7 +76,7 @@ def _done(what: str, count: int) -> str:
     return f"{counted(count, nouns.removesuffix('s'))} {done}"
 
 
-def _summary(console: Console, result: IndexResult) -> None:
+def _summary(console: Console, result: IndexResult, seconds: Mapping[str, float], total: float) -> None:
     from okralong.pipelines.archive.archive import Archive
 
     chunks = ", ".join(f"{count:,} of {size} tokens" for size, count in result.chunks.items())
@@ -82,7 +86,7 @@ def _summary(console: Console, result: IndexResult) -> None:
     else:
         lines.append("documents: " + ", ".join(f"{count:,} {what}" for what, count in result.changes.items()))
         lines.append("work: " + ", ".join(_done(what, count) for what, count in result.work.items()))
-        lines.append("seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items()))
+        lines.append(f"seconds: {seconds_by_stage(seconds, total)}")
     for size, count in result.over_limit.items():
         if count:
             longer = f"{counted(count, 'chunk')} of {size} tokens {agreeing(count, 'exceeds')} the encoder's limit"

@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from okralong.jobs.grid import Grid, Heading, shortened
-from okralong.jobs.terminal import printable, say, say_line, widen_plain
+from okralong.jobs.terminal import printable, say, say_line, seconds_by_stage, widen_plain
 from okralong.pipelines.answering.answer_types import SCHEMA, AnswerType
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError, QuestionError, Usage
@@ -267,13 +267,14 @@ class _Printer:
         self._rule(f"sources: {len(spans) or 'none, the answer is uncited'}")
         for number, span in enumerate(spans, start=1):
             self._source(number, cited(self._archive, span))
-        seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in row["seconds"] or ())
+        stages = dict(row["seconds"] or ())
+        total = stages.pop("total", sum(stages.values()))
         self._rule("cost")
         calls = counted(row["calls"] or 0, "call")
         self._line(
             f"{calls}, {row['prompt_tokens'] or 0:,} + {row['completion_tokens'] or 0:,} tokens, "
             f"${row['cost_usd'] or 0.0:.6f}; context {counted(row['context_tokens'] or 0, 'token')}; "
-            f"seconds: {seconds}",
+            f"seconds: {seconds_by_stage(stages, total)}",
             2,
         )
 

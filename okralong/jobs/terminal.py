@@ -7,8 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, RLock, Thread
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
+from okralong.jobs.remaining import Countdown, Pace
 from okralong.pipelines.answering.prompt_text import HIDDEN
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.wording import counted
@@ -32,8 +32,6 @@ FIRST_SHOWN: Final = 10  # project default
 """Number of messages to print of a long list."""
 EVERY_S: Final = 30.0  # project default
 """Seconds between progress lines if the output is not a terminal."""
-WINDOW_S: Final = 60.0  # project default
-"""Seconds over which rates are measured."""
 
 
 PLAIN_WIDTH: Final = 160  # project default
@@ -98,7 +96,7 @@ class Panel:
         self._row: TaskID | None = None
         self._figures = self._kept = ""
         self._began = 0.0
-        self._seen: deque[tuple[float, float]] = deque()
+        self._pace, self._work, self._countdown = Pace(), Pace(), Countdown()
         self._lock = RLock()
         self._over = Event()
         self._writer = Thread(target=self._write_now_and_then, name="okralong-panel", daemon=True)
@@ -127,39 +125,53 @@ class Panel:
                 return
             self._end()
             self._phase, self._figures, self._kept, self._began = name, about, "", time.monotonic()
-            self._seen.clear()
+            self._pace, self._work, self._countdown = Pace(), Pace(), Countdown()
             if self._live:
                 self._row = self._progress.add_task(name, total=None, figures=about)
             else:
                 self._write(f"{name}{f': {about}' if about else ''} ...")
 
-    def show(self, done: float, total: float, unit: str, more: str = "") -> None:
+    def show(
+        self,
+        done: int,
+        total: int,
+        noun: str,
+        more: str = "",
+        *,
+        work: tuple[float, float] | None = None,
+        left: float | None = None,
+        timed: bool = True,
+        rest: str = "to go",
+    ) -> None:
         """Show the progress of the current phase, with a rate and the remaining time.
 
-        ``total`` is 0 if unknown; ``more`` is further text to show.
+        Args:
+            done: Number of finished things.
+            total: Number of all things; 0 if unknown.
+            noun: The thing in the singular, or "".
+            more: Further text.
+            work: The work that is done and all work, in a unit that takes equally long; by default the things.
+            left: The remaining seconds, if the caller estimates them.
+            timed: Whether to estimate them from the pace otherwise.
+            rest: What follows the remaining time.
         """
         with self._lock:
             now = time.monotonic()
-            if not self._seen or done != self._seen[-1][1]:
-                self._seen.append((now, done))
-            while len(self._seen) > 2 and now - self._seen[0][0] > WINDOW_S:
-                self._seen.popleft()
-            amount = (f"{done:,.0f} of {total:,.0f}" if total else f"{done:,.0f}") + (f" {unit}" if unit else "")
-            rate = self._rate(now)
-            pace = [] if not rate or done >= total > 0 else [_rate(rate)]
-            if rate and done < total:
-                pace.append(f"{_duration((total - done) / rate)} to go")
+            self._pace.note(done, now)
+            spent, whole = work or (done, total)
+            self._work.note(spent, now)
+            amount = f"{done:,} of {_number(total, noun)}" if total else _number(done, noun)
+            rate = self._pace.rate(now)
+            unfinished = not total or done < total
+            pace = [_rate(rate)] if rate and unfinished else []
+            if done < total:
+                seconds = self._work.seconds_left(whole, now) if left is None and timed else left
+                if shown := self._countdown.show(seconds, now):
+                    pace.append(f"{shown} {rest}")
             self._figures = ", ".join(each for each in (amount, *pace, more) if each)
             self._kept = ", ".join(each for each in (amount, more) if each)
             if self._row is not None:
-                self._progress.update(self._row, completed=done, total=total or None, figures=self._figures)
-
-    def _rate(self, now: float) -> float:
-        """Return the rate per second over the last minute, or 0 if unknown."""
-        if len(self._seen) < 2:
-            return 0.0
-        (start, before), (_, last) = self._seen[0], self._seen[-1]
-        return max(0.0, last - before) / max(now - start, 1e-3)
+                self._progress.update(self._row, completed=spent, total=whole or None, figures=self._figures)
 
     def _end(self, *, well: bool = True) -> None:
         with self._lock:
@@ -206,6 +218,24 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds // 3600:.0f} h {seconds % 3600 / 60:.0f} min"
 
 
+def seconds_by_stage(stages: Mapping[str, float], total: float) -> str:
+    """Format a time and its stages so that the printed parts add up: "45.2 (read 7.4, embed 27.4, other 10.4)".
+
+    If parts ran at the same time, their sum is larger than the total, and this is said instead.
+    """
+    tenths = {stage: round(10 * spent) for stage, spent in stages.items()}
+    rest = round(10 * total) - sum(tenths.values())
+    parts = ", ".join(f"{stage} {spent / 10:.1f}" for stage, spent in tenths.items())
+    if rest > 0:
+        parts += f"{', ' if parts else ''}other {rest / 10:.1f}"
+    overlap = "; some ran at the same time" if rest < 0 else ""
+    return f"{total:.1f} ({parts}{overlap})" if parts else f"{total:.1f}"
+
+
+def _number(number: int, noun: str) -> str:
+    return counted(number, noun) if noun else f"{number:,}"
+
+
 def _rate(a_second: float) -> str:
     return f"{a_second:,.1f}/s" if a_second >= 1 else f"{a_second * 60:,.1f}/min"
 
@@ -221,12 +251,16 @@ class IndexPanel(Panel):
         failed = f"{progress.failures:,} not read" if progress.failures else ""
         if progress.stage == "read" and progress.to_read:
             self.phase("read")
-            chunks = f"{progress.chunks:,} chunks" if progress.chunks else ""
-            self.show(progress.read, progress.to_read, "files", ", ".join(each for each in (chunks, failed) if each))
+            chunks = counted(progress.chunks, "chunk") if progress.chunks else ""
+            more = ", ".join(each for each in (chunks, failed) if each)
+            work = (progress.bytes_read, progress.bytes_to_read) if progress.bytes_to_read else None
+            # How long embedding takes is known only once the texts are.
+            self.show(progress.read, progress.to_read, "file", more, work=work, rest="for the other files")
         elif progress.stage == "embed" and progress.expected_chunks:
             self.phase("embed", "loading the encoder")
             if progress.embedded:
-                self.show(progress.embedded, progress.expected_chunks, "texts")
+                work = (progress.tokens_embedded, progress.tokens_to_embed) if progress.tokens_to_embed else None
+                self.show(progress.embedded, progress.expected_chunks, "text", work=work)
         elif progress.stage not in ("read", "embed", "done"):
             self.phase(progress.stage)
 
@@ -238,12 +272,12 @@ class AnswerPanel(Panel):
         super().__init__(console, "answer", every_s)
         self._total = total
 
-    def update(self, done: int, tokens: int, spent: float) -> None:
-        """Show that ``done`` questions have cost ``tokens`` and ``spent`` dollars."""
+    def update(self, done: int, tokens: int, spent: float, left: float | None = None) -> None:
+        """Show that ``done`` questions have cost ``tokens`` and ``spent`` dollars; ``left`` are seconds, if known."""
         self.phase("questions")
         to_come = spent / done * (self._total - done) if done else 0.0
         money = f"${spent:.4f}" + (f" + ${to_come:.4f} to come" if to_come else "")
-        self.show(done, self._total, "", f"{money}, {tokens:,} tokens")
+        self.show(done, self._total, "", f"{money}, {counted(tokens, 'token')}", left=left, timed=False)
 
 
 class EstimatePanel(Panel):
@@ -257,7 +291,7 @@ class EstimatePanel(Panel):
     def advance(self) -> None:
         """Count one more question."""
         self._done += 1
-        self.show(self._done, self._total, "simulated", "no calls are made")
+        self.show(self._done, self._total, "question", "no calls are made")
 
 
 RAY_LOG: Final = "ray.log"
@@ -265,10 +299,11 @@ RAY_LOG: Final = "ray.log"
 
 @contextmanager
 def ray_lines(console: Console, beside: str) -> Iterator[None]:
-    """Redirect Ray's messages from the terminal to a file, which is named at the end unless it is empty.
+    """Redirect messages of Ray and other libraries from the terminal to a file, which is named at the end.
 
-    The file is ``ray.log`` in ``beside`` if that is a local folder, else a temporary file. Ray's C++ code writes to
-    file descriptor 2; Python's ``sys.stderr`` still writes to the terminal.
+    The file is ``ray.log`` in ``beside`` if that is a local folder, else a temporary file; an empty one is removed.
+    Libraries write to file descriptor 2 or to ``sys.stderr``, which both lead to the file; our own messages go to
+    standard output.
     """
     from okralong.actors.cluster import messages_to
 
@@ -286,27 +321,27 @@ def ray_lines(console: Console, beside: str) -> Iterator[None]:
             if folder.is_local and Path(folder.path).is_dir():
                 with suppress(OSError):  # the job itself reports a full disk
                     kept = Path(shutil.move(kept, Path(folder.path) / RAY_LOG))
-            say_line(console, f"Ray's messages: {kept}", style="dim")
+            say_line(console, f"Messages of Ray and other libraries: {kept}", style="dim")
 
 
 @contextmanager
 def _standard_error_to(descriptor: int) -> Iterator[None]:
-    ours = sys.stderr
     try:
-        mine = ours.fileno()
+        is_ours = sys.stderr.fileno() == 2
     except (AttributeError, OSError, ValueError):  # a notebook or a test, where Ray writes nothing
         yield
         return
-    ours.flush()
+    sys.stderr.flush()
     before = os.dup(2)
+    other = None if is_ours else sys.stderr
     try:
-        if mine == 2:
-            sys.stderr = os.fdopen(os.dup(before), "w", buffering=1, encoding=ours.encoding, errors=ours.errors)
         os.dup2(descriptor, 2)
+        if other is not None:  # redirected to another file: libraries follow it
+            sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=other.encoding, errors=other.errors)
         yield
     finally:
-        if sys.stderr is not ours:
-            sys.stderr.close()
-            sys.stderr = ours
+        sys.stderr.flush()
+        if other is not None:
+            sys.stderr = other
         os.dup2(before, 2)
         os.close(before)

@@ -98,15 +98,15 @@ class SentenceEmbedder:
         """
         return self.embed(texts).vectors
 
-    def embed(self, texts: list[str], told: Callable[[int], None] = lambda _: None) -> Embedded:
+    def embed(self, texts: list[str], told: Callable[[Sequence[int]], None] = lambda _: None) -> Embedded:
         """Return the vectors of passages, and which texts exceed ``limit``.
 
-        ``told`` gets the size of each finished batch. Texts run in batches of similar length, which wastes little on
-        padding, and are tokenized in parallel.
+        ``told`` gets the places in ``texts`` of each finished batch. Texts run in batches of similar length, which
+        wastes little on padding, and are tokenized in parallel.
         """
         if self.beside_tokens is None:
             vectors = self._unit(self._model.encode_document, texts, self._passage_prefix)
-            told(len(texts))
+            told(range(len(texts)))
             return Embedded(vectors, self.over_limit(texts))
         found = torch.empty((len(texts), self.dimension), dtype=torch.float32, device=self.device)
         over_limit = [False] * len(texts)
@@ -118,7 +118,7 @@ class SentenceEmbedder:
                 found[each.places] = torch.nn.functional.normalize(said, dim=1)
                 for place, one in zip(each.places, each.tokens, strict=True):
                     over_limit[place] = one.over_limit
-                told(len(each.places))
+                told(each.places)
         return Embedded(found.cpu().numpy(), over_limit)
 
     def encode_queries(self, texts: list[str]) -> Vectors:

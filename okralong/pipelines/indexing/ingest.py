@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.vectors import Keys, text_keys
@@ -91,7 +92,8 @@ def read_part(
 ) -> dict[str, Any]:
     """Read, chunk and write a part, mark it complete, and return counts of its work.
 
-    The counts are of files, documents, failures, chunks and seconds; ``limits`` is the hash of the reading limits.
+    The counts are of files, their bytes, documents, failures, chunks and seconds; ``limits`` is the hash of the reading
+    limits.
     """
     started = time.perf_counter()
     outcomes = ingest_part(archive, name, sources, shared_parser(config.reading_limits()), frozenset(purged))
@@ -101,6 +103,7 @@ def read_part(
     write_outcomes(Folder.of(archive), name, outcomes, limits)
     return {
         "files": len(sources),
+        "bytes": sum(source.size for source in sources),
         "documents": sum(bool(outcome.part) for outcome in outcomes),
         "failures": sum(bool(outcome.message) for outcome in outcomes),
         "chunks": chunks,
@@ -292,6 +295,12 @@ def read_keys(folder: Folder, part: str) -> Keys:
     if folder.is_local:
         return np.asarray(np.load(Path(folder.path) / keys_file(part), allow_pickle=False))
     return np.asarray(np.load(io.BytesIO(folder.read_bytes(keys_file(part))), allow_pickle=False))
+
+
+def count_tokens(folder: Folder, part: str) -> tuple[int, int]:
+    """Return the number of chunks of one part, and of their tokens."""
+    counts = folder.read_table(part_file(part), ["n_tokens"])["n_tokens"]
+    return len(counts), pc.sum(counts).as_py() or 0
 
 
 def chunk_batches(folder: Folder, part: str) -> Iterator[pa.RecordBatch]:

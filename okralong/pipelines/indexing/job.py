@@ -77,7 +77,8 @@ class IndexProgress:
     """The progress of a job.
 
     ``stage`` is read, embed, build, compress or done, ``read`` the number of files read of ``to_read``, and
-    ``expected_chunks`` the number of texts to embed, 0 while unknown.
+    ``expected_chunks`` the number of texts to embed, 0 while unknown. Bytes and tokens say how much work these are; the
+    tokens to embed are estimated from a sample in large archives.
     """
 
     stage: str
@@ -89,6 +90,10 @@ class IndexProgress:
     expected_chunks: int = 0
     read: int = 0
     to_read: int = 0
+    bytes_read: int = 0
+    bytes_to_read: int = 0
+    tokens_embedded: int = 0
+    tokens_to_embed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +364,7 @@ class IndexJob:
 
     def _read_parts(self, sources: Sequence[Source]) -> list[str]:
         parts = {name_of_part(part, self.limits): part for part in plan_parts(sources)}
-        self._say(to_read=len(sources))
+        self._say(to_read=len(sources), bytes_to_read=sum(source.size for source in sources))
         self.work["files_read"] = len(sources)
         if not parts:
             return []
@@ -371,6 +376,7 @@ class IndexJob:
                 failures=self.state.failures + row["failures"],
                 chunks=self.state.chunks + row["chunks"],
                 read=self.state.read + row["files"],
+                bytes_read=self.state.bytes_read + row["bytes"],
             )
         return list(parts)
 
@@ -382,14 +388,15 @@ class IndexJob:
                 self._say(chunks=self.state.chunks + row["chunks"])
         index = TextIndex.open(build.store)
         numbers = []
-        with build.embedding_work(index) as (shares, texts):
-            self._say(expected_chunks=texts)
+        with build.embedding_work(index) as (shares, texts, tokens):
+            self._say(expected_chunks=texts, tokens_to_embed=tokens)
             if shares:
                 for row in self.streams.embed(shares, build.encoder, self.model):
                     numbers.append(row["number"])
                     self.cpu["embed"] += row["embed_seconds"]
                     self.work["texts_embedded"] += row["texts"]
-                    self._say(embedded=self.state.embedded + row["texts"])
+                    embedded, tokens = self.state.embedded + row["texts"], self.state.tokens_embedded + row["tokens"]
+                    self._say(embedded=embedded, tokens_embedded=tokens)
         index.take_in(sorted(numbers))
         return index
 
@@ -485,7 +492,12 @@ class LocalStreams:
             vectors, over_limit = own.encode(texts), own.over_limit(texts)
             store.write(order["number"], order["keys"], vectors, over_limit, own.precision())
             spent = time.perf_counter() - started
-            yield {"number": order["number"], "texts": len(texts), "embed_seconds": spent}
+            yield {
+                "number": order["number"],
+                "texts": len(texts),
+                "tokens": sum(order["tokens"]),
+                "embed_seconds": spent,
+            }
 
     def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
         """See ``IndexStreams.compress``."""

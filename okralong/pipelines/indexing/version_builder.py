@@ -56,7 +56,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import NOT_READ, ArchiveError
 from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
-from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, keys_file, read_keys
+from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, count_tokens, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
 from okralong.pipelines.sara.artifact import TableCompressor
 from okralong.pipelines.sara.config import compressor_to_index
@@ -131,13 +131,25 @@ class VersionBuilder:
         return lacking
 
     @contextmanager
-    def embedding_work(self, index: TextIndex) -> Iterator[tuple[list[Share], int]]:
-        """Yield the shares to embed and their number of texts; their keys are in the folder ``work`` meanwhile."""
+    def embedding_work(self, index: TextIndex) -> Iterator[tuple[list[Share], int, int]]:
+        """Yield the shares to embed and their number of texts and (about) tokens.
+
+        The keys of the texts are in the folder ``work`` meanwhile.
+        """
         texts = owned_texts(self._keys(), index)
         try:
-            yield plan_shares(self.archive, texts, index.reserve), sum(map(len, texts.values()))
+            shares = plan_shares(self.archive, texts, index.reserve)
+            yield shares, sum(map(len, texts.values())), self._tokens(texts)
         finally:
             clear_work(self.archive)
+
+    def _tokens(self, texts: Mapping[str, Keys]) -> int:
+        """Return about how many tokens the texts have, from at most ``_PARTS_SAMPLED`` of their parts."""
+        folders = [chunks_folder(self.archive, size, self.config.cut) for size in self.config.embedded_sizes]
+        parts = list(texts)[:: 1 + len(texts) // _PARTS_SAMPLED]
+        counts = [count_tokens(folder, part) for part in parts for folder in folders]
+        rows, tokens = (sum(each) for each in zip(*counts, strict=True)) if counts else (0, 0)
+        return round(tokens / max(rows, 1) * sum(map(len, texts.values())))
 
     def _keys(self) -> dict[str, Keys]:
         """Return the keys of each part that the parent has not embedded."""
@@ -356,6 +368,10 @@ _MOST_SLICE: Final = 4096
 """Texts per vector file: a large archive has few small files, and a task holds some megabytes. # project default"""
 
 
+_PARTS_SAMPLED: Final = 256
+"""Parts that decide how many tokens there are to embed. # project default"""
+
+
 _NAME: Final = re.compile(r"[0-9a-f]{16}-\d{2,}|\..*\.partial")
 """Names of parts, and of partial files of a killed job."""
 
@@ -394,24 +410,26 @@ def clear_work(archive: Folder) -> None:
 
 
 def share_texts(archive: str, share: Share, config: IndexConfig) -> Iterator[dict[str, Any]]:
-    """Yield the work of a share per vector file: number, keys and texts."""
+    """Yield the work of a share per vector file: number, keys, texts and their numbers of tokens."""
     folder = Folder.of(archive)
     owned = np.frombuffer(folder.at(WORK).read_bytes(share.part), dtype=f"S{KEY_BYTES}")
     todo = np.ones(len(owned), dtype=np.bool_)
     keys: list[bytes] = []
     texts: list[str] = []
+    tokens: list[int] = []
     number = share.first
     for granularity in config.embedded_sizes:
         for batch in chunk_batches(chunks_folder(folder, granularity, config.cut), share.part):
-            column = batch.column("text")
+            column, counts = batch.column("text"), batch.column("n_tokens")
             for row in _new_rows(text_keys(column.to_pylist()), owned, todo):
                 keys.extend(key_bytes(owned[row[1] : row[1] + 1]))
                 texts.append(column[row[0]].as_py())
+                tokens.append(counts[row[0]].as_py())
                 if len(keys) == share.size:
-                    yield {"number": number, "keys": keys, "texts": texts}
-                    number, keys, texts = number + 1, [], []
+                    yield {"number": number, "keys": keys, "texts": texts, "tokens": tokens}
+                    number, keys, texts, tokens = number + 1, [], [], []
     if keys:
-        yield {"number": number, "keys": keys, "texts": texts}
+        yield {"number": number, "keys": keys, "texts": texts, "tokens": tokens}
 
 
 def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:

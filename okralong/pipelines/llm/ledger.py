@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ from typing import Any
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ArchiveError, BrokenError, OverBudget, Usage
+from okralong.pipelines.llm.bill import ARTIFACT
 from okralong.pipelines.llm.budget import Budget
 from okralong.pipelines.llm.journal import (
     JournalRow,
@@ -284,7 +287,18 @@ class RunLedger:
         budget = self._budget
         money = (budget.settled_usd, budget.unknown_usd, budget.reserved_usd, budget.cap_usd)
         snapshots = dict(self._state.snapshots)
-        return Totals(counts, self._state.calls, self._state.usage, *money, self._state.failures, snapshots)
+        return Totals(
+            counts, self._state.calls, self._state.usage, *money, self._state.failures, snapshots, self._running()
+        )
+
+    def _running(self) -> dict[tuple[str, int], int]:
+        """Count the unfinished questions by the workflow of their plan and their number of calls."""
+        found: Counter[tuple[str, int]] = Counter()
+        for query_id, question in self._state.questions.items():
+            if not (query_id.startswith(ARTIFACT) or self._is_finished(query_id)):
+                plan = question.rows.get(("plan", 0, "plan"))
+                found[str(json.loads(plan.body).get("workflow") or "") if plan else "", question.calls] += 1
+        return dict(found)
 
     def abandon(self) -> None:
         """Release the lock without writing anything, as the death of the process would."""

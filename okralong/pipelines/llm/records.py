@@ -216,7 +216,8 @@ class Totals:
     """Sums over a run, earlier processes included.
 
     ``questions`` counts finished questions by status. ``calls`` and ``usage`` are those with a reply, replies from
-    other runs included; ``settled_usd`` is what was billed. ``snapshots`` counts replies by origin.
+    other runs included; ``settled_usd`` is what was billed. ``snapshots`` counts replies by origin. ``running`` counts
+    unfinished questions by workflow ("" without a plan) and number of calls with a reply.
     """
 
     questions: Mapping[str, int]
@@ -228,3 +229,4 @@ class Totals:
     cap_usd: float | None
     failures: int
     snapshots: Mapping[Snapshot, int] = field(default_factory=dict)
+    running: Mapping[tuple[str, int], int] = field(default_factory=dict)
