@@ -51,7 +51,7 @@ def test_a_workbook(tmp_path: Path) -> None:
     )
     assert (where(found, "Rope"), where(found, "2019")) == ("sheet Costs", "sheet Staff")
     assert found.title == "Harbour accounts"
-    assert found.metadata == {"sheets": "2", "hidden_sheets": "1"}
+    assert found.metadata == {"sheets": "2", "hidden_sheets": "1", "not_read": "1 hidden sheet"}
 
 
 @pytest.mark.parametrize(

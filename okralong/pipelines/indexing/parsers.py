@@ -18,7 +18,8 @@ from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
 from okralong.pipelines.indexing.formats.office import read_docx, read_pptx
 from okralong.pipelines.indexing.formats.pdf import read_pdf
 from okralong.pipelines.indexing.formats.rows import read_jsonl, read_parquet
-from okralong.pipelines.indexing.formats.text import read_csv, read_markdown, read_plain, read_xlsx
+from okralong.pipelines.indexing.formats.sheets import read_csv, read_xlsx
+from okralong.pipelines.indexing.formats.text import read_markdown, read_plain
 
 PARSERS: Final[Mapping[str, Parser]] = {
     ".txt": read_plain,
@@ -30,6 +31,9 @@ PARSERS: Final[Mapping[str, Parser]] = {
     ".xhtml": read_html,
     ".docx": read_docx,
     ".xlsx": read_xlsx,
+    ".xlsm": read_xlsx,
+    ".xltx": read_xlsx,
+    ".xltm": read_xlsx,
     ".csv": read_csv,
     ".tsv": read_csv,
     ".pptx": read_pptx,
@@ -56,6 +60,7 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".htm": "3",
     ".pdf": "2",
     ".docx": "2",
+    ".xlsx": "2",
     ".jsonl": "2",
     ".parquet": "2",
 }

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.versions import DocumentEntry
 from okralong.pipelines.core.filesystems import located, open_file
-from okralong.pipelines.core.table_files import csv_rows, decoded_table, plain, read_workbook
+from okralong.pipelines.core.table_files import csv_rows, decoded_table, plain
 from okralong.pipelines.core.types import NOT_READ, DocumentError, InputError
 from okralong.pipelines.core.wording import agreeing, counted
+from okralong.pipelines.core.workbooks import read_workbook
 
 _KINDS: Final = (".csv", ".tsv", ".xlsx", ".jsonl", ".parquet")
 _KEYS: Final = ("doc_id", "file")

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.core.filesystems import located, open_file
-from okralong.pipelines.core.table_files import csv_rows, decoded_table, read_workbook
+from okralong.pipelines.core.table_files import csv_rows, decoded_table
 from okralong.pipelines.core.types import DocumentError, InputError, Question
+from okralong.pipelines.core.workbooks import read_workbook
 from okralong.pipelines.run.matrix import column_rows
 
 

@@ -304,7 +304,7 @@ def _cells(line: str) -> list[Amount]:
     label = _label_end(line)
     found = [each for each in amounts(line) if not each.year]
     if "|" in line:
-        return [each for each in found if each.start > label]
+        return [each for each in found if each.start > label and not _is_uncalculated(line, each.start)]
     behind = [each for each in found if each.end > label]
     told = line[found[-len(behind) - 1].end : label] if 0 < len(behind) < len(found) else ""
     if len(behind) > 1 or re.search(r"[A-Za-z]", told):
@@ -312,6 +312,11 @@ def _cells(line: str) -> list[Amount]:
     if len(behind) == 1 and len(found) == 2 and _may_be_mark(found[0]):  # "Revenue (1)   30"
         found = behind
     return found
+
+
+def _is_uncalculated(line: str, at: int) -> bool:
+    """Return whether a number stands in a formula or an error of a spreadsheet: "=B2*1000", "#DIV/0!"."""
+    return line[line.rfind("|", 0, at) + 1 : at].lstrip().startswith(("=", "#"))
 
 
 def _may_be_mark(cell: Amount) -> bool:

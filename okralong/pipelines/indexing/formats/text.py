@@ -1,16 +1,14 @@
-"""Parse running text (plain, Markdown) and tables (Excel, CSV), and write tables as lines of text."""
+"""Parse running text (plain, Markdown), and write tables as lines of text."""
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
-from okralong.pipelines.core.table_files import NO_MEMORY, csv_rows, decoded_table, read_workbook
-from okralong.pipelines.core.types import DocumentError, Section
-from okralong.pipelines.indexing.documents import Blocks, ParserOutput, RawDocument, Source, decode
+from okralong.pipelines.core.types import Section
+from okralong.pipelines.indexing.documents import ParserOutput, RawDocument, Source, decode
 
 _HEADING: Final = re.compile(r"^#{1,6}[ \t]++([^ \t\n].*+)|^ {0,3}(```|~~~)", re.MULTILINE)
 """Possessive, and trailing marks are stripped later, so that a heading of a million blanks takes linear time."""
@@ -69,38 +67,3 @@ def _line(row: Sequence[str], columns: Sequence[int], filled: bool) -> str:
     if filled:
         cells += [""] * (len(columns) - len(cells))
     return f"| {' | '.join(cells)} |"
-
-
-def read_xlsx(source: Source) -> Iterator[ParserOutput]:
-    """Yield the document of an .xlsx file: each visible sheet as a table under its name.
-
-    Cells are shown as a person sees them. Raises DocumentError if the file is not an Excel workbook.
-    """
-    book = read_workbook(source.read_bytes(), source.uri)
-    blocks = Blocks()
-    for sheet in book.sheets:
-        try:
-            table = pipe_table(list(sheet.shown()))
-        except (KeyError, ValueError, TypeError, IndexError, SyntaxError) as error:
-            if str(error).startswith(NO_MEMORY):
-                raise MemoryError from error
-            raise DocumentError(
-                f"{source.uri}, sheet {sheet.name}, cannot be read ({error}). Open it in a spreadsheet program and "
-                "save it again as .xlsx."
-            ) from error
-        if table:
-            blocks.begin("sheet", sheet.name)
-            blocks.add(sheet.name)
-            blocks.add(table)
-    metadata = {"sheets": str(len(book.sheets))} | ({"hidden_sheets": str(book.hidden)} if book.hidden else {})
-    yield blocks.document(source, book.title, metadata)
-
-
-def read_csv(source: Source) -> Iterator[ParserOutput]:
-    """Yield the document of a .csv or .tsv file, a table. Raises DocumentError if the bytes are not text."""
-    text = decoded_table(source.read_bytes(), source.uri)
-    try:
-        rows = list(csv_rows(text, "\t" if source.uri.lower().endswith(".tsv") else None))
-    except csv.Error as error:
-        raise DocumentError(f"{source.uri} is not a readable CSV file ({error}). Save it again as CSV.") from error
-    yield RawDocument(source.doc_id, pipe_table(rows), source.uri)

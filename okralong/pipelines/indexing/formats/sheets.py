@@ -1,0 +1,291 @@
+"""Parse Excel workbooks and CSV files into tables of text, and the notes, text boxes and charts beside them."""
+
+from __future__ import annotations
+
+import csv
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from okralong.pipelines.core.table_files import csv_rows, decoded_table
+from okralong.pipelines.core.types import DocumentError
+from okralong.pipelines.core.workbooks import (
+    Cell,
+    Layout,
+    Sheet,
+    Workbook,
+    address,
+    attribute,
+    local,
+    read_workbook,
+    text_of,
+    unescaped,
+)
+from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats.text import pipe_table
+from okralong.pipelines.indexing.tables import is_year
+
+SAVE_IT: Final = "open the file in a spreadsheet program and save it"
+
+
+def read_xlsx(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of an .xlsx file: each visible sheet as a table under its name, then its notes.
+
+    Cells are shown as a person sees them. Raises DocumentError if the file is not an Excel workbook.
+    """
+    book = read_workbook(source.read_bytes(), source.uri)
+    blocks, losses = Blocks(), Losses()
+    losses.add("hidden sheet", "hidden sheets", book.hidden)
+    notes = _Notes(book, losses)
+    for sheet in book.sheets:
+        layout = Layout()
+        table = _Grid(sheet, layout, losses).table()
+        words = [*(f"Printed header or footer: {each}" for each in layout.heads), *notes.of(sheet.part)]
+        losses.add("embedded object", "embedded objects", layout.objects)
+        _add(blocks, sheet.name, [table, *words])
+    for name, part in book.charts:
+        _add(blocks, name, list(notes.of(part)))
+    metadata = {"sheets": str(len(book.sheets))} | ({"hidden_sheets": str(book.hidden)} if book.hidden else {})
+    yield blocks.document(source, book.title, metadata | losses.metadata())
+
+
+def _add(blocks: Blocks, name: str, texts: Sequence[str]) -> None:
+    """Add a sheet as a section, unless it is empty."""
+    if any(texts):
+        blocks.begin("sheet", name)
+        for text in (name, *texts):
+            blocks.add(text)
+
+
+class _Figure(str):
+    """The text of a cell that holds a number."""
+
+    __slots__ = ()
+
+
+_LONGEST_HEAD: Final = 200
+"""Characters of the text of merged cells that is repeated. # project default"""
+_FILLS_A_CELL: Final = 4
+"""Repeated texts of a sheet per cell: a file may declare a million merged ranges. # project default"""
+_PLACES_A_CELL: Final = 16
+"""A sheet with more places per cell than this is written as a list of cells. # project default"""
+
+
+class _Grid:
+    """The texts of a sheet that a person sees, by row and column."""
+
+    def __init__(self, sheet: Sheet, layout: Layout, losses: Losses) -> None:
+        self._rows: dict[int, dict[int, str]] = {}
+        hidden: dict[tuple[int, int], str] = {}
+        rows_hidden, columns_hidden = 0, set()
+        for row in sheet.rows(layout):
+            seen: dict[int, str] = {}
+            for cell in row.cells:
+                text = _text(cell)
+                if row.hidden or layout.hidden_columns[cell.column]:
+                    hidden[row.number, cell.column] = text
+                    if not row.hidden and text:
+                        columns_hidden.add(cell.column)
+                    continue
+                _count(cell, text, losses)
+                if text:
+                    seen[cell.column] = text
+            rows_hidden += row.hidden and any(hidden.get((row.number, cell.column)) for cell in row.cells)
+            if seen:
+                self._rows[row.number] = seen
+        losses.add("hidden row", "hidden rows", rows_hidden)
+        losses.add("hidden column", "hidden columns", len(columns_hidden))
+        self._repeat(layout, hidden)
+
+    def _repeat(self, layout: Layout, hidden: dict[tuple[int, int], str]) -> None:
+        """Repeat the text of merged cells, so that each column has its head and each row its label."""
+        numbers = sorted(self._rows)
+        columns = sorted({column for row in self._rows.values() for column in row})
+        left = _FILLS_A_CELL * sum(map(len, self._rows.values()))
+        for top, first, bottom, last in layout.merged:
+            text = self._rows.get(top, {}).get(first) or hidden.get((top, first), "")
+            if not text or len(text) > _LONGEST_HEAD or (isinstance(text, _Figure) and not is_year(text)):
+                continue
+            rows = numbers[bisect_left(numbers, top) : bisect_right(numbers, bottom)]
+            across = columns[bisect_left(columns, first) : bisect_right(columns, last)]
+            if rows[:1] == [top] and across[:1] == columns[:1] and len(self._rows[top]) == 1:
+                across = across[:1]  # a title over the whole table
+            for number in rows:
+                left -= len(across)
+                if left < 0:
+                    return
+                for column in across:
+                    self._rows[number].setdefault(column, text)
+
+    def table(self) -> str:
+        """Return the sheet as a table, or as a list of cells if there are few in a wide area."""
+        rows = list(self._rows.items())
+        columns = sorted({column for _, row in rows for column in row})
+        place = {column: index for index, column in enumerate(columns)}
+        places = sum(place[max(row)] + 1 for _, row in rows)
+        if places > _PLACES_A_CELL * sum(len(row) for _, row in rows):
+            return pipe_table([[f"{address(n, column)}: {row[column]}" for column in sorted(row)] for n, row in rows])
+        return pipe_table([[row.get(column, "") for column in columns[: place[max(row)] + 1]] for _, row in rows])
+
+
+def _text(cell: Cell) -> str:
+    words = cell.shown()
+    return _Figure(words) if isinstance(cell.value, int | float) and not isinstance(cell.value, bool) else words
+
+
+def _count(cell: Cell, text: str, losses: Losses) -> None:
+    if cell.formula:
+        losses.add("formula without a saved value", "formulas without saved values", remedy=SAVE_IT)
+    elif cell.error:
+        losses.add(*(("error cell", "error cells") if cell.value else ("picture", "pictures")))
+    elif not text and cell.value and str(cell.value).strip():
+        losses.add("cell hidden by its format", "cells hidden by their format")
+
+
+class _Notes:
+    """The comments, text boxes and charts of a workbook's sheets."""
+
+    def __init__(self, book: Workbook, losses: Losses) -> None:
+        self._package, self._losses = book.package, losses
+        self._visible = {sheet.name for sheet in book.sheets}
+
+    def of(self, part: str) -> Iterator[str]:
+        """Yield the notes of a sheet by its part, and count its pictures."""
+        relations = list(self._package.relations(part))
+        with self._package.reading(part):
+            for relation in relations:
+                if relation.kind == "comments" and self._package.has(relation.part):
+                    yield from self._comments(relation.part)
+                elif relation.kind == "threadedComment" and self._package.has(relation.part):
+                    yield from self._threads(relation.part)
+                elif relation.kind == "drawing" and self._package.has(relation.part):
+                    yield from self._drawing(relation.part)
+
+    def _comments(self, part: str) -> Iterator[str]:
+        authors: list[str] = []
+        for element in self._package.elements(part):
+            tag = local(element.tag)
+            if tag == "author":
+                authors.append(element.text or "")
+            elif tag == "comment":
+                number = element.get("authorId", "")
+                author = authors[int(number)] if number.isdigit() and int(number) < len(authors) else ""
+                text = next((text_of(child) for child in element if local(child.tag) == "text"), "")
+                if not author.startswith("tc="):  # the copy of a thread for older programs
+                    yield _note(element.get("ref", ""), author, text.removeprefix(f"{author}:"))
+                element.clear()
+
+    def _threads(self, part: str) -> Iterator[str]:
+        people: dict[str, str] = {}
+        for each in self._package.parts("xl/persons/"):
+            for element in self._package.elements(each):
+                people |= {element.get("id", ""): element.get("displayName", "")}
+        for element in self._package.elements(part):
+            if local(element.tag) == "threadedComment":
+                text = next((child.text or "" for child in element if local(child.tag) == "text"), "")
+                yield _note(element.get("ref", ""), people.get(element.get("personId", ""), ""), unescaped(text))
+                element.clear()
+
+    def _drawing(self, part: str) -> Iterator[str]:
+        relations = {each.key: each for each in self._package.relations(part)}
+        for top in self._package.elements(part):
+            if local(top.tag) not in ("twoCellAnchor", "oneCellAnchor", "absoluteAnchor"):
+                continue
+            for element in _drawn(top):
+                tag = local(element.tag)
+                if tag == "txBody" and (text := _paragraphs(element)):
+                    yield f"Text box: {text}"
+                elif tag == "pic":
+                    self._losses.add("picture", "pictures")
+                elif tag == "graphicData" and element.get("uri", "").endswith("/diagram"):
+                    self._losses.add("diagram", "diagrams")
+                elif tag == "chart" and (chart := relations.get(attribute(element, "id"))) is not None:
+                    if chart.kind == "chart" and self._package.has(chart.part):
+                        yield self._chart(chart.part)
+                    else:
+                        self._losses.add("chart", "charts")
+            top.clear()
+
+    def _chart(self, part: str) -> str:
+        """Return the titles of a chart, and its figures unless a visible sheet has them."""
+        titles, series, sheets, typed = [], [], set[str](), False
+        for element in self._package.elements(part):
+            tag = local(element.tag)
+            if tag == "title":
+                titles.append(" ".join(_paragraphs(element).split()) or " ".join(_cached(element)))
+                element.clear()
+            elif tag == "ser":
+                series.append(_series(element))
+                sheets |= {_sheet_of(each.text or "") for each in element.iter() if local(each.tag) == "f"}
+                typed = typed or any(local(each.tag) in ("numLit", "strLit") for each in element.iter())
+                element.clear()
+        said = f"Chart: {', '.join(filter(None, titles))}" if any(titles) else ""
+        if sheets <= self._visible and not typed:
+            return said
+        heads = ["", *(name for name, _, _ in series)]
+        labels = max((labels for _, labels, _ in series), key=len, default=[])
+        count = max((len(values) for _, _, values in series), default=0)
+        rows = [
+            [labels[n] if n < len(labels) else "", *(values[n] if n < len(values) else "" for _, _, values in series)]
+            for n in range(count)
+        ]
+        return f"{said or 'Chart:'}\n{pipe_table([heads, *rows])}" if rows else said
+
+
+def _note(ref: str, author: str, text: str) -> str:
+    by = f" by {author.strip()}" if author.strip() else ""
+    return f"Comment on {ref}{by}: {text.strip()}" if text.strip() else ""
+
+
+def _drawn(top: Element) -> Iterator[Element]:
+    """Yield the elements of a drawing in order, without hidden shapes and without substitutes for older programs."""
+    stack = [top]
+    while stack:
+        element = stack.pop()
+        yield element
+        tag = local(element.tag)
+        children = [] if tag == "txBody" else [each for each in element if local(each.tag) != "Fallback"]
+        named = (each for head in children for each in head if local(each.tag) == "cNvPr")
+        if not any(each.get("hidden") in ("1", "true") for each in named):
+            stack.extend(reversed(children))
+
+
+def _paragraphs(element: Element) -> str:
+    lines: list[list[str]] = [[]]
+    for each in element.iter():
+        tag = local(each.tag)
+        if tag == "p":
+            lines.append([])
+        elif tag in ("t", "br"):
+            lines[-1].append(each.text or "" if tag == "t" else " ")
+    return "\n".join(line for parts in lines if (line := "".join(parts).strip()))
+
+
+def _cached(element: Element) -> list[str]:
+    """Return the saved values of a part of a chart."""
+    return [each.text or "" for each in element.iter() if local(each.tag) == "v"]
+
+
+def _series(element: Element) -> tuple[str, list[str], list[str]]:
+    """Return name, labels and values of a series of a chart."""
+    found: dict[str, list[str]] = {}
+    for child in element:
+        found.setdefault(local(child.tag), _cached(child))
+    labels, values = found.get("cat") or found.get("xVal") or [], found.get("val") or found.get("yVal") or []
+    return " ".join(found.get("tx", [])), labels, values
+
+
+def _sheet_of(reference: str) -> str:
+    """Return the sheet of a reference such as ``'My costs'!$B$2:$B$5``."""
+    return reference.rpartition("!")[0].lstrip("(").strip("'").replace("''", "'")
+
+
+def read_csv(source: Source) -> Iterator[ParserOutput]:
+    """Yield the document of a .csv or .tsv file, a table. Raises DocumentError if the bytes are not text."""
+    text = decoded_table(source.read_bytes(), source.uri)
+    try:
+        rows = list(csv_rows(text, "\t" if source.uri.lower().endswith(".tsv") else None))
+    except csv.Error as error:
+        raise DocumentError(f"{source.uri} is not a readable CSV file ({error}). Save it again as CSV.") from error
+    yield RawDocument(source.doc_id, pipe_table(rows), source.uri)
