@@ -27,6 +27,8 @@ from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.generate import answer_of_reply
 from okralong.pipelines.answering.prompt_text import Evidence
+from okralong.pipelines.answering.stated import Stated
+from okralong.pipelines.answering.support import Figures, Sought, units
 from okralong.pipelines.answering.workflows import documents_task
 from okralong.pipelines.core.types import Answer, Citation, Passage, QuestionError, Reply, ReplyError, Usage
 from okralong.pipelines.methods import (
@@ -100,12 +102,18 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
     "neutralise": prompt_text.neutralise,
     "calculate": lambda text: calculate(f"={text}"),
     "conditions": documents_task.read_conditions,
-    "citations": lambda text: citations.find_citations(prompt_text.parse_evidence(text), [SHOWN] * 3, (text, "rose")),
-    "cited": lambda text: citations.find_citations(
+    "citations": lambda text: citations.sources_of(
+        prompt_text.parse_evidence(text), [SHOWN] * 3, Sought.of(text, "rose")
+    ),
+    "cited": lambda text: citations.sources_of(
         [Evidence(1, "rose to no end, it seems"), Evidence(2, ""), Evidence(0, text[:9])],
         [passage(text)] * 2,
-        ("a", "b"),
+        Sought.of("a 5", "b"),
     ),
+    "stated": lambda text: Stated([passage(text)]).require("money", "$1,234.5 million", "?", [text[:500]], False),
+    "stated operands": lambda text: Stated([SHOWN]).require("money", f"={text}", "?", [], True),
+    "figures": lambda text: Figures([text]).have(amounts.amounts("$12.5 million")[0]),
+    "sentences": units,
     "agreement of an answer": lambda text: confidence.agreement("What was it?", text, TEXT),
     "agreement with a place": lambda text: confidence.agreement("What was it?", f"{text[:500]} 5 %", text, text),
     "agreement of both": lambda text: confidence.agreement("What was it?", text, text),
@@ -218,6 +226,7 @@ def hostile(pieces: str, before: str, behind: str, chars: int) -> str:
 def seconds(parse: Callable[[str], Any], text: str) -> float:
     table_heads.has_amounts.cache_clear()
     confidence.parts_said.cache_clear()
+    units.cache_clear()
     began = time.process_time()
     with suppress(ReplyError, ValueError, QuestionError):
         parse(text)

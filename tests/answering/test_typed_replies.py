@@ -34,12 +34,20 @@ REVENUE = {
 }
 
 
-async def ask(answer_type: str, *replies: Scripted, short: bool = False, strategy: str = "okralong") -> Any:
+async def ask(
+    answer_type: str,
+    *replies: Scripted,
+    short: bool = False,
+    strategy: str = "okralong",
+    calculator: bool = False,
+    document: Document = ALDER,
+) -> Any:
     tools = ScriptedTools(
-        [ALDER],
+        [document],
         {"generate": list(replies), "full_text": list(replies)},
         analysis=analysis("extractive", "exact"),
         short_contract=short,
+        calculator=calculator,
         answer_type=answer_type,
     )
     answer = await load_strategy(strategy)(Question("q", "What was the revenue?", answer_type=answer_type), tools)
@@ -162,7 +170,10 @@ async def test_a_list_has_the_citations_of_all_its_values() -> None:
     answer, _ = await ask("list of money", json.dumps({"values": [REVENUE, second]}))
     assert [each["value"] for each in json.loads(answer.value.value)] == ["467460000", "431002000"]
     assert [each["period"] for each in json.loads(answer.value.value)] == ["2023", "2022"]
-    assert [each.quote for each in answer.citations] == ["Revenue | $ 467,460", "$ 431,002"]
+    assert [each.quote for each in answer.citations] == [
+        "Revenue | $ 467,460",
+        "| Revenue | $ 467,460 | $ 431,002 |",
+    ]
 
 
 async def test_a_reply_that_misfits_is_asked_for_once_more() -> None:
@@ -184,8 +195,69 @@ async def test_a_small_model_that_repeats_the_example_of_its_contract_has_not_an
     assert (again.status, again.value) == ("invalid_output", None)
     period, _ = await ask("period", "FY2019", "2023 [1]", short=True)
     assert period.value.value == "2023"
-    worked_out, _ = await ask("money", json.dumps({"value": "$ 36,458 thousand"}))
-    assert worked_out.value.value == "36458000", "a large model may work a value out"
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize(
+    ("answer_type", "said"),
+    [("money", "$ 99,123 thousand"), ("money", "$(234,496) thousand"), ("percent", "12.4 %"), ("date", "2019-06-30")],
+)
+async def test_a_value_that_stands_in_no_passage_is_no_answer(answer_type: str, said: str, short: bool) -> None:
+    reply = f"{said} [1]" if short else json.dumps({"value": said, "evidence": [{"passage": 1, "quote": "Revenue"}]})
+    answer, tools = await ask(answer_type, reply, short=short)
+    assert (answer.status, answer.value, answer.citations) == ("invalid_output", None, ())
+    assert "stands in no passage" in answer.error
+    assert reply in answer.error
+    assert len(tools.of("complete")) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [
+        ("467,460", "467460000"),
+        ("$467.46 million", "467460000"),
+        ("$467.5 million", "467500000"),
+        ("467460000", "467460000"),
+        ("0.46746 billion dollars", "467460000"),
+        ("-234,495", "-234495000"),
+        ("a loss of $234.495 million", "234495000"),
+    ],
+)
+async def test_an_amount_in_another_notation_stands_there(said: str, value: str) -> None:
+    answer, _ = await ask("money", json.dumps({"value": said, "evidence": [1]}))
+    assert (answer.status, answer.value.value) == ("answered", value)
+    (citation,) = answer.citations
+    assert citation.quote.startswith("| Net income" if "234" in said else "| Revenue")
+
+
+async def test_the_result_of_a_calculation_needs_operands_in_the_passages() -> None:
+    both = {"passage": 1, "quote": "Revenue | $ 467,460 | $ 431,002"}
+    for value in ("$ 36,458 thousand", "$898,462 thousand"):
+        answer, _ = await ask("money", json.dumps({"value": value, "evidence": [both]}))
+        assert answer.status == "answered", value
+    grown, _ = await ask("percent", json.dumps({"value": "8.5 %", "evidence": [both]}))
+    assert (grown.value.value, [each.quote for each in grown.citations]) == ("8.5", [])
+    wrong, _ = await ask("percent", json.dumps({"value": "9.5 %", "evidence": [both]}))
+    assert wrong.status == "invalid_output"
+    unquoted, _ = await ask("money", json.dumps({"value": "$ 36,458 thousand"}))
+    assert unquoted.status == "invalid_output"
+
+
+async def test_a_formula_needs_its_operands_in_the_passages() -> None:
+    grown = {"value": "=(467,460 - 431,002) / 431,002 * 100 %", "evidence": [{"passage": 1, "quote": "Revenue"}]}
+    answer, _ = await ask("percent", json.dumps(grown), calculator=True)
+    assert (answer.status, answer.value.value) == ("answered", "8.46")
+    assert [each.quote for each in answer.citations] == ["| Revenue | $ 467,460 | $ 431,002 |"]
+    answer, _ = await ask("percent", json.dumps(grown | {"value": "=(467,460 - 999) / 999 * 100 %"}), calculator=True)
+    assert "999 in the calculation stands in no passage" in answer.error
+
+
+async def test_a_period_that_no_passage_names_is_not_that_of_an_amount() -> None:
+    bare = Document("birch", "The price was $ 512.", "Birch", sha256="birch", n_tokens=8)
+    for period, kept in (("FY2023", ""), ("", "")):
+        reply = {"value": "$ 512", "period": period, "evidence": [1]}
+        answer, _ = await ask("money", json.dumps(reply), document=bare)
+        assert answer.value.period == kept
 
 
 async def test_a_second_misfit_is_invalid_output_with_both_replies() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final, get_args
@@ -284,3 +284,16 @@ def context_of(question: str, said: str, citations: Sequence[Citation], passages
                 return Context(passage.text, at, at + len(each.quote), question)
         return Context(each.quote, 0, len(each.quote), question)
     return Context(question=question)
+
+
+def leaves(found: Any) -> Iterator[str | int | float]:
+    """Yield the texts and numbers in a JSON value."""
+    waiting = [found]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            waiting += list(one.values())[::-1]
+        elif isinstance(one, list):
+            waiting += one[::-1]
+        elif isinstance(one, str | int | float) and not isinstance(one, bool):
+            yield one

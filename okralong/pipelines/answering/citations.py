@@ -1,22 +1,20 @@
 """Check the sources that a reply claims. Also structured replies, with one repair attempt.
 
-A claim is valid if its words are in a passage of the prompt, ignoring spacing, quote marks, dashes and case. A bare
-passage number cites the whole passage, or under the short contract, which asks for no more, the sentence or line that
-shares most with answer and question. Other claims are dropped, even if the answer is left without citations: a wrong
-source is worse than none.
+A claim is valid if its words are in a passage of the prompt, ignoring spacing, quote marks, dashes and case. Other
+claims are dropped. A source must contain the answer; if no claim does, the sentence or row that does is cited, and
+without one the answer has no citations: a wrong source is worse than none.
 """
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
 from okralong.pipelines.answering.context import prompt_fits
 from okralong.pipelines.answering.prompt_text import HIDDEN, STAND_INS, Evidence, neutralise
+from okralong.pipelines.answering.support import Sought, best_unit, stems, units
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Citation, CutShort, Message, NobodyAsked, Passage, Reply, ReplyError
@@ -43,46 +41,58 @@ _MOST_PLACES: Final = 1_000  # project default: bounds "a" in "aaaa"
 Span = tuple[int, int]
 
 
-def find_citations(
-    evidence: Iterable[Evidence], passages: Sequence[Passage], about: tuple[str, str] | None = None
-) -> tuple[Citation, ...]:
-    """Return the valid claims in the order of the reply, without duplicate spans.
+def find_citations(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> tuple[Citation, ...]:
+    """Return the valid claims in the order of the reply, without duplicate spans; a bare number cites its passage.
 
     Args:
         evidence: The claims; number n refers to ``passages[n - 1]``.
         passages: The passages of the prompt, in the order shown.
-        about: The answer and its question. If given, a bare number cites the passage's ``best_line`` instead of the
-            whole passage.
     """
-    shown = [_Shown(passage) for passage in passages]
-    found = (citation for claim in evidence if (citation := _check(claim, shown, about)) is not None)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(place.cite(span) for _, place, span in _valid(evidence, passages)))
 
 
-_LINE: Final = re.compile(r"\S(?:[^\n]*?\S)??(?=[.!?][\"'\u201d)\]]*\s|\s*(?:\n|\Z))[.!?]?[\"'\u201d)\]]*")
-"""A sentence, or a line if that ends first, such as a table's row."""
-_WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
-_OF_ANSWER: Final = 3.0  # project default
-"""The weight of a word of the answer; one of the question has weight 1."""
+def sources_of(evidence: Iterable[Evidence], passages: Sequence[Passage], sought: Sought) -> tuple[Citation, ...]:
+    """Return the sources of an answer, those that contain it first; () if no valid claim leads to one.
 
+    A quotation that contains the answer is a source; one without any other word is extended to its sentence or row. For
+    a bare number it is the best sentence or row of its passage. If no claim contains the answer, the best sentence or
+    row of the claimed passages is the source, else that of all passages. Other quotations follow if they are about the
+    question, as are those of earlier look-ups.
 
-def best_line(text: str, answer: str, question: str) -> Span:
-    """Return the sentence or line of ``text`` that shares most with ``answer`` and ``question``.
-
-    A shared word or number counts more the fewer lines contain it, and three times if it is in the answer. Ties go to
-    the first line; if no line shares anything, all of ``text`` is returned.
+    Args:
+        evidence: The claims; number n refers to ``passages[n - 1]``.
+        passages: The passages of the prompt, in the order shown.
+        sought: What a source must contain.
     """
-    spans = [match.span() for match in _LINE.finditer(text)]
-    words = [_words(text[start:end]) for start, end in spans]
-    held = Counter(word for line in words for word in line)
-    weights = dict.fromkeys(_words(question), 1.0) | dict.fromkeys(_words(answer), _OF_ANSWER)
-    scores = [sum(weights[word] / held[word] for word in line & weights.keys()) for line in words]
-    best = max(scores, default=0.0)
-    return spans[scores.index(best)] if best else (0, len(text))
+    named: list[Passage] = []
+    sources: list[Citation] = []
+    others: list[Citation] = []
+    for claim, place, span in _valid(evidence, passages):
+        named.append(place.passage)
+        text, doc_id = place.passage.text, place.passage.doc_id
+        if not claim.quote:
+            best = best_unit(sought, [place.passage], claimed=True)
+            sources += [] if best is None else [place.cite(best[1])]
+        elif sought.is_held_in(text[slice(*span)], doc_id):
+            sources.append(place.cite(_with_its_words(sought, text, span)))
+        elif sought.is_topic_of(text[slice(*span)], doc_id):
+            others.append(place.cite(span))
+    if not sources and named:
+        best = best_unit(sought, named, claimed=True) or best_unit(sought, passages)
+        sources = [] if best is None else [_Shown(best[0]).cite(best[1])]
+    others = [each for each in others if sources and not any(_within(each, source) for source in sources)]
+    return tuple(dict.fromkeys([*sources, *others]))
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(word.replace(",", "").casefold() for word in _WORD.findall(_normalise(text)[0]))
+def _within(one: Citation, other: Citation) -> bool:
+    return one.doc_id == other.doc_id and other.start_char <= one.start_char and one.end_char <= other.end_char
+
+
+def _with_its_words(sought: Sought, text: str, span: Span) -> Span:
+    """Return the sentence or row around a quotation that has no word besides the answer."""
+    if stems(text[slice(*span)]) - sought.words:
+        return span
+    return next((unit for unit, _ in units(text) if unit[0] <= span[0] and span[1] <= unit[1]), span)
 
 
 class _Shown:
@@ -109,21 +119,21 @@ class _Shown:
         return None if span is None else (origin[span[0]], origin[span[1] - 1] + 1)
 
 
-def _check(claim: Evidence, shown: Sequence[_Shown], about: tuple[str, str] | None) -> Citation | None:
-    named = shown[claim.passage - 1] if 1 <= claim.passage <= len(shown) else None
-    if not claim.quote:
-        if named is None:
-            return None
-        text = named.passage.text
-        return named.cite((0, len(text)) if about is None else best_line(text, *about))
-    places = [] if named is None else [named]
-    if claim.passage == 0 or len(claim.quote) >= _TELLING:
-        places += [place for place in shown if place is not named]
-    for place in places:
-        span = place.find(claim.quote)
-        if span is not None:
-            return place.cite(span)
-    return None
+def _valid(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> Iterator[tuple[Evidence, _Shown, Span]]:
+    """Yield each valid claim with its passage and the span in it; for a bare number, the whole passage."""
+    shown = [_Shown(passage) for passage in passages]
+    for claim in evidence:
+        named = shown[claim.passage - 1] if 1 <= claim.passage <= len(shown) else None
+        if not claim.quote:
+            if named is not None and named.passage.text:
+                yield claim, named, (0, len(named.passage.text))
+            continue
+        places = [] if named is None else [named]
+        if claim.passage == 0 or len(claim.quote) >= _TELLING:
+            places += [place for place in shown if place is not named]
+        found = ((place, span) for place in places if (span := place.find(claim.quote)) is not None)
+        if (first := next(found, None)) is not None:
+            yield claim, *first
 
 
 def _find_words(text: str, words: str) -> Span | None:

@@ -5,7 +5,7 @@ Also the long context, which shows whole documents.
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,15 +14,18 @@ from typing import Final
 
 from okralong.pipelines.answering.answer_types import (
     AMOUNTS,
+    SCHEMA,
     TEXT,
     AnswerType,
     context_of,
+    leaves,
     misfit,
     typed_value,
 )
 from okralong.pipelines.answering.calculator import calculate
-from okralong.pipelines.answering.citations import ask_and_read, best_line, find_citations
+from okralong.pipelines.answering.citations import ask_and_read, find_citations, sources_of
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
+from okralong.pipelines.answering.prompt_text import Evidence
 from okralong.pipelines.answering.prompts import (
     UNANSWERABLE,
     SaidValue,
@@ -31,6 +34,8 @@ from okralong.pipelines.answering.prompts import (
     parse_answer,
     read_typed,
 )
+from okralong.pipelines.answering.stated import YEAR_DIGITS, Stated, sought_for
+from okralong.pipelines.answering.support import best_line
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import (
@@ -45,7 +50,6 @@ from okralong.pipelines.core.types import (
     Reply,
     ReplyError,
 )
-from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.values import Context
 
 LONGER: Final = "longer"
@@ -122,15 +126,21 @@ def _answer(tools: Tools, question: str, reply: str, shown: Sequence[Passage], s
     parsed = parse_answer(reply, question)
     if parsed.unanswerable:
         return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
+    if parsed.only_number and (line := _line_of(parsed.evidence, sources, question)) is not None:
+        return Answer("answered", line.quote, (line,), context=tuple(shown))
     said = calculate(parsed.answer) if tools.calculator else parsed.answer
-    about = (said, question) if tools.short_contract else None
-    found = find_citations(parsed.evidence, sources, about)
-    citations = tuple(each for each in found if each.quote)
-    if parsed.only_number and citations:
-        # The reply is only "[2]": the answer is the best line of that passage.
-        start, end = best_line(citations[0].quote, "", question)
-        said = citations[0].quote[start:end]
+    citations = sources_of(parsed.evidence, sources, sought_for(parsed.answer, question, said))
     return Answer("answered", said, citations, context=tuple(shown))
+
+
+def _line_of(evidence: Sequence[Evidence], sources: Sequence[Passage], question: str) -> Citation | None:
+    """Return the line of the first passage in a reply that is only "[2]", which is its answer."""
+    for each in evidence:
+        if 1 <= each.passage <= len(sources) and (passage := sources[each.passage - 1]).text:
+            start, end = best_line(passage.text, question)
+            at = passage.start_char
+            return Citation(passage.doc_id, at + start, at + end, passage.text[start:end])
+    return None
 
 
 async def whole_reply(
@@ -208,42 +218,41 @@ def _typed_answer(
     """Return the answer made of these values, each with its own citations.
 
     Raises:
-        ValueError: A value does not fit the type, or, under the short contract, is in no passage.
+        ValueError: A value does not fit the type, or no passage states it.
     """
     words: list[str] = []
     read: list[tuple[str, str, Context]] = []
     citations: list[Citation] = []
+    stated = Stated([*shown, *sources])
     for each in said:
         value = calculate(each.said) if tools.calculator and wanted.kind in AMOUNTS else each.said
-        about = (value, question) if tools.short_contract else None
-        own = [found for found in find_citations(each.evidence, sources, about) if found.quote]
-        if each.only_number and own:
-            start, end = best_line(own[0].quote, "", question)
-            value = own[0].quote[start:end]
-        elif tools.short_contract and value == each.said and wanted.kind in (*AMOUNTS, "date", "period"):
-            _stands_there(value, shown, wanted.kind)
+        line = _line_of(each.evidence, sources, question) if each.only_number else None
+        if line is not None:
+            value, own = line.quote, [line]
+        else:
+            quotes = [found.quote for found in find_citations([e for e in each.evidence if e.quote], sources)]
+            stated.require(wanted.kind, each.said, question, quotes, tools.calculator)
+            own = _sources_of_value(each, value, question, sources, wanted.kind)
         words.append(value)
-        read.append((value, each.period, context_of(question, value, own, sources)))
+        period = each.period if all(map(stated.has_year, YEAR_DIGITS.findall(each.period))) else ""
+        read.append((value, period, context_of(question, value, own, sources)))
         citations += own
     typed = typed_value(wanted, read)
     cited = tuple(dict.fromkeys(citations))
     return Answer("answered", "; ".join(words), cited, context=tuple(shown), value=typed)
 
 
-def _stands_there(said: str, shown: Sequence[Passage], kind: str) -> None:
-    """Raise ValueError if an amount, or the year of a date or period, does not occur in any passage.
-
-    Small models that find no answer tend to repeat the example in the contract.
-    """
-    if kind in AMOUNTS:
-        known = {abs(each.digits) for passage in shown for each in amounts(passage.text)}
-        strange = [said[each.start : each.end] for each in amounts(said) if abs(each.digits) not in known]
-    else:
-        strange = [
-            year for year in re.findall(r"(?:19|20)\d\d", said) if not any(year in passage.text for passage in shown)
-        ]
-    if strange:
-        raise ValueError(f"{strange[0].strip()} stands in no passage")
+def _sources_of_value(
+    said: SaidValue, value: str, question: str, sources: Sequence[Passage], kind: str
+) -> list[Citation]:
+    """Return the sources of one value; yes, no, and choices that no passage names need only be about the question."""
+    if kind == SCHEMA:
+        value = " ".join(map(str, leaves(json.loads(value))))
+    sought = sought_for(said.said, question, value, kind)
+    found = sources_of(said.evidence, sources, sought)
+    if not found and kind == "choices":
+        found = sources_of(said.evidence, sources, sought_for("yes", question, "yes", "boolean"))
+    return list(found)
 
 
 # The long context: all documents of the scope in full if they fit the window, else the best chunks that fit.

@@ -28,7 +28,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from okralong.pipelines.answering.calculator import calculate
-from okralong.pipelines.answering.citations import ask_and_read, ask_or, find_citations
+from okralong.pipelines.answering.citations import ask_and_read, ask_or, sources_of
 from okralong.pipelines.answering.context import fit_passages, passage_of, prompt_fits
 from okralong.pipelines.answering.cost_model import most_of
 from okralong.pipelines.answering.organizer import plain_plan
@@ -45,6 +45,7 @@ from okralong.pipelines.answering.prompt_text import (
 )
 from okralong.pipelines.answering.prompts import UNANSWERABLE, clean, says_unanswerable
 from okralong.pipelines.answering.retrieve import dense_retrieval
+from okralong.pipelines.answering.stated import sought_for
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Hit, Message, NobodyAsked, Passage, Plan, Question, ReplyError
 from okralong.pipelines.methods.adaptive_rag import answer_closed_book
@@ -94,7 +95,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
         return Answer("unanswerable", UNANSWERABLE, plan=plan, context=tuple(each.shown for each in candidates))
     best = max(answered, key=lambda each: each.marks.weight(policy))  # of ties, the better ranked chunk
     said = calculate(best.marks.answer) if tools.calculator else best.marks.answer
-    citations = find_citations(best.marks.evidence, [best.shown])
+    citations = sources_of(best.marks.evidence, [best.shown], sought_for(best.marks.answer, words, said))
     return Answer("answered", said, citations, plan=plan, context=(best.shown,), replied_by=(best.model,))
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from okralong.pipelines.answering.answer_types import value_read
+from okralong.pipelines.answering.answer_types import misfit, with_value
 from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.calculator import calculate
-from okralong.pipelines.answering.citations import ask_for, find_citations
+from okralong.pipelines.answering.citations import ask_for, sources_of
 from okralong.pipelines.answering.context import fit_passages, process_context
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import ParsedStep, read_step, same_words, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
+from okralong.pipelines.answering.stated import Stated, sought_for
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Hit, Passage, ReplyError
 
 
@@ -32,10 +34,8 @@ async def reason_in_steps(ask: Ask) -> Answer:
         hits = pool(finds)
         parsed, shown = await _reason(ask, f"step/{number}/reason", hits)
         if parsed.answer:
-            citations = find_citations(parsed.evidence, shown)
-            said = calculate(parsed.answer) if tools.calculator else parsed.answer
-            answer = Answer("answered", said, citations, context=tuple(shown))
-            answer = await value_read(question, ask.wanted, answer)
+            chars = sum(len(passage.text) for passage in shown)
+            answer = await off_loop(chars, partial(_answer, ask, parsed, shown))
             if answer.status == "answered":
                 return answer
             break  # no value of the wanted type: the last call asks for one
@@ -51,6 +51,21 @@ async def reason_in_steps(ask: Ask) -> Answer:
         finds.append(found)
     hits = pool(finds)
     return await generate(tools, "generate", question, await process_context(hits, plan, tools), hits)
+
+
+def _answer(ask: Ask, parsed: ParsedStep, shown: Sequence[Passage]) -> Answer:
+    """Return the answer of a step, ``invalid_output`` if it is no value of the wanted type that a passage states."""
+    calculator, wanted, question = ask.tools.calculator, ask.wanted, ask.question
+    said = calculate(parsed.answer) if calculator else parsed.answer
+    citations = sources_of(parsed.evidence, shown, sought_for(parsed.answer, question, said))
+    answer = Answer("answered", said, citations, context=tuple(shown))
+    try:
+        if not wanted.many:
+            quotes = [each.quote for each in citations]
+            Stated(shown).require(wanted.kind, parsed.answer, question, quotes, formulas=calculator)
+    except ValueError as error:
+        return misfit(wanted, answer, str(error), parsed.answer)
+    return with_value(question, wanted, answer)
 
 
 async def _reason(ask: Ask, step: str, hits: Sequence[Hit]) -> tuple[ParsedStep, list[Passage]]:
