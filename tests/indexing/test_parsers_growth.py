@@ -11,8 +11,8 @@ from docx.oxml.ns import nsdecls
 
 from okralong.pipelines.indexing.documents import Parser, RawDocument, Source
 from okralong.pipelines.indexing.formats import html
-from okralong.pipelines.indexing.formats import office as docx_parser
 from okralong.pipelines.indexing.formats import text as markdown
+from okralong.pipelines.indexing.formats import word as docx_parser
 from okralong.pipelines.indexing.formats.pdf import tidy
 from okralong.pipelines.indexing.formats.text import pipe_table
 from tests.indexing.growth import LINEAR, growth

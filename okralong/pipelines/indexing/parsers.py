@@ -15,11 +15,12 @@ from okralong.pipelines.indexing.documents import BadRow, Parser, ParserOutput, 
 from okralong.pipelines.indexing.formats.html import read_html
 from okralong.pipelines.indexing.formats.mail import read_mail
 from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
-from okralong.pipelines.indexing.formats.office import read_docx, read_pptx
 from okralong.pipelines.indexing.formats.pdf import read_pdf
+from okralong.pipelines.indexing.formats.powerpoint import read_pptx
 from okralong.pipelines.indexing.formats.rows import read_jsonl, read_parquet
 from okralong.pipelines.indexing.formats.sheets import read_csv, read_xlsx
 from okralong.pipelines.indexing.formats.text import read_markdown, read_plain
+from okralong.pipelines.indexing.formats.word import read_docx
 
 PARSERS: Final[Mapping[str, Parser]] = {
     ".txt": read_plain,
@@ -30,6 +31,9 @@ PARSERS: Final[Mapping[str, Parser]] = {
     ".htm": read_html,
     ".xhtml": read_html,
     ".docx": read_docx,
+    ".docm": read_docx,
+    ".dotx": read_docx,
+    ".dotm": read_docx,
     ".xlsx": read_xlsx,
     ".xlsm": read_xlsx,
     ".xltx": read_xlsx,
@@ -37,6 +41,11 @@ PARSERS: Final[Mapping[str, Parser]] = {
     ".csv": read_csv,
     ".tsv": read_csv,
     ".pptx": read_pptx,
+    ".pptm": read_pptx,
+    ".ppsx": read_pptx,
+    ".ppsm": read_pptx,
+    ".potx": read_pptx,
+    ".potm": read_pptx,
     ".jsonl": read_jsonl,
     ".parquet": read_parquet,
 }
@@ -59,7 +68,8 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".html": "3",
     ".htm": "3",
     ".pdf": "2",
-    ".docx": "2",
+    ".docx": "3",
+    ".pptx": "2",
     ".xlsx": "2",
     ".jsonl": "2",
     ".parquet": "2",

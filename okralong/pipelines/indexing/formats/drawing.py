@@ -1,0 +1,334 @@
+"""Read what Word and PowerPoint files share: drawn text, equations, charts, SmartArt and embedded objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from lxml import etree
+
+from okralong.pipelines.core.table_files import shown
+from okralong.pipelines.indexing.documents import Losses
+from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, M, Part, R, W, chosen, is_on, number_of
+from okralong.pipelines.indexing.formats.text import pipe_table
+
+STRUCK: Final = "~~"
+"""Stands before and after struck-out text, as in Markdown."""
+_ICON: Final = 360_000
+"""Pictures less than 1 cm wide or high (in EMU) are icons and lines. # project default"""
+_DECORATIVE: Final = "{http://schemas.microsoft.com/office/drawing/2017/decorative}decorative"
+
+
+def drawn_text(paragraph: Any) -> str:
+    """Return the text of an a:p, without slide numbers."""
+    parts: list[str] = []
+    struck = False
+    stack = list(reversed(paragraph))
+    while stack:
+        each = stack.pop()
+        if each.tag in (f"{A}r", f"{A}fld"):
+            if each.get("type") == "slidenum":
+                continue
+            text = "".join(text.text or "" for text in each.iterchildren(f"{A}t"))
+            properties = each.find(f"{A}rPr")
+            strike = properties is not None and properties.get("strike", "noStrike") != "noStrike"
+            if text and strike != struck:
+                parts.append(STRUCK)
+                struck = strike
+            parts.append(text)
+        elif each.tag == f"{A}br":
+            parts.append("\n")
+        elif each.tag == f"{M}oMath":
+            parts.append(equation(each))
+        elif each.tag == f"{MC}AlternateContent":
+            if (branch := chosen(each)) is not None:
+                stack.extend(reversed(branch))
+        elif each.tag not in (f"{A}pPr", f"{A}endParaRPr"):
+            stack.extend(reversed(each))
+    return "".join([*parts, STRUCK if struck else ""]).replace("\v", "\n")
+
+
+def is_decoration(properties: Any, extent: Any) -> bool:
+    """Return whether a picture is marked as decoration, or is smaller than 1 cm; ``extent`` has its size."""
+    if properties is not None and any(is_on(each, "val") for each in properties.iter(_DECORATIVE)):
+        return True
+    return extent is not None and 0 < min(number_of(extent, "cx"), number_of(extent, "cy")) < _ICON
+
+
+_OBJECTS: Final = (
+    ("excel", "embedded workbook", "embedded workbooks"),
+    ("word", "embedded document", "embedded documents"),
+    ("powerpoint", "embedded presentation", "embedded presentations"),
+    ("equation", "equation that is an object", "equations that are objects"),
+    ("acro", "embedded document", "embedded documents"),
+)
+
+
+def count_object(losses: Losses, program: str) -> None:
+    """Count an embedded object, named by its ``program`` such as "Excel.Sheet.12"."""
+    one, many = "embedded object", "embedded objects"
+    for word, *names in _OBJECTS:
+        if word in program.lower():
+            one, many = names
+            break
+    losses.add(one, many)
+
+
+# Equations, in the linear form of Unicode: a/b, x^2, x_i, √(x).
+
+_PLAIN: Final = re.compile(r"[\w.,]*|.")
+
+
+def equation(root: Any) -> str:
+    """Return an m:oMath as one line; fractions, powers, indices and roots keep their structure."""
+    stack: list[list[tuple[str, str]]] = [[]]
+    walker = etree.iterwalk(root, events=("start", "end"))
+    skipped = None
+    for event, element in walker:
+        if event == "start":
+            if element.tag in (f"{W}del", f"{W}moveFrom", f"{W}rPr", f"{M}ctrlPr", f"{M}rPr"):
+                walker.skip_subtree()
+                skipped = element
+            else:
+                stack.append([])
+        elif element is skipped:
+            skipped = None
+        else:
+            parts = stack.pop()
+            if isinstance(element.tag, str):
+                name = etree.QName(element).localname
+                text = (element.text or "") if name == "t" else _joined(name, parts, element)
+                stack[-1].append((name, text))
+    return "".join(text for _, text in stack[0])
+
+
+def _joined(name: str, parts: Sequence[tuple[str, str]], element: Any) -> str:
+    """Return the text of an element of an equation from that of its children."""
+    whole = "".join(text for _, text in parts)
+    child = dict(parts)
+    if name == "f":
+        return f"{_grouped(child.get('num', ''))}/{_grouped(child.get('den', ''))}"
+    if name in ("sSup", "sSub", "sSubSup", "sPre", "nary"):
+        sign = _property(element, "chr", "∫") if name == "nary" else ""
+        low, high = child.get("sub", ""), child.get("sup", "")
+        marks = (f"_{_grouped(low)}" if low else "") + (f"^{_grouped(high)}" if high else "")
+        inner = child.get("e", "")
+        if name in ("nary", "sPre"):
+            return f"{sign}{marks}{' ' if name == 'nary' else ''}{inner}"
+        return f"{inner}{marks}"
+    if name == "rad":
+        degree = child.get("deg", "")
+        return f"√{f'[{degree}]' if degree else ''}{_grouped(child.get('e', ''))}"
+    if name == "d":
+        between = _property(element, "sepChr", "|")
+        inner = between.join(text for name, text in parts if name == "e")
+        return f"{_property(element, 'begChr', '(')}{inner}{_property(element, 'endChr', ')')}"
+    if name in ("eqArr", "m"):
+        return "; ".join(text for name, text in parts if name in ("e", "mr"))
+    if name == "mr":
+        return ", ".join(text for name, text in parts if name == "e")
+    if name in ("limLow", "limUpp"):
+        return f"{child.get('e', '')}{'_' if name == 'limLow' else '^'}{_grouped(child.get('lim', ''))}"
+    if name == "func":
+        return f"{child.get('fName', '')} {child.get('e', '')}"
+    return whole
+
+
+def _grouped(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else f"({text})"
+
+
+def _property(element: Any, name: str, default: str) -> str:
+    found = element.find(f"{M}{etree.QName(element).localname}Pr/{M}{name}")
+    return default if found is None else str(found.get(f"{M}val") or "")
+
+
+# Charts.
+
+_MOST_CELLS_A_VALUE: Final = 16
+"""Series become one table unless most of its cells would then be empty. # project default"""
+_DATE: Final = re.compile(r"[ymd]", re.IGNORECASE)
+_LITERAL: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|General', re.IGNORECASE)
+_EPOCH: Final = datetime(1899, 12, 30)
+
+_Values = Mapping[int, str]
+_Series = tuple[str, _Values, _Values]
+"""Name, categories and values."""
+
+
+def chart_text(part: Part | None, losses: Losses, package: Any) -> str:
+    """Return a chart as its titles and tables of its saved data; "" if it was read before or cannot be read."""
+    root = package.root_once(part)
+    if root is None or part is None:
+        return ""
+    series = list(_extended_series(root) if root.tag.startswith(CX) else _series(root, losses))
+    if not series:
+        losses.add("chart without saved data", "charts without saved data")
+    titles = [_title(each) for each in root.iter(f"{C}title", f"{CX}title")]
+    labels = [" ".join(_words(each)) for each in root.iter(f"{C}dLbl")]
+    drawn = [" ".join(_words(package.root_once(shapes))) for shapes in part.of_kind("chartUserShapes")]
+    lines = [*titles, "; ".join(filter(None, labels)), *drawn]
+    return "\n\n".join(filter(None, ["\n".join(filter(None, lines)), *_chart_tables(series)]))
+
+
+def _title(title: Any) -> str:
+    words = " ".join(_words(title))
+    return words or " ".join(each.text or "" for each in title.iter(f"{C}v", f"{CX}v")).strip()
+
+
+def _words(root: Any) -> Iterator[str]:
+    """Yield the drawn paragraphs below an element."""
+    for paragraph in root.iter(f"{A}p") if root is not None else ():
+        if text := drawn_text(paragraph).strip():
+            yield text
+
+
+def _series(root: Any, losses: Losses) -> Iterator[_Series]:
+    area = root.find(f"{C}chart/{C}plotArea")
+    plots = () if area is None else (each for each in area if str(each.tag).endswith("Chart"))
+    for element in (each for plot in plots for each in plot.iterchildren(f"{C}ser")):
+        name = " ".join(each.text or "" for each in element.iterfind(f"{C}tx//{C}v")).strip()
+        categories = _first(element, "cat", "xVal")
+        values = _first(element, "val", "yVal")
+        if not values:
+            losses.add("chart series without saved values", "chart series without saved values")
+            continue
+        yield name, categories, values
+        if sizes := _first(element, "bubbleSize"):
+            yield f"{name} (size)".strip(), categories, sizes
+        if labels := _points(next(element.iter(_LABELS), None)):
+            yield f"{name} (labels)".strip(), categories, labels
+
+
+_LABELS: Final = "{http://schemas.microsoft.com/office/drawing/2012/chart}dlblRangeCache"
+
+
+def _first(series: Any, *names: str) -> _Values:
+    for name in names:
+        if (element := series.find(f"{C}{name}")) is not None:
+            levels = list(element.iter(f"{C}lvl"))
+            if levels:
+                return _of_levels([_points(level) for level in levels])
+            return next((found for each in element.iter() if (found := _points(each))), {})
+    return {}
+
+
+def _points(cache: Any) -> _Values:
+    """Return the values of a cache by position, as a chart shows them."""
+    if cache is None:
+        return {}
+    usual = cache.findtext(f"{C}formatCode") or "General"
+    found: dict[int, str] = {}
+    for point in cache.iterchildren(f"{C}pt"):
+        text = (point.findtext(f"{C}v") or "").strip()
+        numbers = str(cache.tag).startswith(f"{C}num")
+        found[number_of(point, "idx")] = _number(text, point.get("formatCode") or usual) if numbers else text
+    return found
+
+
+def _number(text: str, number_format: str) -> str:
+    try:
+        value = float(text)
+        if _DATE.search(_LITERAL.sub("", number_format.split(";")[0])):
+            return shown(_EPOCH + timedelta(days=value))
+        return shown(int(value) if value.is_integer() and "e" not in text.lower() else value, number_format)
+    except (ValueError, OverflowError):
+        return text
+
+
+def _of_levels(levels: Sequence[_Values]) -> _Values:
+    """Join the levels of categories, of which the first is the innermost, and an outer one holds until the next."""
+    outer = [sorted(level.items()) for level in levels[:0:-1]]
+    places = [0] * len(outer)
+    found: dict[int, str] = {}
+    for index, text in sorted(levels[0].items()):
+        words = []
+        for number, level in enumerate(outer):
+            while places[number] < len(level) and level[places[number]][0] <= index:
+                places[number] += 1
+            if places[number]:
+                words.append(level[places[number] - 1][1])
+        found[index] = " / ".join(filter(None, [*words, text]))
+    return found
+
+
+def _extended_series(root: Any) -> Iterator[_Series]:
+    """Yield the series of a chart of the newer kind, such as a waterfall."""
+    names: dict[str, str] = {}
+    for each in root.iter(f"{CX}series"):
+        number = each.find(f"{CX}dataId")
+        if number is not None:
+            words = " ".join(text.text or "" for text in each.iterfind(f"{CX}tx/{CX}txData/{CX}v")).strip()
+            names.setdefault(number.get("val") or "", words)
+    for data in root.iterfind(f"{CX}chartData/{CX}data"):
+        levels = [_extended_points(level) for level in data.iterfind(f"{CX}strDim/{CX}lvl")]
+        for dimension in data.iterchildren(f"{CX}numDim"):
+            level = dimension.find(f"{CX}lvl")
+            if level is not None:
+                values = _extended_points(level, level.get("formatCode") or "General")
+                yield names.get(data.get("id") or "", ""), _of_levels(levels) if levels else {}, values
+
+
+def _extended_points(level: Any, number_format: str = "") -> _Values:
+    return {
+        number_of(point, "idx"): _number(point.text or "", number_format)
+        if number_format
+        else (point.text or "").strip()
+        for point in level.iterchildren(f"{CX}pt")
+    }
+
+
+def _chart_tables(series: Iterable[_Series]) -> Iterator[str]:
+    """Yield a table for all series of the same categories."""
+    groups: dict[tuple[tuple[int, str], ...], list[tuple[str, _Values]]] = {}
+    for name, categories, values in series:
+        groups.setdefault(tuple(sorted(categories.items())), []).append((name, values))
+    for key, found in groups.items():
+        categories = dict(key)
+        together = {index for _, values in found for index in values}
+        size = sum(len(values) for _, values in found)
+        sparse = len(together) * len(found) > _MOST_CELLS_A_VALUE * size
+        for part in [[each] for each in found] if sparse else [found]:
+            places = sorted({index for _, values in part for index in values})
+            rows = ([categories.get(at, ""), *(values.get(at, "") for _, values in part)] for at in places)
+            yield pipe_table([["", *(name for name, _ in part)], *rows])
+
+
+# SmartArt.
+
+_MOST_INDENTS: Final = 8
+
+
+def diagram_text(root: Any) -> str:
+    """Return the texts of a SmartArt drawing's data, one a line, indented below the one that they belong to."""
+    texts: dict[str, str] = {}
+    tops: list[str] = []
+    for point in root.iter(f"{DGM}pt"):
+        key = point.get("modelId") or ""
+        if point.get("type") != "pres":
+            texts[key] = " ".join(" ".join(_words(point)).split())
+        if point.get("type") == "doc":
+            tops.append(key)
+    below: dict[str, list[tuple[int, str]]] = {}
+    for link in root.iter(f"{DGM}cxn"):
+        if link.get("type", "parOf") == "parOf":
+            below.setdefault(link.get("srcId") or "", []).append((number_of(link, "srcOrd"), link.get("destId") or ""))
+    lines: list[str] = []
+    stack = [(key, -1) for key in reversed([*tops, *texts])]
+    while stack:
+        key, depth = stack.pop()
+        text = texts.pop(key, None)
+        if text is None:
+            continue
+        if text:
+            lines.append(f"{'  ' * min(max(depth, 0), _MOST_INDENTS)}{text}")
+        stack.extend((inner, depth + 1) for _, inner in sorted(below.get(key, ()), reverse=True))
+    return "\n".join(lines)
+
+
+def diagram_at(graphic: Any, part: Part) -> str:
+    """Return the text of the SmartArt drawing that ``graphic``, a dgm:relIds, refers to."""
+    root = part.package.root_once(part.related(graphic.get(f"{R}dm")))
+    return "" if root is None else diagram_text(root)
