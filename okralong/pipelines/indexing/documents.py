@@ -78,6 +78,11 @@ class Losses:
         if count > 0:
             self._counts[one, many, remedy] = self._counts.get((one, many, remedy), 0) + count
 
+    def include(self, other: Losses) -> None:
+        """Add the counts of a document within this one."""
+        for (one, many, remedy), count in other._counts.items():
+            self.add(one, many, count, remedy)
+
     def words(self) -> str:
         """Return all counts in words: "2 comments; 1 picture (the remedy)"; "" if there are none."""
         return "; ".join(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lxml import etree
 
-from okralong.pipelines.core.table_files import shown
+from okralong.pipelines.core.number_formats import shown
 from okralong.pipelines.indexing.documents import Losses
 from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, M, Part, R, W, chosen, is_on, number_of
 from okralong.pipelines.indexing.formats.text import pipe_table

@@ -148,6 +148,12 @@ class _Deck:
                 self.blocks.add(f"Comment ({name}): {text.strip()}" if name else f"Comment: {text.strip()}")
 
 
+_MEDIA: Final = {
+    "video": (f"{A}videoFile", f"{A}quickTimeFile"),
+    "sound": (f"{A}audioFile", f"{A}wavAudioFile", f"{A}audioCd"),
+}
+
+
 class _Shapes:
     """Reads the shapes of a slide in their order in the file, which is also that of screen readers."""
 
@@ -196,16 +202,13 @@ class _Shapes:
         return text
 
     def _picture(self, element: Any) -> str:
-        media = element.find(f"{P}nvPicPr/{P}nvPr")
-        if media is not None and any(media.iter(f"{A}videoFile", f"{A}quickTimeFile")):
-            self._losses.add("video", "videos")
-        elif media is not None and any(media.iter(f"{A}audioFile", f"{A}wavAudioFile", f"{A}audioCd")):
-            self._losses.add("sound", "sounds")
-        elif (
-            self._pages
-            and not self._background
-            and not is_decoration(element.find(f"{P}nvPicPr/{P}cNvPr"), _extent(element))
-        ):
+        for media in element.iterfind(f"{P}nvPicPr/{P}nvPr/*"):
+            for kind in ("video", "sound"):
+                if media.tag in _MEDIA[kind]:
+                    self._losses.add(kind, f"{kind}s")
+                    return ""
+        decoration = is_decoration(element.find(f"{P}nvPicPr/{P}cNvPr"), _extent(element))
+        if self._pages and not self._background and not decoration:
             blip = element.find(f"{P}blipFill/{A}blip")
             self._deck.count_picture(None if blip is None else self._part.related(blip.get(f"{R}embed")))
         return ""

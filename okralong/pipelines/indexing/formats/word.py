@@ -24,6 +24,7 @@ from okralong.pipelines.indexing.formats.drawing import (
     equation,
     is_decoration,
 )
+from okralong.pipelines.indexing.formats.html import decode_html, page_of_html
 from okralong.pipelines.indexing.formats.numbering import Numbering, Style, Styles, paragraph_style
 from okralong.pipelines.indexing.formats.ooxml import (
     CX,
@@ -43,7 +44,7 @@ from okralong.pipelines.indexing.formats.ooxml import (
     number_of,
     open_office,
 )
-from okralong.pipelines.indexing.formats.text import heading_name, page_of_html, pipe_table
+from okralong.pipelines.indexing.formats.text import heading_name, pipe_table
 
 _WORD: Final = OfficeFormat(".docx", ".doc", "word processor", "Word document", f"{W}document")
 _PIC: Final = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
@@ -191,7 +192,9 @@ class _Word:
         try:
             data = part.data()
             if part.name.endswith((".htm", ".html", ".xhtml")):
-                return [_Block(page_of_html(decode(data, part.name), part.name)[1])]
+                page = page_of_html(decode_html(data, part.name), part.name)
+                self.losses.include(page.losses)
+                return [_Block(page.text)]
             if part.name.endswith(".txt"):
                 return [_Block(decode(data, part.name))]
             if zipfile.is_zipfile(io.BytesIO(data)) and self.depth < _MOST_PARTS_DEPTH:
