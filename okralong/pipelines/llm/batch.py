@@ -1,10 +1,10 @@
-"""Batch mode: requests wait at their run's scheduler until a batch answers them, or are sent in real time.
+"""Batch mode: requests wait at the run's scheduler until a batch answers them or they are sent in real time.
 
 ``BatchScheduler.ask`` is the path of one request: reserve its cost, add it to a batch (``BatchBuilder``), make the
-intent durable, create file and batch, watch and collect the batch (``BatchTracker``), make the outcome durable, answer
-the caller. An attempt is in the journal before its batch is created. So after any crash the run's folder shows which
-attempts went out with which batch (``ResumeState``), and the metadata in the endpoint's list of batches shows what
-became of it.
+intent durable, upload the file and create the batch, watch and collect it (``BatchTracker``), make the outcome durable,
+answer the caller. An attempt is in the journal before its batch is created. So after any crash the run's folder shows
+which attempts are in which batch (``ResumeState``), and the batch itself is found by its metadata in the endpoint's
+list of batches.
 
 Batches are numbered within their run; the tables call the number ``wave``. Everything runs on one event loop.
 """
@@ -37,14 +37,14 @@ CLOCK_CHECK_S: Final = 60.0  # project default
 """Longest interval in seconds between two checks of the deadline."""
 NOTES_KEPT: Final = 1000
 WAVES_WHEN_SHORT: Final = 3  # project default
-"""The most consecutive, ever smaller batches that a run makes when its budget is short."""
+"""The most consecutive batches, each smaller than the one before, that a run makes when its budget is short."""
 MEGABYTE: Final = 1_000_000
 LINE_OVERHEAD: Final = 150  # project default
-"""Bytes of a line around a request's body, rounded up."""
+"""Bytes of a line in addition to a request's body, rounded up."""
 
 
 def _now_s() -> float:
-    """Return seconds of a monotonic clock that keeps running while the machine is suspended."""
+    """Return the seconds of a monotonic clock that also counts while the machine is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -69,16 +69,16 @@ class BatchScheduler:
         backoff: tuple[float, float] = (1.0, 30.0),
         price: Price | None = None,
     ) -> None:
-        """Prepare the scheduler; the first call resumes what an earlier process left.
+        """Prepare the scheduler. Its first call resumes the batches of an earlier process.
 
         Args:
             config: The run's generator.
             ledger: The run's ledger.
-            run_id: Marks the run's batches.
+            run_id: The id in the metadata of the run's batches.
             load_state: Reads the run's folder, after the ledger has replayed it.
-            until: The time from which no more batches are created.
+            until: The deadline, after which no more batches are created.
             backoff: As for ``BatchEndpoint``.
-            price: The first endpoint's price, if its rates depend on the prompt length.
+            price: The price at the first endpoint, if its rates depend on the prompt length.
 
         Raises:
             ConfigError: A required key is missing.
@@ -94,7 +94,7 @@ class BatchScheduler:
         self._token_limit = float(config.batch.enqueued_tokens or "inf")
         self._hold_until = -1.0
         self._hold_s = config.batch.poll_s
-        self._ended = ""  # why no more batches are made
+        self._ended = ""  # the reason why no more batches are made
         self._halted: OkraError | None = None
         self._wake = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
@@ -106,13 +106,13 @@ class BatchScheduler:
         self._batch_ended = False
 
     async def ready(self) -> None:
-        """Resume what an earlier process left. Every other method calls this first."""
+        """Resume the batches of an earlier process. Every other method calls this first."""
         if self._starting is None:
             self._starting = asyncio.get_running_loop().create_task(self._start())
         await asyncio.shield(self._starting)
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
-        """Return a batch's reply once it is paid for and durable, or the reason why there is none. May take a day.
+        """Return a batch's reply once it is paid for and durable, or the reason why there is none. This may take a day.
 
         A call that this or an earlier process already started is joined, not sent again. Raises
         OverBudget, EndpointError or BrokenError.
@@ -132,18 +132,18 @@ class BatchScheduler:
                 return UseRealtime(self._ended)
             if self._used_up(item.call.query_id):
                 return self._without_batch(item.call)
-            # The journal has the prompt with the first attempt.
+            # The journal already has the prompt, with the first attempt.
             call = replace(item.call, attempt=before + 1, body=item.call.body if not before else "{}")
             waiting = self._wait_for(call)
             await self._enqueue(replace(item, call=call, since=time.monotonic()))
         return await asyncio.shield(waiting.answer)
 
     async def stop(self, why: str) -> None:
-        """Fail all waiting calls, because the run stops. Its batches go on; the next start of the run collects them."""
+        """Fail all waiting calls, because the run stops. The next start of the run collects the batches under way."""
         self.halt(EndpointError(why))
 
     async def drain(self) -> None:
-        """Cancel the batches that are no longer needed at the end of a run, and settle their costs."""
+        """At the end of a run, cancel the batches that no call waits for, and settle their costs."""
         await self.ready()
         self._end_batches("The run is over.", tell=len(self._tracker) > 0)
         await self._tracker.finish()
@@ -151,7 +151,7 @@ class BatchScheduler:
             raise self._halted
 
     async def notes(self, start: int) -> list[str]:
-        """Return the notes for the user, starting at the ``start``-th."""
+        """Return the notes for the user from number ``start`` on."""
         return self._notes[start:]
 
     async def aclose(self) -> None:
@@ -163,7 +163,7 @@ class BatchScheduler:
         await self._remote.aclose()
 
     async def _start(self) -> None:
-        await self._ledger.totals()  # once it answers, it has replayed the folder
+        await self._ledger.totals()  # returns only after the ledger has replayed the folder
         state = await asyncio.to_thread(self._load_state)
         self._attempts, self._batches = dict(state.attempts), state.batches
         for call in sorted((call for calls in state.open.values() for call in calls), key=lambda each: each.attempt):
@@ -179,7 +179,7 @@ class BatchScheduler:
 
     def _wait_for(self, call: Call) -> _Waiting:
         answer: asyncio.Future[BatchAnswer] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may have no reader
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may await it
         waiting = self._waiting[call.call_id] = _Waiting(call.key, answer)
         return waiting
 
@@ -192,7 +192,7 @@ class BatchScheduler:
         except Exception as error:
             self.answer(call, error)
             return
-        if self._used_up(call.query_id):  # the request waited for room in the budget meanwhile
+        if self._used_up(call.query_id):  # the last wave ended while the request waited
             await self._give_up(call)
             return
         if self._is_late() or self._halted is not None:
@@ -222,8 +222,8 @@ class BatchScheduler:
                 if items:
                     await self._launch(items)
                     continue
-                at = now + CLOCK_CHECK_S  # no room: the end of a batch sets the event
-            # Not wait_for, which may lose a cancellation that coincides with the event.
+                at = now + CLOCK_CHECK_S  # no room: wait until a batch ends, which sets the event
+            # ``wait_for`` is not used, because it may lose a cancellation that coincides with the event.
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, min(at - now, self._seconds_left(), CLOCK_CHECK_S))):
                     await self._wake.wait()
@@ -231,7 +231,7 @@ class BatchScheduler:
     async def _launch(self, items: list[BatchItem]) -> None:
         outdated = await self._ledger.outdated([item.call.key for item in items])
         for item in items:
-            if item.call.key in outdated:  # a reply has ignored its limit since, so each may cost more than reserved
+            if item.call.key in outdated:  # a reply has ignored its limit since, so the reserve may be too small
                 task = asyncio.get_running_loop().create_task(self._enqueue(item))
                 self._again.add(task)
                 task.add_done_callback(self._again.discard)
@@ -243,7 +243,7 @@ class BatchScheduler:
             return
         new = {item.call.query_id for item in items} - self._asked
         short = bool(new) and (self._short_waves > 0 or await self._ledger.short())
-        # Concurrent batches are one wave: the next begins when one of them has released its reserves.
+        # Concurrent batches count as one wave. The next wave begins when one of them has released its reserves.
         if short and (self._batch_ended or not self._short_waves):
             self._short_waves += 1
             self._batch_ended = False
@@ -265,11 +265,14 @@ class BatchScheduler:
             self.answer(call, error)
 
     def _used_up(self, query_id: str) -> bool:
-        """Return whether the last wave of a short budget is over, so that new questions get into no batch."""
+        """Return whether a short budget allows no further wave, so that no more questions are put into batches."""
         return self._short_waves >= WAVES_WHEN_SHORT and query_id not in self._asked and self._batch_ended
 
     def _without_batch(self, call: Call) -> UseRealtime:
-        """Send a call in real time. Raises OverBudget without a deadline, since the user did not accept that price."""
+        """Return that a call is to be made in real time.
+
+        Raises OverBudget if the config has no deadline: then the user did not accept the real-time price.
+        """
         why = (
             f"The budget had no room for question {call.query_id} in {WAVES_WHEN_SHORT} batches one after another, and "
             "a further one would be small and may take a day."
@@ -325,7 +328,7 @@ class BatchScheduler:
             waiting.answer.set_result(got)
 
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
-        """Send smaller batches, or send later: a batch of that size was refused."""
+        """Send smaller batches, or send them later, because a batch of this size was refused."""
         if refusal.reason == "large":
             self._builder.max_requests = max(1, requests // 2)
             return
@@ -345,7 +348,7 @@ class BatchScheduler:
         self._builder.clear()
 
     def ended(self) -> None:
-        """Note that a batch is over and another may fit."""
+        """Note that a batch is over, so that another may fit."""
         self._batch_ended = True
         self._wake.set()
 
@@ -358,16 +361,16 @@ class BatchScheduler:
 class BatchBuilder:
     """Collects requests for the next batch, in order of arrival, and decides when to close it.
 
-    A batch is closed when no request has arrived for a while; a late one joins the next batch, which runs concurrently.
-    It does not wait for questions that are still in retrieval, since they may never make a call. Pure: every ``now`` is
-    in seconds of one clock.
+    A batch is closed when no request has arrived for a while. Later requests are put into the next batch, which runs
+    concurrently. The builder does not wait for questions that are still retrieving, since they may make no call. It has
+    no clock: every ``now`` is in seconds of one monotonic clock.
     """
 
     def __init__(self, config: BatchConfig) -> None:
         self._quiet_s, self._gather_s = config.quiet_s, config.gather_s
         self.max_requests = config.max_requests
         self._max_bytes = config.max_megabytes * MEGABYTE
-        self._waiting: deque[tuple[BatchItem, float, int]] = deque()  # item, time of arrival, bytes
+        self._waiting: deque[tuple[BatchItem, float, int]] = deque()  # (item, time of arrival, bytes)
         self._bytes = 0
         self._last = -math.inf
 
@@ -393,8 +396,8 @@ class BatchBuilder:
     def next_batch(self, room: float = math.inf, *, alone: bool = True) -> list[BatchItem]:
         """Return the requests of a batch, in order of arrival, within the limits and ``room`` prompt tokens.
 
-        A request that is larger than the room or than a whole batch goes out alone if it comes first and no other batch
-        is under way (``alone``): the endpoint then decides.
+        A request that exceeds the room or the limits of a batch is sent alone if it is the first and no other batch is
+        under way (``alone``). The endpoint then decides whether to accept it.
         """
         taken: list[BatchItem] = []
         bytes_taken, tokens = 0, 0

@@ -1,4 +1,4 @@
-"""The bill of a run, added up from its ledger rows."""
+"""Add up the bill of a run from its ledger rows."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Bill:
 
     Attributes:
         billed_usd: What the endpoint charged.
-        alone_usd: What it would have charged without replies shared by other runs.
-        shared: The number of shared replies.
-        by_tag: The billed part of each tag; a call may have several.
-        calls: Billed calls, in real time and in batches.
+        alone_usd: What it would have charged if no replies had been reused from other runs.
+        shared: The number of reused replies.
+        by_tag: The part of ``billed_usd`` for each tag; a call may have several tags.
+        calls: The number of billed calls, in real time and in batches.
         batch_usd: The part of ``billed_usd`` that batches cost, for ``batch_calls``.
-        artifacts_usd: The part for ``artifact_calls``, which no answer's cost includes.
+        artifacts_usd: The part of ``billed_usd`` for ``artifact_calls``, which is in no answer's cost.
     """
 
     billed_usd: float
@@ -104,9 +104,9 @@ def bill(rows: Iterable[Mapping[str, Any]]) -> Bill:
 
 
 def alone_usd(row: Mapping[str, Any]) -> float:
-    """Return what a call with a reply would have cost without a reply shared by another run.
+    """Return what a call with a reply would have cost if the reply had not been reused from another run.
 
-    A shared reply counts at the unit prices of its row.
+    A reused reply is priced at the unit prices of its row.
     """
     if row["status"] != "cached":
         return float(row["cost_usd"])

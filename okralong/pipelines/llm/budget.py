@@ -1,4 +1,4 @@
-"""The hard cap of a run in dollars. Pure: no clock, no files, no waiting."""
+"""The hard cap of a run in dollars: pure logic, without clock, files or waiting."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def picodollars(usd: float) -> int:
 
 
 WORST: Final = 4  # project default
-"""Assumed ratio of a call's cost to its reserve until the endpoint's way of counting is known. Its tokenizer
-may need more tokens for the same text than the configured one (between public tokenizers two to three times as many for
-some scripts), and some servers exceed the limit of a reply."""
+"""Assumed ratio of a call's cost to its reserve until the endpoint's way of counting is known. Its tokenizer may need
+more tokens for the same text than the configured one (for some scripts, public tokenizers differ by a factor of two to
+three), and some servers exceed the limit of a reply."""
 ENOUGH_SEEN: Final = 16  # project default
-"""Calls after which the observed costs show how the endpoint counts."""
+"""Number of calls after which the observed costs show how the endpoint counts."""
 FIRST_LINES: Final = 4  # project default
-"""Calls that may wait for a batch before any reply has kept its limit, if the cap would not cover the longest replies
-of all."""
+"""Number of calls that may wait for a batch before any reply has kept its limit, if the cap does not cover the longest
+possible replies of all of them."""
 LINES_PER_REPLY: Final = 64  # project default
-"""Further calls that may wait for a batch per reply that kept its limit. As a batch may take a day, the second one may
-be large."""
+"""Number of further calls that may wait for a batch per reply that kept its limit. It is large because a batch may take
+a day."""
 
 
 @dataclass(slots=True)
@@ -46,25 +46,26 @@ class Budget:
     """The hard cap: spent, possibly spent and reserved dollars together never exceed ``cap_usd`` (None: no cap).
 
     A question is *admitted* with a reserve for its plan. Each call then *reserves* its worst case, first from its
-    question's reserve and then from what is free. Settling a call releases the rest. A call that may or may not have
-    been billed stays held in full.
+    question's reserve and then from what is free. Settling a call releases the rest of its reserve. If it is unknown
+    whether a call was billed, its reserve stays held in full.
 
-    *Miscounted tokens.* A reserve rests on our own count of tokens, and the endpoint may count more. So a call joins
-    others in flight only if all of them would stay under the cap at a multiple of their reserves: ``WORST`` until
-    ``ENOUGH_SEEN`` calls have cost something, then twice the largest share of its reserve that a call has cost, but at
-    least 1. Near the cap few calls are therefore in flight, in the end one. As long as no call costs more than that
-    multiple, the cap is exceeded at most by what one call costs beyond its reserve.
+    *Miscounted tokens.* A reserve depends on our own count of tokens, and the endpoint may count more. So a call may
+    join others in flight only if all of them together stay under the cap at a multiple of their reserves. The multiple
+    is ``WORST`` until ``ENOUGH_SEEN`` calls have cost something; then it is twice the largest ratio of a call's cost to
+    its reserve so far, but at least 1. Near the cap, therefore, few calls are in flight, and in the end one. As long as
+    no call costs more than that multiple, the cap is exceeded at most by the amount that one call costs beyond its
+    reserve.
 
-    *Batches.* Calls that wait for a batch are exempt, since each part of a divided batch could take a day. Their number
-    is limited instead: to ``FIRST_LINES``, plus ``LINES_PER_REPLY`` for each reply that kept its limit, unless the cap
-    covers the longest replies of all of them.
+    *Batches.* The rule on miscounted tokens does not apply to calls that wait for a batch, since it would divide the
+    batch, and each part could take a day. Instead, unless the cap covers the longest possible replies of all of them,
+    their number is limited to ``FIRST_LINES`` plus ``LINES_PER_REPLY`` for each reply that kept its limit.
 
-    *Ignored limits.* An endpoint may ignore the limit of a reply. If all calls in flight would stay under the cap even
-    then, any number may be sent. Otherwise a call may join as many others as replies have kept their limits. After a
-    reply that ignored its limit, calls wait until all those in flight are over, and from then on each must fit the cap
-    with the share of its reserve that the longest reply has cost. So the cap is exceeded at most by what the replies in
-    flight at the first ignored limit cost beyond their reserves, and by what a later reply costs beyond the longest one
-    so far.
+    *Ignored limits.* An endpoint may ignore the limit of a reply. If all calls in flight stay under the cap even then,
+    any number may be sent. Otherwise the number of calls in flight may not exceed the number of replies that kept their
+    limits by more than one. After a reply that ignored its limit, calls wait until all those in flight have ended. From
+    then on, each call must fit the cap at the ratio of cost to reserve of the longest reply so far. So the cap is
+    exceeded at most by the amounts that the replies in flight at the first ignored limit cost beyond their reserves,
+    and that a later reply costs beyond the longest one before it.
     """
 
     def __init__(self, cap_usd: float | None) -> None:
@@ -98,7 +99,7 @@ class Budget:
 
     @property
     def unknown_usd(self) -> float:
-        """Dollars held for calls that may have been billed."""
+        """Dollars held for calls of which it is unknown whether they were billed."""
         return self._unknown_total / PICO
 
     @property
@@ -108,35 +109,35 @@ class Budget:
 
     @property
     def open_questions(self) -> set[str]:
-        """Admitted questions that are not closed."""
+        """The admitted questions that are not closed."""
         return set(self._questions)
 
     @property
     def calls_in_flight(self) -> int:
-        """Reserved calls that are neither settled nor held as unknown."""
+        """The number of reserved calls that are neither settled nor held as unknown."""
         return len(self._calls)
 
     def restore(self, settled_usd: float, unknown_usd: dict[CallKey, float]) -> None:
-        """Restore the amounts that an earlier process spent and left unknown."""
+        """Restore the amounts that an earlier process spent, and those whose billing it left unknown."""
         self._settled = picodollars(settled_usd)
         self._unknown = {key: picodollars(usd) for key, usd in unknown_usd.items()}
         self._unknown_total = sum(self._unknown.values())
 
     def hopeless(self, usd: float, query_id: str = "") -> bool:
-        """Return whether ``usd`` more would not fit even if all other reserves were released."""
+        """Return whether ``usd`` more dollars would not fit even if all other reserves were released."""
         if self._cap is None:
             return False
         own = self._questions.get(query_id, 0)
         return self._settled + self._unknown_total + max(own, self._with_overlength(picodollars(usd))) > self._cap
 
     def lacks(self, usd: float) -> bool:
-        """Return whether ``usd`` more does not fit at present."""
+        """Return whether ``usd`` more dollars do not fit now."""
         return not self._fits(self._with_overlength(picodollars(usd)))
 
     def admit(self, query_id: str, usd: float) -> bool:
         """Reserve ``usd`` for a question; return False if it does not fit now.
 
-        Admitting a question again (after its planner died) only raises its reserve to ``usd``.
+        If the question is admitted again (after its planner died), its reserve is only raised to ``usd``.
         """
         more = picodollars(usd) - self._questions.get(query_id, 0)
         if more > 0 and not self._fits(more):
@@ -150,8 +151,8 @@ class Budget:
     def reserve(self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0) -> bool:
         """Reserve the worst case of a call; return False if it does not fit now.
 
-        Reserving a key again is a no-op. ``waits`` is for calls that wait for a batch. ``most_usd`` is the highest cost
-        if the limit of the reply is ignored; 0 skips that check.
+        Reserving a key again is a no-op. ``waits`` is true for calls that wait for a batch. ``most_usd`` is the highest
+        cost if the endpoint ignores the limit of the reply; with 0, that check is skipped.
         """
         if key in self._calls:
             return True
@@ -177,14 +178,14 @@ class Budget:
         return True
 
     def _safe_in_batch(self, most: int) -> bool:
-        """Return whether another call may wait for a batch, in case the endpoint ignores reply limits."""
+        """Return whether the rule on batches lets another call wait for a batch."""
         if self._cap is None or self._lines < max(FIRST_LINES, LINES_PER_REPLY * self._limits_kept):
             return True
         spent = self._settled + self._unknown_total
         return most > 0 and spent + self._most_in_flight + self._most_in_batches + most <= self._cap
 
     def _safe_beside_others(self, amount: int, most: int) -> bool:
-        """Return whether a call may join those in flight, in case the endpoint counts more or ignores reply limits."""
+        """Return whether the rules on miscounted tokens and ignored limits let a call join those in flight."""
         if self._cap is None or self._count_in_flight == 0 or not amount:
             return True
         spent = self._settled + self._unknown_total
@@ -196,11 +197,11 @@ class Budget:
         return spent + self._most_in_flight + most <= self._cap
 
     def _with_overlength(self, amount: int) -> int:
-        """Return the cost of a call that exceeds its limit by as much as the longest reply did."""
+        """Return the cost of a call if its reply exceeds its limit by as much as the longest reply so far."""
         return math.ceil(amount * self._overlong_share) if self._overlong_share > 1 else amount
 
     def may_go(self, key: CallKey) -> bool:
-        """Return whether a reserved call may still be sent, i.e. no reply has ignored its limit since."""
+        """Return whether a reserved call may still be sent: whether no reply has ignored its limit since."""
         call = self._calls.get(key)
         return self._cap is None or call is None or call.overlong_seen == self._overlong_seen
 
@@ -239,7 +240,7 @@ class Budget:
             self._committed += back
 
     def _learn(self, cost: int, reserve: int, overlong: bool) -> None:
-        """Record what share of its reserve a reply cost, and whether it kept its limit."""
+        """Record the ratio of a reply's cost to its reserve, and whether the reply kept its limit."""
         if not cost or not reserve:
             return
         self._seen += 1
@@ -251,7 +252,7 @@ class Budget:
             self._overlong_share = max(self._overlong_share, share)
 
     def hold_unknown(self, key: CallKey) -> None:
-        """Hold the whole reserve of a call that may have been billed."""
+        """Hold the whole reserve of a call, because it is unknown whether it was billed."""
         call = self._taken(key)
         if call is not None:
             self._committed -= call.held

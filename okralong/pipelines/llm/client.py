@@ -1,7 +1,7 @@
-"""The client for all generator calls, which are replayed from the journal or made within limits and the cap.
+"""The client for all generator calls. It replays them from the journal, or makes them within rate limits and the cap.
 
-``LlmClient.complete`` is the path of one call from top to bottom. In batch mode a call first waits at the batch
-scheduler, and is made in real time (``realtime.py``) if no batch will answer it.
+``LlmClient.complete`` shows the whole path of one call. In batch mode a call first waits at the batch scheduler, and is
+made in real time (``realtime.py``) if no batch will answer it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from okralong.pipelines.llm.router import Router, open_routes
 from okralong.pipelines.models.weights import EMBEDDED
 
 LONGER: Final = 4  # project default
-"""Factor on the limit when a reply that was cut off is requested again."""
+"""Factor on the limit of a reply that is requested again because it was truncated."""
 Recorded = Callable[[str, int], JournalRow | None]
-"""The last reply recorded at a path and sample of one question, or None."""
+"""A function that returns the last reply recorded at a path and sample of one question, or None."""
 
 
 class LlmClient:
@@ -61,18 +61,18 @@ class LlmClient:
             config: The generator.
             gateway: The run's gateway.
             prices: The price table; by default the shipped one.
-            first_limiter: The gateway's number for the limiter of the first endpoint; those of ``config.endpoints``
+            first_limiter: The position, at the gateway, of the first endpoint's limiter. Those of ``config.endpoints``
                 follow it.
             address: Where an embedded model listens.
             tags: Added to every ledger row.
-            backoff: First and longest pause in seconds, both of a call between rounds and of a failing endpoint that
-                has alternatives.
-            shared: Replies of other runs, used instead of paying for equal ones.
-            scheduler: Where calls wait for a batch; None makes all calls in real time.
+            backoff: First and longest pause in seconds, of a call between rounds and of a failing endpoint that has
+                alternatives.
+            shared: Replies of other runs, which are reused for equal requests.
+            scheduler: The scheduler at which calls wait for a batch; with None, all calls are made in real time.
             transport: Carries the requests to ``address`` in place of the network.
-            grammar: Returns the reply's grammar for a role, a prompt and an answer type ("" for text). It is sent if
-                the config is ``constrained``, and to the embedded model for typed answers.
-            reply_schema: Returns the JSON schema of an answer type, sent if no grammar is.
+            grammar: Returns the grammar of a reply, given a role, a prompt and an answer type ("" for text). Grammars
+                are sent if the config is ``constrained``, and to the embedded model for typed answers.
+            reply_schema: Returns the JSON schema of an answer type, which is sent if no grammar is.
 
         Raises:
             ConfigError: A model has no price, the tokenizer is unknown, or a required key is missing.
@@ -107,16 +107,16 @@ class LlmClient:
         await self.router.aclose()
 
     def halt(self, why: str) -> int:
-        """Stop sending: waiting and later calls end at once with StoppedError.
+        """Stop sending. Waiting and later calls raise StoppedError at once.
 
-        Returns how many calls are in flight. These continue until their replies are durable.
+        Returns the number of calls in flight, which continue until their replies are durable.
         """
         return self._tracker.halt(why)
 
     async def drain(self, grace_s: float) -> int:
-        """Wait up to ``grace_s`` for the calls in flight of a halted client, then give them up as unknown.
+        """Wait up to ``grace_s`` seconds for the calls in flight of a halted client, then give them up as unknown.
 
-        Returns how many were given up.
+        Returns the number of calls that were given up.
         """
         return await self._tracker.drain(grace_s)
 
@@ -139,18 +139,18 @@ class LlmClient:
         Args:
             query_id: The question.
             path: The step's path within the question.
-            role: The role of the prompt, which sets the limit of the reply.
+            role: The role of the call, which determines the limit of the reply.
             messages: The prompt.
-            sample: Distinguishes draws of one prompt.
+            sample: The number of the draw, if one prompt is sent several times.
             answer_type: The type of the wanted answer, "" for text.
-            logprobs: Request the texts of the reply's tokens and their log-probabilities.
-            longer: Allow up to ``LONGER`` times the role's limit, if the window has room.
-            recorded: Looks up the question's earlier replies; by default the ledger does, at the cost of a message.
+            logprobs: Whether to request the texts and log-probabilities of the reply's tokens.
+            longer: Whether to allow up to ``LONGER`` times the role's limit, if the window has room.
+            recorded: Returns the question's earlier replies; by default the ledger is asked, which costs a message.
             pending: Returns the question's steps that are not durable yet; they become so before the request is sent.
 
         Raises:
             OverBudget, EndpointError, StoppedError: The run stops.
-            CallFailed: No reply came.
+            CallFailed: No reply arrived.
             ReplyError: The reply is unusable; it is in the journal.
             QuestionError: The prompt exceeds the account's limit per minute.
         """
@@ -233,12 +233,12 @@ class LlmClient:
         return self._reply_schema(answer_type)
 
     async def _ask(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
-        """Return the reply. Raises StoppedError if the client is halted before the request is sent."""
+        """Send the request and return the reply. Raises StoppedError if the client is halted before it is sent."""
         with self._tracker.waiting():
             answered = (
                 None if self._scheduler is None else await self._in_batch(self._scheduler, request, call, pending)
             )
-            if answered is None:  # the attempt starts now: waiting for a batch may have taken hours
+            if answered is None:  # the attempt starts only now: waiting for a batch may have taken hours
                 answered = await self._realtime.ask(request, replace(call, started_at=datetime.now(UTC)), pending)
             return answered
 
@@ -254,12 +254,12 @@ class LlmClient:
             call.addressed(config.base_url, config.model, price.charged(tokens)),
             call_id=batch_call_id(call.query_id, call.path, call.sample, call.request_hash),
             reserved_usd=price.most(tokens, request.max_tokens),
-            # All replies of a batch are complete when the first one is read, so none can be aborted.
+            # A batch's replies are all complete when the first one is read, so none can be aborted.
             most_usd=price.most(WORST * tokens, max(request.max_tokens, config.window)),
             mode="batch",
         )
         item = BatchItem.of(request, call, tokens, first.body(request))
-        if steps := pending():  # the scheduler does not know them
+        if steps := pending():  # the scheduler does not record them
             await self._gateway.record(call.query_id, steps)
         failures = 0
         while failures < config.batch.max_failures:

@@ -1,7 +1,7 @@
 """The ``llm`` section of a config: the generator, its limits, batching and endpoints.
 
-GPT-4o, Azure, vLLM, llama.cpp and Ollama differ in ``base_url``, ``model`` and the environment variable with the key. A
-config names the variable and never contains the key, since configs are copied into manifests.
+The config of OpenAI, Azure, vLLM, llama.cpp and Ollama differs only in ``base_url``, ``model`` and the environment
+variable with the key. A config names the variable and never contains the key, since configs are copied into manifests.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _FROM_NOW = re.compile(r"(?:(\d+)\s*d)?\s*(?:(\d+)\s*h)?\s*(?:(\d+)\s*m)?\s*(?:(
 def read_deadline(text: str, now: datetime) -> datetime:
     """Parse a deadline, relative to ``now`` (with a time zone).
 
-    "06:00" is the next six o'clock on this machine, "2026-11-23T06:00" that time here (or in the zone that it names),
-    "8h" and "1h30m" count from now. Raises ConfigError for anything else.
+    "06:00" is the next six o'clock in this machine's time zone, "2026-11-23T06:00" a time in that zone (or in the one
+    that it names), and "8h" and "1h30m" are durations from now. Raises ConfigError for anything else.
     """
     text = text.strip()
     span = _FROM_NOW.fullmatch(text)
@@ -39,7 +39,8 @@ def read_deadline(text: str, now: datetime) -> datetime:
     try:
         if ":" in text and "-" not in text:
             day = time.fromisoformat(text)
-            # Drop and reattach the zone, so that daylight saving changes follow this machine's zone.
+            # The zone is removed and attached again, so that daylight saving time is that of this machine's zone on
+            # that day.
             today = datetime.combine(here.date(), day.replace(tzinfo=None)).astimezone(day.tzinfo)
             later = datetime.combine(here.date() + timedelta(days=1), day.replace(tzinfo=None))
             return today if today > now else later.astimezone(day.tzinfo)
@@ -62,17 +63,19 @@ def _readable(deadline: str) -> str:
 class BatchConfig(Settings):
     """The ``llm.batch`` section. Times are in seconds; defaults are project defaults.
 
-    - ``deadline``: when the remaining calls are made in real time: a time of day here ("06:00"), a date and time
-      ("2026-11-23T06:00"), or a time from now ("8h", "1h30m"). null waits for the batches as long as they take.
+    - ``deadline``: when the remaining calls are made in real time: a time of day ("06:00"), a date and time
+      ("2026-11-23T06:00"), or a duration from now ("8h", "1h30m"). null waits for the batches as long as they take.
     - ``concurrency``: questions in flight, all of which may wait for one batch.
     - ``quiet_s``, ``gather_s``: a batch is closed when no request has arrived for ``quiet_s``, or when the first one
       has waited for ``gather_s``.
     - ``max_requests``, ``max_megabytes``: a batch that reaches this size is closed at once. OpenAI's limits are 50,000
-      and 200 (https://platform.openai.com/docs/guides/batch).
-    - ``enqueued_tokens``: the account's limit of prompt tokens in all unfinished batches; null learns it by reaching
-      it.
+      and 200 (https:
+
+    platform.openai.com/docs/guides/batch).
+    - ``enqueued_tokens``: the account's limit of prompt tokens in all unfinished batches. With null, it is learned when
+      it is reached.
     - ``poll_s``, ``longest_poll_s``: the first and the longest polling interval of a batch.
-    - ``max_failures``: unsuccessful batches after which a request goes out in real time.
+    - ``max_failures``: number of unsuccessful batches after which a request is made in real time.
     """
 
     deadline: Annotated[str, AfterValidator(_readable)] | None = None
@@ -101,7 +104,7 @@ VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 def _a_name_and_no_key(value: str) -> str:
     if not VARIABLE_NAME.fullmatch(value):
-        # The value may be the key, so it is not repeated, as a pydantic error would do.
+        # A pydantic error would repeat the value, which may be the key.
         raise ConfigError(
             "llm.api_key_env must be the name of an environment variable in capitals, such as OPENAI_API_KEY; "
             "the value looks like a key, or is not such a name. Put the key into the environment of the machine, and "
@@ -112,7 +115,7 @@ def _a_name_and_no_key(value: str) -> str:
 
 def _an_address(value: str) -> str:
     if value != EMBEDDED and not re.fullmatch(r"https?://[^/@?#]+(/[^@?#]*)?", value):
-        # The value may contain a key, so it is not repeated.
+        # The message does not repeat the value, which may contain a key.
         raise ConfigError(
             "llm.base_url must be embedded, or an address such as https://api.openai.com/v1: without user, key, "
             "query or fragment. Correct it in the config; keys go into the environment."
@@ -127,12 +130,13 @@ KeyVariable = Annotated[str, AfterValidator(_a_name_and_no_key)]
 class EndpointConfig(Settings):
     """One endpoint.
 
-    - ``base_url``, ``model``: where it is, and which model to ask for.
+    - ``base_url``, ``model``: its address, and the name of the model.
     - ``api_key_env``: the environment variable that contains its key.
-    - ``api_version``: makes it an Azure endpoint; ``model`` is then the name of the deployment.
-    - ``requests_per_minute``, ``tokens_per_minute``: the account's limits; null relies on the endpoint's headers.
+    - ``api_version``: if set, it is an Azure endpoint, and ``model`` is the name of the deployment.
+    - ``requests_per_minute``, ``tokens_per_minute``: the account's limits. With null, they are taken from the
+      endpoint's headers.
     - ``max_in_flight``: the most concurrent calls.
-    - ``price``: for a model that is not in the price table.
+    - ``price``: the price of a model that is not in the price table.
     """
 
     base_url: BaseUrl
@@ -158,14 +162,15 @@ class EndpointConfig(Settings):
 CompletionTokens = Annotated[int, Field(ge=1, le=131_072)]
 
 ANALYZE: Final = "analyze"
-"""The role of the generator as analyzer; its reply is a JSON object."""
+"""The role of calls that analyze a question; the reply is a JSON object."""
 
 
 class CompletionLimits(Settings):
     """The most completion tokens by role. Project defaults, because the papers state none.
 
-    The method's roles ``generate`` an answer, ``split`` a question, take a ``step`` of reasoning, answer from the
-    ``full_text``, ``analyze`` a question, or take one over ``documents`` apart.
+    The roles of the method ``okralong`` are ``generate`` (an answer), ``split`` (a question into sub-questions),
+    ``step`` (of reasoning), ``full_text`` (an answer from the full text), ``analyze`` (a question), and ``documents``
+    (the task of a question over many documents).
 
     The baselines use ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``, ``extract``
     and ``report``. ``sentence`` is FLARE's look-ahead (its authors' configs: 64). CompAct's authors allow 900 for
@@ -205,15 +210,15 @@ ROOM_FOR_THOUGHT: Final[dict[str | None, int]] = {
     "xhigh": 50_000,
 }
 """Tokens of thought that a reply may have in addition to its text, by effort (None: the model's default). Project
-defaults, except for high: OpenAI's guide to reasoning models recommends starting with 25,000 for thought and text.
-Reserves include all of it; longer thought ends without an answer."""
+defaults, except for "high": OpenAI's guide to reasoning models recommends to start with 25,000 for thought and text.
+Reserves include all of them. A reply whose thought is longer ends without an answer."""
 
 _REASONING: Final = re.compile(r"(?:^|/)(?:o[1-9](?![a-z0-9])|gpt-(?:[5-9]|oss)(?![0-9a-z])(?!.*chat))", re.IGNORECASE)
 """Names of reasoning models: OpenAI's o-series, GPT-5 and later, and its open models."""
 
 
 def thinks(model: str) -> bool:
-    """Return whether a model of this name is known to think before answering; deployments and aliases are not."""
+    """Return whether a model of this name is known to think before it answers; deployments and aliases are not."""
     return _REASONING.search(model) is not None
 
 
@@ -221,8 +226,7 @@ class FlexConfig(Settings):
     """The ``llm.flex`` section, for ``service_tier`` flex.
 
     A call times out after ``timeout_s``; OpenAI's guide recommends 15 minutes. If the tier has no capacity, the call is
-    retried after ``pause_s``, doubled each time, up to ``attempts`` attempts in all, and then made at the standard
-    tier.
+    retried after ``pause_s``, which doubles each time. After ``attempts`` attempts, it is made at the standard tier.
     """
 
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 900.0
@@ -231,44 +235,44 @@ class FlexConfig(Settings):
 
 
 class GeneratorConfig(EndpointConfig):
-    """A generator and its first endpoint. Times are in seconds, sizes in the generator's own tokens.
+    """A generator and its first endpoint. Times are in seconds, sizes in tokens of the generator.
 
-    - ``endpoints``: other endpoints of the same generator, in order of preference. A call goes there if a permit comes
-      sooner, or if the first one cannot be used.
-    - ``window``: prompt and reply together.
+    - ``endpoints``: other endpoints of the same generator, in order of preference. A call is sent there if a permit is
+      available sooner, or if the first endpoint cannot be used.
+    - ``window``: the most tokens of prompt and reply together.
     - ``tokenizer``: "o200k_base", or a folder with a tokenizer.json.
     - ``max_completion_tokens``: the longest reply of each role. ``max_tokens_field`` is the name of that limit in a
       request; "auto" depends on the model's family.
     - ``temperature``, ``top_p``, ``seed``, ``stop``: sent with each request.
-    - ``demonstrations``: show a worked example in each prompt, for 60 to 130 tokens per call. Small models need it,
-      GPT-4o does not. null does as the reader was trained, or without one is true for a model served here and false for
+    - ``demonstrations``: whether each prompt has a worked example, of 60 to 130 tokens. Small models need it, GPT-4o
+      does not. null means: as the reader adapter was trained; without one, true for a model served here and false for
       an endpoint.
-    - ``calculator``: ask for calculations as formulas, which are evaluated here. null does as the reader was trained,
-      or is false without one.
-    - ``contract``: what to ask for. "full" is quotations and then the answer, "short" the answer and the number of a
-      passage; "auto" is short for the embedded model without a reader, full otherwise.
-    - ``reader``: the reader merged into a model served here: "shipped" (for the embedded model only), "none", or a
-      folder that `okralong train` wrote.
-    - ``constrained``: send the grammar of each role's reply, which only llama.cpp's server enforces. null is true if
-      that server serves a reader.
-    - ``json_schema``: send the form of a typed answer as ``response_format``. "auto" stops sending it once the endpoint
-      refuses it, and sends a grammar to the embedded model on llama.cpp. "always" treats a refusal as an error, "never"
-      relies on the prompt.
-    - ``timeout_s``, ``max_attempts``: of a call.
-    - ``mode``: "batch" puts calls into batches at the first endpoint, as ``batch`` says. Calls that no batch answers
-      are made in real time, at any endpoint.
-    - ``reasoning_effort``: sent to models that think before they answer.
+    - ``calculator``: whether to ask for calculations as formulas, which code evaluates. null means: as the reader
+      adapter was trained, and false without one.
+    - ``contract``: the form of replies. "full" is quotations and then the answer, "short" is the answer and the number
+      of a passage. "auto" is short for the embedded model without a reader adapter, else full.
+    - ``reader``: the reader adapter to merge into a model served here: "shipped" (only for the embedded model), "none",
+      or a folder that `okralong train` wrote.
+    - ``constrained``: whether to send the grammar of each role's reply, which only llama.cpp's server enforces. null is
+      true if that server serves a reader adapter.
+    - ``json_schema``: whether to send the form of a typed answer as ``response_format``. With "auto", it is no longer
+      sent once the endpoint refuses it, and the embedded model on llama.cpp gets a grammar instead. With "always", a
+      refusal is an error; with "never", only the prompt states the form.
+    - ``timeout_s``, ``max_attempts``: the timeout of an attempt, and the most attempts of a call.
+    - ``mode``: with "batch", calls are put into batches at the first endpoint, with the settings ``batch``. Calls that
+      no batch answers are made in real time, at any endpoint.
+    - ``reasoning_effort``: the effort to request from models that think before they answer.
     - ``reasoning_tokens``: room for thought in addition to ``max_completion_tokens``. null depends on the effort for
-      known reasoning models and for any model that is sent an effort, and is 0 otherwise.
-    - ``prompt_cache_key``: send a key with prompts that are long enough to be cached; prompts that begin alike have the
-      same key. "auto" sends it to OpenAI, Azure and Mistral.
-    - ``service_tier``: "flex" is the cheaper, slower tier in real time, as ``flex`` says. "standard" is the regular
-      one, null the account's default.
-    - ``stream``: "auto" requests replies as streams, so that one that ignores its limit can be aborted, unless the
-      endpoint refuses or states no usage; "never" requests whole replies.
+      known reasoning models and if an effort is set, else it is 0.
+    - ``prompt_cache_key``: whether to send a key with prompts that are long enough to be cached. Prompts that begin
+      alike have the same key. "auto" sends it to OpenAI, Azure and Mistral.
+    - ``service_tier``: "flex" is the cheaper, slower tier in real time, with the settings ``flex``. "standard" is the
+      regular tier, null the account's default.
+    - ``stream``: with "auto", replies are requested as streams, so that one that ignores its limit can be aborted,
+      until the endpoint refuses to stream or states no usage. With "never", replies are never streamed.
 
-    Once the endpoint refuses a sampling field, later requests leave it out; a refused name of the limit is replaced by
-    the other.
+    Once the endpoint refuses a sampling field, later requests leave it out. If it refuses the name of the field that
+    limits a reply, later requests use the other name.
     """
 
     base_url: BaseUrl = EMBEDDED
@@ -346,11 +350,11 @@ class GeneratorConfig(EndpointConfig):
 
     @property
     def all_endpoints(self) -> tuple[EndpointConfig, ...]:
-        """This endpoint and the others."""
+        """The first endpoint and the others."""
         return (self, *self.endpoints)
 
     def found_reader(self) -> Reader | None:
-        """Return the reader that is merged into this model, or None. Raises ConfigError as ``find_reader`` does."""
+        """Return the reader adapter merged into this model, or None. Raises ConfigError as ``find_reader`` does."""
         return find_reader(self.reader, self.base_url, self.model)
 
     @property
@@ -375,10 +379,11 @@ class GeneratorConfig(EndpointConfig):
         return "max_completion_tokens" if thinks(model) or self.room_for_thought else "max_tokens"
 
     def reply_settings(self, roles: Sequence[str], weights: str = "") -> dict[str, Any]:
-        """Return the parts of a settled config, as JSON values, that can change a reply of one of the ``roles``.
+        """Return the parts of a complete config that can change a reply of one of the ``roles``, as JSON values.
 
-        For a model served here, ``weights`` identifies weights, reader and engine (``ServedModel.identity``). For other
-        models the address counts, since a mock, a proxy or another deployment may have the same name.
+        For a model served here, ``weights`` identifies the weights, reader adapter and engine
+        (``ServedModel.identity``). For other models the address is included, since a mock, a proxy or another
+        deployment may have the same name.
         """
         same = ("model", "window", "temperature", "top_p", "seed", "stop", "reasoning_effort")
         elsewhere = () if self.base_url == EMBEDDED else self.all_endpoints
@@ -407,7 +412,7 @@ class LlmConfig(GeneratorConfig):
     """The run's generator.
 
     ``stronger`` is a second generator with its own endpoints, prices, limits and key. It is called, in real time, for
-    questions that ``policy.escalate`` sends to ``stronger``.
+    answers that are escalated under ``policy.escalate``.
     """
 
     stronger: GeneratorConfig | None = None

@@ -1,9 +1,8 @@
 """The log of a run in progress: rows of all its tables, appended per commit and later converted to Parquet.
 
 A *segment* is a file of *frames*. A frame is one commit: record batches of one or more tables that become durable
-together. On a local disk a segment grows by appending and ``fdatasync``; an object store cannot append, so each commit
-makes a new segment. A segment begins with the schemas of its tables, so that later releases with more columns can read
-it.
+together. On a local disk a segment grows by appending and ``fdatasync``. An object store cannot append, so each commit
+is a new segment. A segment begins with the schemas of its tables, so that later releases with more columns can read it.
 
     file   = MAGIC, frame, frame, ...          the first frame holds schemas, the others record batches
     frame  = length (u32), crc32 of the payload (u32), payload
@@ -14,8 +13,8 @@ Names and messages are padded to 8 bytes, as Arrow requires of its buffers.
 Readers ignore an incomplete last frame, which a killed process may leave: it was never acknowledged.
 
 On a local disk a segment grows in preallocated steps, so that an append within a step cannot run out of space. Readers
-ignore the zeros at its end; ``seal`` cuts them off. Beside the segments lies the *reserve*, a preallocated file. When
-an append fails, the reserve is renamed to become the next segment; this needs no inode and frees no space that another
+ignore the zeros at its end; ``seal`` removes them. The same folder has the *reserve*, a preallocated file. If an append
+fails, the reserve is renamed to become the next segment. This needs no inode, and it frees no space that another
 program could take. Copy-on-write file systems with compression (ZFS, Btrfs) do not guarantee preallocated space; there
 the reserve may not help.
 """
@@ -41,14 +40,14 @@ from okralong.pipelines.core.types import ArchiveError
 MAGIC: Final = b"OKRALOG1"
 SEGMENT: Final = re.compile(r"log-(\d{9})\.frames")
 SEGMENT_BYTES: Final = 16 * 1024 * 1024  # project default
-"""Size of a full segment: converting it to Parquet takes half a second, reading it a tenth of a second."""
+"""Bytes of a full segment. Converting it to Parquet takes half a second, reading it a tenth of a second."""
 SEGMENT_AGE_S: Final = 60.0  # project default
 """Seconds after which a segment with rows counts as full, so that other programs find finished rows as Parquet."""
 SEGMENTS_OPEN: Final = 64  # project default
-"""Segments that may await conversion on an object store, where each commit is one."""
+"""Number of segments that may await conversion on an object store, where each commit is a segment."""
 
 RESERVE: Final = "reserve"
-"""The file that becomes a segment when the disk is full."""
+"""The reserve, which becomes a segment when the disk is full."""
 STEP_BYTES: Final = 256 * 1024  # project default
 """Bytes by which a segment grows: enough for about fifty commits, and little waste on a small disk."""
 
@@ -64,7 +63,7 @@ class Segments:
     """The segments in one folder. One process appends; others may read at any time."""
 
     def __init__(self, folder: Folder, schemas: Mapping[str, pa.Schema]) -> None:
-        """Take the ``schemas`` of the tables to append to."""
+        """Use ``folder``; ``schemas`` are those of the tables to append to."""
         self._folder = folder
         self._opening = MAGIC + _frame({name: schema.serialize() for name, schema in schemas.items()})
         self._file: int | None = None
@@ -106,10 +105,10 @@ class Segments:
             self._rows_since = time.monotonic()
 
     def seal(self) -> int:
-        """Switch to a new segment; return the number of the last complete one."""
+        """Start a new segment, and return the number of the last complete one."""
         if self._file is not None:
             if self._allocated > self._size:
-                with contextlib.suppress(OSError):  # readers ignore the zeros
+                with contextlib.suppress(OSError):  # if it fails, readers ignore the zeros
                     os.ftruncate(self._file, self._size)
             os.close(self._file)
             self._file = None
@@ -117,9 +116,9 @@ class Segments:
         return self._last
 
     def set_reserve(self, size: int) -> None:
-        """Preallocate a reserve of ``size`` bytes, or adopt the one of a killed process; 0 deletes it.
+        """Preallocate a reserve of ``size`` bytes, or reuse that of a killed process; with 0, delete it.
 
-        No-op on an object store. Raises OSError; there is no reserve then.
+        No-op on an object store. Raises OSError if it fails; then there is no reserve.
         """
         if not self._folder.is_local:
             return
@@ -142,7 +141,7 @@ class Segments:
         self._reserve = size
 
     def use_reserve(self) -> bool:
-        """Switch to the reserve; return False if it is missing or cannot be written."""
+        """Continue in the reserve; return False if it is missing or cannot be written."""
         size, self._reserve = self._reserve, 0
         if not size:
             return False
@@ -173,7 +172,7 @@ class Segments:
             allocated = _write_at(file, self._opening, 0, allocated)
             os.fsync(file)
             _sync_folder(path.parent)
-        except BaseException:  # a full disk: leave no empty segment behind
+        except BaseException:  # the disk may be full: leave no empty segment behind
             os.close(file)
             path.unlink(missing_ok=True)
             raise
@@ -186,8 +185,8 @@ class Segments:
             self._allocated = _write_at(self._file, frame, self._size, self._allocated)
             os.fdatasync(self._file)
         except BaseException:
-            # A partial frame must not precede the next one. If it cannot be cut off, the next frame goes to a new
-            # segment, because readers stop here.
+            # Readers stop at a partial frame, so it must not precede another. If it cannot be removed, the next frame
+            # is written to a new segment.
             try:
                 os.ftruncate(self._file, self._size)
                 self._allocated = self._size
@@ -210,7 +209,7 @@ def read_segment(folder: Folder, number: int, table: str) -> tuple[pa.Schema, li
     """
     data = pa.py_buffer(_read(folder, _name(number)))
     where = folder.at(_name(number)).path
-    if data.size < len(MAGIC):  # its writer was killed right after creating it
+    if data.size < len(MAGIC):  # its writer was killed right after creation
         return None
     if data[: len(MAGIC)].to_pybytes() != MAGIC:
         if _all_zeros(data):  # its writer was killed right after preallocation
@@ -304,7 +303,7 @@ def _allocate(file: int, start: int, end: int) -> None:
     except (AttributeError, OSError) as error:  # macOS has no such call
         if isinstance(error, OSError) and error.errno not in _NO_PREALLOCATION:
             raise
-        at = max(start, os.fstat(file).st_size)  # bytes already written keep their space
+        at = max(start, os.fstat(file).st_size)  # written bytes already have space
         while at < end:
             at += os.pwrite(file, _ZEROS[: end - at], at)
 

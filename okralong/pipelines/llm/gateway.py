@@ -1,10 +1,11 @@
-"""The gateway to a run's budget, rate limits, journal and ledger, which each call passes with two messages.
+"""The gateway to a run's budget, rate limits, journal and ledger. Each call sends it two messages.
 
-``Gateway.ask`` returns once the cost is reserved, a permit is held and the intent is durable, with every step of the
-question that led to it. ``Gateway.came`` releases the permit and returns once the outcome and its reply are durable.
+``Gateway.ask`` returns once the cost is reserved, a permit is held, and the intent is durable together with all earlier
+steps of the question. ``Gateway.came`` releases the permit, and returns once the outcome and its reply are durable.
 
-``RunLedger`` and ``LimiterClient`` do the work in a fixed order: budget, permit, disk. Thus a call that waits for
-budget holds no permit. A message may arrive twice: if the process dies while handling it, its successor gets it again.
+``RunLedger`` and ``LimiterClient`` do the work, always in the order budget, permit, disk. Thus a call that waits for
+budget holds no permit. A message may arrive twice: if the gateway's process dies while handling it, its successor
+receives it again.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ class Gateway:
         self.limiters = list(limiters)
         self._permits: dict[CallKey, tuple[int, int]] = {}
         self._asking: dict[CallKey, tuple[str, asyncio.Task[Sendable]]] = {}
-        self._given_up: dict[CallKey, str] = {}  # query_ids of attempts whose end arrived before their request did
+        self._given_up: dict[CallKey, str] = {}  # query_ids of attempts whose end arrived before their request
 
     async def ask(
         self, call: Call, tokens: int, expires_s: float, limiter: int = 0, steps: Steps = NO_STEPS
     ) -> Sendable:
         """Wait until an attempt may be sent and its intent and steps are durable.
 
-        ``came`` for the same attempt ends the wait, even if it overtakes this message, as can happen in a threaded
-        actor.
+        ``came`` for the same attempt ends the wait, even if it arrives before this message, which is possible in a
+        threaded actor.
 
         Args:
             call: The attempt.
-            tokens: Tokens that the endpoint will count: prompt and longest reply.
+            tokens: Tokens that the endpoint counts against its limit: prompt and longest reply.
             expires_s: Seconds after which the permit expires, in case its holder has died.
             limiter: The position of the endpoint's limiter.
             steps: The question's steps that are not durable yet.
@@ -58,7 +59,7 @@ class Gateway:
         Raises:
             OverBudget: The budget is used up. After any of these errors, neither reserve nor permit is held.
             QuestionError: The call exceeds the endpoint's tokens per minute.
-            BrokenError: The question was released meanwhile.
+            BrokenError: The question was released while the call waited.
         """
         if self._given_up.pop(call.key, None) is not None:
             raise BrokenError(
@@ -80,7 +81,7 @@ class Gateway:
             raise
 
     async def _ask(self, call: Call, tokens: int, expires_s: float, limiter: int, steps: Steps) -> Sendable:
-        if self.ledger.over(call):  # the message came twice, the second time after the attempt's end
+        if self.ledger.over(call):  # a repeated message, which arrived after the attempt's end
             return Sendable(0.0, datetime.now(UTC))
         await self._take(call.query_id, steps)
         await self.ledger.reserve(call.key, call.query_id, call.reserved_usd, most_usd=call.most_usd)
@@ -100,7 +101,7 @@ class Gateway:
         return sendable
 
     async def _may_still_go(self, call: Call) -> bool:
-        """Return whether a call that waited for its permit may still be sent; if not, release permit and reserve."""
+        """Return whether a call that waited for its permit may still be sent. If not, release permit and reserve."""
         if self.ledger.may_go(call.key):
             return True
         await self._give_back(call.key, NO_HEADERS, unsent=True)
@@ -108,12 +109,12 @@ class Gateway:
         return False
 
     async def reserve(self, call: Call, steps: Steps = NO_STEPS) -> None:
-        """Do only the first part of ``ask``, for a call that chooses among the limiters of several endpoints."""
+        """Do the first part of ``ask`` (budget), for a call that then chooses among several endpoints' limiters."""
         await self._take(call.query_id, steps)
         await self.ledger.reserve(call.key, call.query_id, call.reserved_usd, most_usd=call.most_usd)
 
     async def acquire(self, limiter: int, tokens: int, expires_s: float) -> int:
-        """Do only the second part of ``ask`` (see ``LimiterClient.acquire``)."""
+        """Do the second part of ``ask`` (permit; see ``LimiterClient.acquire``)."""
         return await self.limiters[limiter].acquire(tokens, expires_s)
 
     async def give_back(self, limiter: int, permit: int) -> None:
@@ -121,7 +122,7 @@ class Gateway:
         await self.limiters[limiter].release(permit, unsent=True)
 
     async def intend(self, call: Call, limiter: int, permit: int) -> bool:
-        """Do only the third part of ``ask``, with the chosen permit. Returns False if the call has to start over."""
+        """Do the third part of ``ask`` (disk) with the chosen permit. Returns False if the call must start over."""
         self._permits[call.key] = limiter, permit
         if not await self._may_still_go(call):
             return False
@@ -133,9 +134,9 @@ class Gateway:
     ) -> int:
         """Settle an attempt that has ended, or was abandoned before it was sent (``unsent``).
 
-        ``headers`` are the rate limits that its reply states; they apply at once, before the outcome is written. Waits
-        until the outcome is durable, then returns how many consecutive replies of the run ignored their limits and
-        could not be aborted.
+        ``headers`` has the rate limits that the reply states; they are applied at once, before the outcome is written.
+        Waits until the outcome is durable. Returns the number of consecutive replies of the run, up to now, that
+        ignored their limits and could not be aborted.
         """
         if (asking := self._asking.get(outcome.call.key)) is not None:
             asking[1].cancel()
@@ -146,7 +147,7 @@ class Gateway:
         return await self.ledger.settle(outcome)
 
     async def record(self, query_id: str, steps: Steps) -> None:
-        """Make steps durable at once, if something besides journal and ledger depends on them.
+        """Make steps durable at once, for use outside journal and ledger.
 
         Raises OverBudget.
         """
@@ -156,7 +157,7 @@ class Gateway:
     async def begin(self, query_id: str) -> list[JournalRow] | None:
         """Return the journal rows of a question that starts or resumes, or None if it is finished.
 
-        Releases its reserve; its calls in flight become unknown.
+        The question's reserve is released, and its calls in flight become unknown.
         """
         self._withdraw(query_id)
         return await self.ledger.lookup(query_id) if await self.ledger.release(query_id) else None
@@ -174,7 +175,7 @@ class Gateway:
         return await self.ledger.reply(query_id, path, sample)
 
     async def finish(self, row: Mapping[str, Any], rows: Sequence[JournalRow] = ()) -> Mapping[str, Any] | None:
-        """Write a question's answers row (see ``RunLedger.finish``) and its steps that are not durable yet."""
+        """Write a question's answers row (see ``RunLedger.finish``), and its steps that are not durable yet."""
         self.ledger.note(rows)
         return await self.ledger.finish(row)
 
@@ -188,7 +189,7 @@ class Gateway:
         return await self.ledger.release(query_id)
 
     def _withdraw(self, query_id: str) -> None:
-        """End the waits of a question whose planner has died or stopped, and forget its cancelled attempts."""
+        """Cancel the waiting calls of a question whose planner has died or stopped, and forget them."""
         self._given_up = {key: by for key, by in self._given_up.items() if by != query_id}
         for asked_by, task in list(self._asking.values()):
             if asked_by == query_id:
@@ -197,7 +198,7 @@ class Gateway:
     def _asked(self, key: CallKey, task: asyncio.Task[Sendable]) -> None:
         del self._asking[key]
         if not task.cancelled():
-            task.exception()  # its caller may be gone
+            task.exception()  # mark it as retrieved: the caller may be gone
 
     async def _take(self, query_id: str, steps: Steps) -> None:
         self.ledger.note(steps.rows)
@@ -216,7 +217,7 @@ class Gateway:
 
 
 class EndpointLimiter:
-    """The limiter of one endpoint behind a gateway, as a ``LimiterClient`` for calls with several endpoints."""
+    """The limiter of one endpoint at a gateway, as a ``LimiterClient`` for calls that choose among several."""
 
     def __init__(self, gateway: GatewayPort, limiter: int) -> None:
         self._gateway, self._limiter = gateway, limiter
@@ -226,7 +227,7 @@ class EndpointLimiter:
         return await self._gateway.acquire(self._limiter, tokens, expires_s)
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """Release a permit that was not used. ``Gateway.came`` releases those of sent requests."""
+        """Release a permit that was not used. ``Gateway.came`` releases the permits of requests that were sent."""
         if not unsent or headers != NO_HEADERS:
             raise ValueError("the permit of a request that went out is given back with its outcome")
         await self._gateway.give_back(self._limiter, permit)

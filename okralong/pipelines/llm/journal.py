@@ -1,17 +1,17 @@
 """A run's folder: answers, journal, ledger and failures, written by one process and replayed after a restart.
 
-During a run, commits are appended to a log of Arrow frames (``frames.py``), all tables together. Now and then, and at
-the end, the log is converted to one immutable Parquet file (a fragment) per table, named by the log segments that it
-holds: ``part-000000007.parquet`` holds segment 7, ``part-000000001-000000064.parquet`` segments 1 to 64. A fragment is
-complete before its segments are deleted. If the process dies in between, segments within a fragment's range are ignored
-and deleted later. Merged fragments are handled in the same way.
+During a run, commits to all tables are appended to one log of Arrow frames (``frames.py``). Now and then, and at the
+end, the log is converted to an immutable Parquet file (a fragment) per table, which is named after its log segments:
+``part-000000007.parquet`` has segment 7, ``part-000000001-000000064.parquet`` segments 1 to 64. A fragment is complete
+before its segments are deleted. If the process dies in between, segments in a fragment's range are ignored and deleted
+later. The same applies to fragments that are merged.
 
 The journal contains every step that must not be repeated, keyed by (query_id, path, sample, kind). Rows are buffered
-and written together by ``RunLog.commit``; a commit is durable as a whole or not at all. A row that does not fit its
-table is skipped and reported, so it only fails its own question and not others in the commit.
+and written together by ``RunLog.commit``; a commit becomes durable as a whole or not at all. A row that does not fit
+its table is skipped and reported, so it fails only its own question, not others in the same commit.
 
-When the disk fails, the log continues in its reserve (``frames.py``), which has room for replies to the calls in
-flight. From then on no intents are written, so nothing more is sent, and replies that arrive are kept.
+If the disk fails, the log continues in its reserve (``frames.py``), which has room for the replies to the calls in
+flight. From then on no intents are written, so no more requests are sent, but replies that arrive are kept.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ ROW_KEYS: Final = {
 }
 """The key columns of a table: a later row replaces an earlier one with the same key."""
 LOG: Final = "journal"
-"""The folder within a run that holds the log, the fragments of the journal and the writer's lock."""
+"""The folder of a run that has the log, the fragments of the journal and the writer's lock."""
 
 SCHEMA_ERRORS: Final = (ValueError, TypeError, OverflowError)
-"""Raised by Arrow for a row that does not fit its schema. Failing storage raises OSError."""
+"""Exceptions that Arrow raises for a row that does not fit its schema. A failing disk raises OSError."""
 
 NAME = re.compile(r"part-(\d{9})(?:-(\d{9}))?\.parquet")
 READ_TRIES = 50
 LOCK_POLL_S = 0.1
 MERGED_BYTES = 64 * 1024 * 1024  # project default
-"""Fragments of this size are not merged again."""
+"""Fragments of at least this many bytes are not merged again."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -70,7 +70,7 @@ class Fragment:
 
 
 class FragmentedTable:
-    """One table of a run: its fragments, and the log's rows beyond them.
+    """One table of a run: its fragments, and its rows in later segments of the log.
 
     One process writes; others may read at any time (see ``read_settled``).
     """
@@ -82,8 +82,8 @@ class FragmentedTable:
         self.schema = RUN_TABLES[name]
         self.key = list(ROW_KEYS[name])
         self._log = run.at(LOG)
-        # List segments before fragments: one that is converted in between then raises when it is read, instead of being
-        # overlooked.
+        # Segments are listed before fragments. A segment that is converted in between then raises an error when it is
+        # read, instead of being overlooked.
         self._segments = numbers(self._log)
         self.folder.read_tables(self.schema, columns=[self.schema.names[0]])  # raises on another schema version
         self.fragments = self._list_fragments(writer)
@@ -94,7 +94,7 @@ class FragmentedTable:
         return self.fragments[-1].last if self.fragments else 0
 
     def read_fragments(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield the tables of the fragments, then of the log's segments, in order of commits."""
+        """Yield the rows of the fragments, then of the log's segments, in the order of the commits."""
         for fragment in self.fragments:
             yield self._read(fragment, columns)
         for number in self._segments:
@@ -104,7 +104,7 @@ class FragmentedTable:
                     yield table
 
     def absorb(self, until: int) -> None:
-        """Write a fragment with the rows of the segments up to ``until`` that are in no fragment yet."""
+        """Convert the segments up to ``until`` that are in no fragment yet into one."""
         pending = [number for number in numbers(self._log) if self.last < number <= until]
         if not pending:
             return
@@ -196,14 +196,14 @@ def last_rows(table: pa.Table, key: Sequence[str]) -> pa.Table:
 
 Batch = dict[str, list[dict[str, Any]]]
 Refused = dict[str, Exception]
-"""Why a row could not be written, by query_id (by id in ``failures``)."""
+"""The errors of rows that could not be written, by query_id (for ``failures``, by id)."""
 StepKey = tuple[str, int, str]
 """``(path, sample, kind)`` within a question."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """A step of a question, such as an analysis, plan, retrieval, request or reply (``kind``); ``body`` is JSON."""
+    """A step of a question. ``kind`` is what it is, such as "plan" or "reply"; ``body`` is JSON."""
 
     query_id: str
     path: str
@@ -214,12 +214,12 @@ class JournalRow:
 
     @property
     def key(self) -> StepKey:
-        """The key within the question; a later row with the same key replaces this one."""
+        """The step's key within the question. A later row with the same key replaces this one."""
         return (self.path, self.sample, self.kind)
 
 
 class RunLog:
-    """The only writer of a run's tables. Not thread-safe: the ledger makes one call at a time."""
+    """The only writer of a run's tables. It is not thread-safe: the ledger makes one call at a time."""
 
     def __init__(self, run: Folder) -> None:
         self.run = run
@@ -233,13 +233,13 @@ class RunLog:
 
     @classmethod
     def open(cls, run: Folder, lock_wait_s: float = 0.0, reserve_bytes: int = 0) -> RunLog:
-        """Open a new or existing run for writing, with a reserve for a full disk (see the function ``reserve_bytes``).
+        """Open a new or existing run for writing, with a reserve of ``reserve_bytes`` for a full disk.
 
-        The writing process holds a lock besides the job's, since a killed job may leave its writer alive for some
-        seconds. Waits ``lock_wait_s`` for such a writer, then raises LockedError.
+        The writing process holds a lock in addition to the job's, since a killed job may leave its writer alive for
+        some seconds. Waits ``lock_wait_s`` seconds for such a writer, then raises LockedError.
         """
         held = contextlib.ExitStack()
-        # An object store has no lock that a killed process releases; there the job's own lock must suffice.
+        # An object store has no lock that is released when a process is killed; there, only the job's own lock is used.
         if run.is_local:
             waiting = Retrying(
                 retry=retry_if_exception_type(LockedError),
@@ -282,15 +282,15 @@ class RunLog:
         return batch
 
     def restore(self, batch: Batch) -> None:
-        """Put rows that could not be written back at the front of the buffer."""
+        """Put rows that could not be written back to the front of the buffer."""
         for table, rows in batch.items():
             self._pending[table] = rows + self._pending.get(table, [])
 
     def write(self, batch: Batch) -> Refused:
         """Make a batch durable; return the errors of rows that do not fit their table, which are skipped.
 
-        Once the disk has failed, intents are removed from ``batch`` (see ``check_disk``). Raises OSError, without
-        writing any of it, if disk and reserve are full.
+        Once the disk has failed, intents are removed from ``batch`` (see ``check_disk``). Raises OSError, with nothing
+        written, if disk and reserve are full.
         """
         if self.failed is not None:
             _withdraw_intents(batch)
@@ -365,7 +365,7 @@ class RunLog:
         return self._segments.seal()
 
     def absorb(self, until: int) -> None:
-        """Convert the sealed segments up to ``until`` to Parquet, while others may still be written."""
+        """Convert the sealed segments up to ``until`` to Parquet; meanwhile, later segments may be written."""
         for table in self.tables.values():
             table.absorb(until)
         self._segments.remove(0, until)
@@ -373,7 +373,7 @@ class RunLog:
     def close(self) -> None:
         """Commit, convert the log to Parquet, merge, and release the lock.
 
-        If the disk has failed before, rows that cannot be converted stay in the log.
+        If the disk has failed, rows that cannot be converted stay in the log.
         """
         try:
             self.commit()
@@ -397,12 +397,12 @@ class RunLog:
 
 
 ROW_BYTES: Final = 8 * 1024  # project default
-"""Bytes of a reply without its text: journal and ledger row, each with the call, and their frame."""
+"""Bytes of a reply in addition to its text: the journal row and the ledger row, each with the call, and their frame."""
 TOKEN_BYTES: Final = 64  # project default
-"""Bytes of a reply's token: its text as escaped JSON, and its log-probability."""
+"""Bytes per token of a reply: its text as escaped JSON, and its log-probability."""
 LEAST_RESERVE: Final = 1024 * 1024
 MOST_RESERVE: Final = 64 * 1024 * 1024  # project default
-"""Room for a thousand replies of 900 tokens."""
+"""The largest reserve in bytes: room for a thousand replies of 900 tokens."""
 
 
 def reserve_bytes(in_flight: int = 64, tokens: int = 1024) -> int:
@@ -411,7 +411,7 @@ def reserve_bytes(in_flight: int = 64, tokens: int = 1024) -> int:
 
 
 def _withdraw_intents(batch: Batch) -> None:
-    """Remove the requests from a batch that was not written yet; none of them may be sent."""
+    """Remove the intents from a batch that was not written yet, so that their requests are not sent."""
     if "journal" in batch:
         batch["journal"] = [row for row in batch["journal"] if row["kind"] != "request"]
 
@@ -436,10 +436,10 @@ def _clean(value: Any) -> Any:
 
 
 def read_settled(run: Folder, name: str, read: Callable[[FragmentedTable], T]) -> T:
-    """Call ``read`` on a run's table in its current state, while another process may write it.
+    """Call ``read`` on the current state of a run's table, which another process may be writing.
 
     If the writer deletes a file between listing and reading, the files are listed again. Raises ArchiveError for
-    another schema version, or if the files keep changing.
+    another schema version, or if files keep disappearing.
     """
     trying = Retrying(
         retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(READ_TRIES), reraise=True
@@ -453,9 +453,9 @@ def read_settled(run: Folder, name: str, read: Callable[[FragmentedTable], T]) -
 
 
 def read_run_table(run: Folder, name: str, columns: list[str] | None = None) -> pa.Table:
-    """Return ``answers``, ``journal``, ``ledger`` or ``failures`` as they are now, with the last row of each key.
+    """Return the current ``answers``, ``journal``, ``ledger`` or ``failures``: the last row of each key.
 
-    Another process may write meanwhile (see ``read_settled``). A table that was not written yet is empty.
+    Another process may be writing the table (see ``read_settled``). A table that does not exist yet is empty.
     """
     schema, key = RUN_TABLES[name], ROW_KEYS[name]
     wanted = schema.names if columns is None else list(dict.fromkeys([*columns, *key]))

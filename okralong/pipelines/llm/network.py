@@ -1,7 +1,8 @@
-"""Proxy and trusted certificates for endpoints, from the environment, and a limit on error pages.
+"""Read the proxy and trusted certificates for endpoints from the environment, and limit the size of error pages.
 
-The HTTP client itself reads ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY``, ``NO_PROXY``, ``SSL_CERT_FILE`` and
-``SSL_CERT_DIR``. ``REQUESTS_CA_BUNDLE``, common in other Python programs, is the fallback for the last two.
+The HTTP client itself reads the variables ``HTTPS_PROXY``, ``HTTP_PROXY``, ``ALL_PROXY``, ``NO_PROXY``,
+``SSL_CERT_FILE`` and ``SSL_CERT_DIR``. If the last two are not set, ``REQUESTS_CA_BUNDLE`` is used here, which is
+common in Python programs.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import httpx2
 from okralong.pipelines.core.types import ConfigError
 
 CA_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
-"""Variables that name trusted certificates. The first one set counts; the default is the system's."""
+"""Variables that name trusted certificates. The first that is set is used; by default, the system's certificates
+are."""
 
 
 def certificates() -> tuple[str, str] | None:
-    """Return the variable that names trusted certificates, and its path; None for the system's certificates.
+    """Return the variable that names trusted certificates, and its path; None if the system's are used.
 
     Raises ConfigError if the path does not exist.
     """
@@ -62,7 +64,7 @@ def trust() -> ssl.SSLContext | None:
 
 
 def proxy(url: str) -> str:
-    """Return the proxy on the way to ``url``, without user and password, or ""."""
+    """Return the proxy for ``url``, without user and password, or "" if there is none."""
     there = urlsplit(url)
     found = getproxies()
     if not there.hostname or proxy_bypass(there.hostname):
@@ -72,7 +74,7 @@ def proxy(url: str) -> str:
 
 
 def check_proxy(url: str) -> None:
-    """Raise ConfigError if the environment's proxy for ``url`` is not an HTTP proxy, such as a SOCKS proxy."""
+    """Raise ConfigError if the proxy for ``url`` is not an HTTP proxy (but a SOCKS proxy, for instance)."""
     through = proxy(url)
     if through and urlsplit(through).scheme not in ("http", "https"):
         raise ConfigError(
@@ -89,7 +91,7 @@ def _public(address: str) -> str:
 
 
 def described(url: str) -> str:
-    """Describe the proxy and certificates used for ``url``."""
+    """Describe, in words, the proxy and certificates used for ``url``."""
     through = proxy(url)
     found = certificates()
     return ", ".join(
@@ -101,9 +103,9 @@ def described(url: str) -> str:
 
 
 def trouble(error: BaseException, url: str) -> str:
-    """Explain a connection failure that a certificate or proxy caused; "" for other failures."""
+    """Explain a connection failure that a certificate or proxy caused. Return "" for other failures."""
     causes = list(_causes(error))
-    for cause in reversed(causes):  # the innermost has OpenSSL's message
+    for cause in reversed(causes):  # the innermost cause has OpenSSL's message
         if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(cause):
             return (
                 f"{url} shows a certificate that is not trusted here ({_reason(cause)}; {described(url)}). If your "
@@ -147,13 +149,13 @@ LONGEST_ERROR: Final = 256 * 1024  # project default
 
 
 async def bound_error_page(response: httpx2.Response) -> None:
-    """Truncate the body of an error response (a hook of the HTTP client), because the SDK reads all of it."""
+    """Truncate the body of an error response, because the SDK reads all of it. This is a hook of the HTTP client."""
     if response.status_code >= 400 and isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _Beginning(response.stream)
 
 
 class _Beginning(httpx2.AsyncByteStream):
-    """Stream of only the first ``LONGEST_ERROR`` bytes of another."""
+    """A stream of the first ``LONGEST_ERROR`` bytes of another stream."""
 
     def __init__(self, whole: httpx2.AsyncByteStream) -> None:
         self._whole = whole

@@ -1,6 +1,6 @@
-"""Interfaces of a run's gateway, ledger and batch scheduler, which live in this process or in an actor.
+"""Interfaces of a run's gateway, ledger and batch scheduler, which are in this process or in an actor.
 
-``Gateway``, ``RunLedger`` and ``BatchScheduler`` do the work. On Ray each is one object in an actor, and other
+``Gateway``, ``RunLedger`` and ``BatchScheduler`` implement them. On Ray each is a single object in an actor. Other
 processes use the clients of ``actors/gateway.py``, which have the same methods and raise the same errors.
 """
 
@@ -21,9 +21,9 @@ from okralong.pipelines.llm.records import Call, CallKey, Outcome, Totals
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Journal rows of one question that are not durable yet, and the US dollars to reserve for its plan, if any.
+    """Journal rows of a question that are not durable yet, and the US dollars to reserve for its plan, if any.
 
-    They are sent with the question's next message and committed together with it.
+    They are sent with the question's next message to the gateway, and committed together with it.
     """
 
     rows: tuple[JournalRow, ...] = ()
@@ -45,7 +45,7 @@ class Sendable:
 
 
 class GatewayPort(Protocol):
-    """Budget, rate limits, journal and ledger of a run, as planners use them (see ``Gateway``)."""
+    """The interface of ``Gateway`` that planners use: budget, rate limits, journal and ledger of a run."""
 
     async def ask(
         self, call: Call, tokens: int, expires_s: float, limiter: int = 0, steps: Steps = NO_STEPS
@@ -76,7 +76,7 @@ class GatewayPort(Protocol):
         ...
 
     async def record(self, query_id: str, steps: Steps) -> None:
-        """Make steps durable on their own. Raises OverBudget."""
+        """Make steps durable at once. Raises OverBudget."""
         ...
 
     async def begin(self, query_id: str) -> list[JournalRow] | None:
@@ -109,7 +109,7 @@ class GatewayPort(Protocol):
 
 
 class LedgerPort(Protocol):
-    """The ledger of a run, as the driver and the batch scheduler use it (see ``RunLedger``)."""
+    """The interface of ``RunLedger`` that the driver and the batch scheduler use."""
 
     async def begun(self) -> set[str]:
         """Return the unfinished questions that an earlier process started."""
@@ -138,7 +138,7 @@ class LedgerPort(Protocol):
         ...
 
     async def short(self) -> bool:
-        """Return whether the budget has no room for all that waits."""
+        """Return whether questions or calls are waiting for room in the budget."""
         ...
 
     async def intend(self, call: Call) -> None:
@@ -163,7 +163,7 @@ class LedgerPort(Protocol):
 
 
 class SchedulerPort(Protocol):
-    """The batch scheduler of a run, as its calls use it (see ``BatchScheduler``)."""
+    """The interface of ``BatchScheduler`` that calls use."""
 
     async def ask(self, item: BatchItem) -> BatchAnswer:
         """Wait for a batch to answer a call. Raises OverBudget, EndpointError or BrokenError."""
@@ -174,7 +174,7 @@ class SchedulerPort(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Cancel the batches that no call waits for any more, and settle their costs."""
+        """Cancel the batches that no call waits for, and settle their costs."""
         ...
 
     async def notes(self, start: int) -> list[str]:

@@ -1,6 +1,6 @@
-"""Prices of tokens: a dated table in a YAML file.
+"""Prices of tokens, from a dated table in a YAML file.
 
-A model without a price is refused, since a cap in dollars cannot be enforced for calls of unknown cost.
+A model that has no price is refused, since a cap in dollars cannot be enforced on calls of unknown cost.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ MILLION = 1_000_000
 class Rates(Settings):
     """US dollars per million tokens.
 
-    ``input`` is for prompts, ``output`` for replies including thought, ``cached_input`` for prompt tokens that the
-    endpoint read from its cache, and ``cache_write`` for those that it wrote to it (null: as ``input``).
+    ``input`` is for prompt tokens, ``output`` for reply tokens including thought, ``cached_input`` for prompt tokens
+    that the endpoint read from its cache, and ``cache_write`` for those that it wrote to its cache (null: same as
+    ``input``).
     """
 
     input: Dollars
@@ -34,7 +35,7 @@ class Rates(Settings):
 
     @property
     def written(self) -> float:
-        """The rate of prompt tokens that are written to the cache."""
+        """The rate for prompt tokens that are written to the cache."""
         return self.input if self.cache_write is None else self.cache_write
 
 
@@ -47,9 +48,9 @@ class LongRates(Rates):
 class Price(Rates):
     """The price of a model.
 
-    ``batch_discount`` is the share by which calls in a batch are cheaper. With ``batch_caches``, cached tokens in a
-    batch are charged at the discounted cache rate, otherwise like uncached ones. ``flex_discount`` is the share by
-    which the flex tier is cheaper, 0 if there is no such tier. ``longer`` has the rates of longer prompts.
+    ``batch_discount`` is the share by which a call in a batch is cheaper. With ``batch_caches``, cached tokens in a
+    batch are charged at the discounted cache rate, else like uncached tokens. ``flex_discount`` is the share by which
+    the flex tier is cheaper, or 0 if there is no such tier. ``longer`` has the rates for requests with longer prompts.
     """
 
     batch_discount: Share = 0.0
@@ -58,7 +59,7 @@ class Price(Rates):
     longer: list[LongRates] = Field(default_factory=list)
 
     def cost(self, usage: Usage) -> float:
-        """Return the dollars for one reply; prompt tokens include cached and written ones."""
+        """Return the dollars for one reply. Its prompt tokens include those read from and written to the cache."""
         rates = self.rates(usage.prompt_tokens)
         fresh = usage.prompt_tokens - usage.cached_tokens - usage.cache_write_tokens
         return (
@@ -69,9 +70,9 @@ class Price(Rates):
         ) / MILLION
 
     def most(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return the most that a reply may cost: no token is cached, and all of the prompt may be written to the cache.
+        """Return the most that a reply may cost: no token is read from the cache, and all may be written to it.
 
-        This also bounds several calls together, since longer prompts cost more per token.
+        With the total tokens of several calls, this bounds their total cost, since longer prompts cost more per token.
         """
         rates = self.rates(prompt_tokens)
         return (prompt_tokens * max(rates.input, rates.written) + completion_tokens * rates.output) / MILLION
@@ -82,7 +83,7 @@ class Price(Rates):
         return max(above, key=lambda each: each.above) if above else self
 
     def charged(self, prompt_tokens: int) -> Price:
-        """Return the price of a request with a prompt of this length, as in its ledger row."""
+        """Return the price of a request with a prompt of this length, for its ledger row."""
         rates = self.rates(prompt_tokens)
         return Price(
             input=rates.input, cached_input=rates.cached_input, output=rates.output, cache_write=rates.cache_write
@@ -141,13 +142,13 @@ class PriceTable(Settings):
 
     @classmethod
     def load(cls, source: str = "prices.yaml") -> PriceTable:
-        """Load the shipped table, or a file of your own."""
+        """Load the shipped table, or another file."""
         return load_config(cls, source)
 
     def price(self, model: str, override: Price | None = None) -> Price:
         """Return the price of ``model``, or ``override`` (``llm.price`` in the config) if given.
 
-        An unlisted dated snapshot has the price of its undated name. Raises ConfigError for unknown models.
+        A dated snapshot that is not listed has the price of its undated name. Raises ConfigError for unknown models.
         """
         if override is not None:
             return override

@@ -1,4 +1,4 @@
-"""Exact client-side enforcement of an account's rate limits. Pure: without threads or a clock.
+"""Enforce an account's rate limits exactly, on the client's side: pure logic, without threads or a clock.
 
 ``Limiter`` is the state of one endpoint and model: permits in flight, requests and tokens per minute (``Quota``), and
 the pause after a 429. It also learns limits from the headers of replies (``read_headers``). ``now`` is
@@ -16,24 +16,28 @@ from dataclasses import dataclass
 from typing import Final
 
 FIRST_PAUSE_S = 1.0  # project default
-"""Pause after a 429 that names no time; doubled for each 429 that closely follows, up to ``LONGEST_PAUSE_S``."""
+"""Seconds of pause after a 429 that states no time. It doubles with each 429 that follows soon, up to
+``LONGEST_PAUSE_S``."""
 LONGEST_PAUSE_S = 60.0
 MINUTE_S = 60.0
 WINDOW_S = 61.0  # project default
-"""A minute and a second, because requests may arrive slightly closer together than they were admitted."""
+"""Length of the window in seconds: more than a minute, because requests may arrive closer together than they were
+admitted."""
 SLOT_S = 0.1  # project default
-"""Length of a slot in seconds; admissions within a slot are counted together and leave the window together."""
+"""Length of a slot in seconds. Admissions within a slot are stored as one number, and leave the window together."""
 LAG_S = 1.0  # project default
-"""The most seconds between admission and arrival at the server; the intent is written in between."""
+"""The most seconds between the admission of a request and its arrival at the server; the intent is written in
+between."""
 SLICE_S = 1.0
-"""Servers enforce a minute's limit in slices: OpenAI's guide mentions 60,000 a minute as 1,000 a second."""
+"""Length of a slice in seconds. Servers may enforce a minute's limit in slices: OpenAI's guide mentions 60,000 a minute
+as 1,000 a second."""
 LONG_SLACK = 0.02  # project default
-"""Additional share of its time that a request of a whole slice or more waits, since the time between permit and arrival
+"""A request of a whole slice or more waits longer by this share of its time, since the time from permit to arrival
 varies."""
 OTHERS_GO_ON = 0.03  # project default
-"""Share of the limit left to other clients of the account, in addition to their observed use."""
+"""Share of the limit that is left to other clients of the account, in addition to their observed use."""
 RESET_SLACK_S = 1.0  # project default
-"""Seconds beyond the stated reset for which the use of other clients still counts."""
+"""The use of other clients counts until this many seconds after the reset that the server states."""
 
 _COUNT: Final = re.compile(r"[0-9]{1,15}")
 _NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,12})?"
@@ -53,7 +57,7 @@ class Limits:
 
 
 def stricter(one: Limits, other: Limits) -> Limits:
-    """Return the stricter of each pair of limits."""
+    """Return the stricter limits of two, field by field."""
     return Limits(
         _least(one.requests_per_minute, other.requests_per_minute),
         _least(one.tokens_per_minute, other.tokens_per_minute),
@@ -75,15 +79,16 @@ class _Held:
 class Limiter:
     """The state of one (endpoint, model).
 
-    *Window*: admissions in any minute never exceed the limit, counted like the server does: prompt plus ``max_tokens``.
-    Use by other clients of the account, as seen in the headers of replies, counts too. *Pace*: admissions are spread
-    evenly, because servers also enforce a minute's limit in slices of a second.
+    *Window*: admissions in any minute never exceed the limit. A request counts with its prompt plus ``max_tokens``, as
+    at the server, and the use by other clients of the account, as the headers of replies show it, counts too. *Pace*:
+    admissions are spread evenly, because servers also enforce a minute's limit in slices of a second.
 
-    A 429 pauses all requests for the stated time and halves the allowed number in flight; replies gradually restore it.
+    A 429 pauses all requests for the stated time and halves the number that may be in flight. Replies gradually restore
+    it.
     """
 
     def __init__(self, limits: Limits, first_permit: int = 1) -> None:
-        """Start with full limits. Permits are numbered from ``first_permit``, to differ from an earlier limiter's."""
+        """Start with unused limits. Permits are numbered from ``first_permit``, to differ from an earlier limiter's."""
         self.limits = limits
         self._requests = Quota(limits.requests_per_minute)
         self._tokens = Quota(limits.tokens_per_minute)
@@ -97,10 +102,10 @@ class Limiter:
         self._calm_after = -math.inf
 
     def join(self, now: float, limits: Limits) -> None:
-        """Apply the limits of a further job; admissions of the last minute still count.
+        """Apply the limits of another job. Admissions of the last minute still count.
 
-        While requests of another job are in flight, the stricter limits and any halving after a 429 apply. Limits
-        stated by the server are kept, since they are the account's.
+        While requests of an earlier job are in flight, the stricter limits of both apply, and halving after a 429 stays
+        in effect. Limits stated by the server are kept, since they are the account's.
         """
         self._forget_ended(now)
         alone = not self._permits
@@ -111,7 +116,7 @@ class Limiter:
         self._allowed = most if alone else min(self._allowed, most)
 
     def refusal(self, tokens: int) -> str | None:
-        """Return why a request of this size exceeds the limit of a minute, or None."""
+        """Return why a request of ``tokens`` can never be admitted, because it exceeds a minute's limit; else None."""
         if tokens <= self._tokens.limit:
             return None
         named = "the endpoint's limit of tokens per minute" if self._tokens.named_by_server else "llm.tokens_per_minute"
@@ -122,11 +127,11 @@ class Limiter:
         )
 
     def reserve(self, now: float, tokens: int, expires_s: float) -> tuple[float, int]:
-        """Return ``(wait, permit)``: with wait 0 the request may be sent now, and holds ``permit`` until released.
+        """Return ``(wait, permit)``. If wait is 0, the request may be sent now and holds ``permit`` until released.
 
-        Otherwise nothing was reserved; try again after ``wait`` seconds or a release, whichever comes first. A permit
-        that is not released (its holder was killed) expires after ``expires_s``. Check ``refusal`` for ``tokens``
-        first.
+        Otherwise nothing was reserved: try again after ``wait`` seconds or a release, whichever comes first. A permit
+        that is not released, because its holder was killed, expires after ``expires_s`` seconds. Call ``refusal``
+        before.
         """
         self._forget_ended(now)
         if len(self._permits) >= self.allowed:
@@ -143,7 +148,7 @@ class Limiter:
         return 0.0, permit
 
     def observe(self, now: float, permit: int, headers: RateLimitHeaders) -> None:
-        """Learn from the headers of the reply to the request that holds ``permit``; call it before ``release``."""
+        """Learn from the headers of the reply to the request that holds ``permit``. Call it before ``release``."""
         held = self._permits.get(permit)
         if held is not None:
             self._requests.observe(now, held.granted, 1, headers.requests, taken=headers.taken)
@@ -154,8 +159,8 @@ class Limiter:
     def release(self, permit: int, *, answered: bool = True, unsent: bool = False) -> None:
         """Release a permit; unknown and expired ones are ignored.
 
-        ``answered`` means that the request succeeded, which undoes a little of the halving after a 429; ``unsent``
-        means that it was never sent and does not count.
+        ``answered`` means that the request succeeded, which undoes a part of the halving after a 429. ``unsent`` means
+        that it was never sent, so that it does not count.
         """
         held = self._permits.pop(permit, None)
         if held is None:
@@ -167,10 +172,10 @@ class Limiter:
             self._allowed = min(float(self.limits.max_in_flight), self._allowed + 1 / self._allowed)
 
     def slow_down(self, now: float, retry_after: float | None, granted: float | None = None) -> None:
-        """Pause all requests after a 429, for ``retry_after`` seconds or a growing time.
+        """Pause all requests after a 429, for ``retry_after`` seconds, or if it is None for a growing time.
 
-        All 429s of one burst count once: those that arrive during the pause, and those to requests that were
-        ``granted`` their permit before it, however late they arrive.
+        All 429s of a burst count as one: those that arrive during the pause, and those that answer a request whose
+        permit was ``granted`` before the pause, however late they arrive.
         """
         first_of_burst = now >= self._blocked_until and (granted is None or granted > self._slowed_at)
         if now > self._calm_after:
@@ -214,37 +219,37 @@ class _Slot:
 
 
 class Quota:
-    """Requests per minute, or tokens per minute. ``limit`` is the configured one, None for no limit.
+    """One limit of a ``Limiter``, on requests or tokens per minute. ``limit`` is the configured one, or None.
 
     *Window*: admissions in any minute never exceed the smaller of the configured and the server's limit. *Others*: our
     admissions plus the use by other clients never exceed the server's limit. *Pace*: admissions are spread evenly,
     since a server may enforce the limit in slices of a second: after a pause at most half a slice is admitted at once,
-    and a request of a whole slice waits until all earlier ones are paid off.
+    and a request of a whole slice waits until the rate has made up for all earlier ones.
 
-    Admissions of the same tenth of a second are stored as one number, at most 610 for a minute.
+    Admissions in the same tenth of a second are stored as one number, so there are at most 610 numbers.
     """
 
     def __init__(self, limit: int | None = None) -> None:
         self._own = math.inf if limit is None else float(limit)
         self._server = math.inf
         self._window: deque[_Slot] = deque()
-        self._past: deque[_Slot] = deque()  # slots that left the window; a slow reply may still refer to them
+        self._past: deque[_Slot] = deque()  # slots that have left the window, to which a slow reply may still refer
         self._total = 0
-        self._paid_at = -math.inf  # when the server's slice will be full again without further admissions
+        self._paid_at = -math.inf  # time at which the server's slice is fully available again
         self._others = 0
         self._others_until = -math.inf
-        self._ceiling = math.inf  # the limit for us and other clients together
+        self._ceiling = math.inf  # the limit on us and other clients together
         self._heard_of = -math.inf
         self._largest_taken = 0
 
     @property
     def limit(self) -> float:
-        """The limit per minute; infinite if neither config nor server states one."""
+        """The limit per minute, infinite if neither the config nor the server states one."""
         return min(self._own, self._server)
 
     @property
     def named_by_server(self) -> bool:
-        """True if the limit is the server's rather than the configured one."""
+        """True if ``limit`` is the server's and not the configured one."""
         return self._server < self._own
 
     def relimit(self, now: float, limit: int | None) -> None:
@@ -280,10 +285,10 @@ class Quota:
                 return
 
     def observe(self, now: float, at: float, amount: int, said: LimitHeaders, *, taken: bool) -> None:
-        """Learn about this limit from the reply to a request of ``amount``, admitted at ``at``.
+        """Learn from what the reply to a request of ``amount``, admitted at ``at``, says about this limit.
 
-        Replies arrive out of order, so older statements are ignored. A limit smaller than an accepted request is
-        ignored, too.
+        Replies may arrive out of order, so statements older than the latest one are ignored, and so is a limit that is
+        smaller than an accepted request.
         """
         self._age(now)
         if taken:
@@ -298,8 +303,8 @@ class Quota:
         known = self.limit if said.limit is None else float(said.limit)
         if said.remaining is None or said.remaining > known or known == math.inf or now - at > WINDOW_S:
             return
-        # Use beyond all that we can have sent by then is by others and counts from now on. If the server refused the
-        # request, later ones do not count as ours.
+        # Use that exceeds all that we can have sent by then is by other clients, and counts from now on. If the server
+        # refused the request, requests that we admitted after it do not count as ours.
         ours = self._admitted(at - MINUTE_S, at + (LAG_S if taken else 0.0))
         others = int(known) - said.remaining - ours
         self._others = others + math.ceil(known * OTHERS_GO_ON) if others > 0 else 0
@@ -309,15 +314,15 @@ class Quota:
     def _change(self, now: float, own: float, server: float) -> None:
         before = self.limit
         self._own, self._server = own, server
-        if self._paid_at > now and before < math.inf:  # rescale the outstanding amount, at most a minute's
+        if self._paid_at > now and before < math.inf:  # rescale the remaining time, to a minute at most
             self._paid_at = now + min(WINDOW_S, (self._paid_at - now) * before / self.limit)
 
     def _takes(self, amount: int) -> float:
-        """Return the seconds for ``amount`` at the limit's rate."""
+        """Return the seconds that ``amount`` takes at the limit's rate."""
         return amount * WINDOW_S / self.limit
 
     def _lead(self, amount: int) -> float:
-        """Return the seconds by which ``amount`` may precede the full slice: half of the slice's remainder."""
+        """Return how many seconds before the slice is full ``amount`` may be admitted: half of what it leaves."""
         takes = self._takes(amount)
         return (SLICE_S - takes) / 2 if takes < SLICE_S else -LONG_SLACK * takes
 
@@ -330,7 +335,7 @@ class Quota:
             self._past.popleft()
 
     def _freed(self, now: float, excess: float) -> float:
-        """Return the seconds until ``excess`` has left the window; infinite if there is less in the window."""
+        """Return the seconds until ``excess`` has left the window; infinite if the window has less."""
         if excess <= 0:
             return 0.0
         for slot in self._window:
@@ -349,9 +354,9 @@ def _between(slots: Iterable[_Slot], after: float, until: float) -> Iterable[int
 
 @dataclass(frozen=True, slots=True)
 class LimitHeaders:
-    """One limit as the server states it: per minute, what remains, and the seconds until all of it is back.
+    """A limit as the server states it: per minute, what remains, and the seconds until all of it is available.
 
-    None for anything missing or impossible.
+    A field that is missing or impossible is None.
     """
 
     limit: int | None = None
@@ -361,15 +366,16 @@ class LimitHeaders:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitHeaders:
-    """The limits in the headers of one reply, as of when the server accepted or refused the request.
+    """The limits in the headers of a reply, as they were when the server accepted or refused the request.
 
     OpenAI, Azure and many proxies send ``x-ratelimit-limit-requests``, ``-remaining-requests``, ``-reset-requests`` and
     the same for tokens. Some omit fields; some send -1, or 0 for an account without limits. Missing, negative and
-    non-numeric values and limits of zero are ignored. So is the remainder of such a limit, and one larger than its
-    limit: a bucket may hold more than a minute's worth, which does not show who used what.
+    non-numeric values and limits of zero are ignored. So is the remainder of such a limit, and a remainder that is
+    larger than its limit: a bucket may hold more than a minute's amount, and then it does not show the use by others.
 
-    ``taken`` tells that the server accepted the request, so no limit is smaller. ``slow_down`` tells that it asks for
-    fewer requests (a 429, or any ``Retry-After``), and for none within ``retry_after`` seconds if it states a time.
+    ``taken`` means that the server accepted the request, so that no limit is smaller. ``slow_down`` means that it asks
+    for fewer requests (by a 429, or any ``Retry-After``) and, if it states a time, for none within ``retry_after``
+    seconds.
     """
 
     requests: LimitHeaders = LimitHeaders()
@@ -380,7 +386,7 @@ class RateLimitHeaders:
 
 
 NO_HEADERS: Final = RateLimitHeaders()
-"""For a request without a reply, or never sent."""
+"""The headers of a request that has no reply or was never sent."""
 
 
 def read_limit(headers: Mapping[str, str], what: str) -> LimitHeaders:
@@ -396,7 +402,7 @@ def read_limit(headers: Mapping[str, str], what: str) -> LimitHeaders:
 def read_headers(
     headers: Mapping[str, str], *, taken: bool, slow_down: bool = False, retry_after: float | None = None
 ) -> RateLimitHeaders:
-    """Read the headers of one reply, by their names in lower case."""
+    """Read the headers of a reply; their names must be in lower case."""
     return RateLimitHeaders(
         read_limit(headers, "requests"), read_limit(headers, "tokens"), taken, slow_down, retry_after
     )

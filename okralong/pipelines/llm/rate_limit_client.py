@@ -1,8 +1,8 @@
-"""Waiting for permits to send: the limiter of this process, and a client for a limiter elsewhere.
+"""Wait for permits to send: the limiter of this process, and a client for a limiter in another process.
 
-``LocalLimiter`` adds a clock and waiting to the pure ``Limiter``. On a cluster it runs in an actor, and the callers of
-a process share ``acquire_many`` and ``release_many`` messages (``CoalescingLimiter``), so that the number of messages
-does not grow with the callers.
+``LocalLimiter`` adds a clock and waiting to the pure ``Limiter``. On a cluster it runs in an actor. There, the callers
+in a process share ``acquire_many`` and ``release_many`` messages (``CoalescingLimiter``), so that the number of
+messages does not grow with the number of callers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from okralong.pipelines.llm.rate_limit import NO_HEADERS, Limiter, Limits, RateL
 logger = logging.getLogger(__name__)
 
 BLOCK = 256  # project default
-"""The most requests in one ``acquire_many``: more than are granted at once, but still a small message."""
+"""The most requests in one ``acquire_many``. It is more than are granted at once, and still a small message."""
 
 
 class LimiterClient(Protocol):
     """The limiter of one endpoint and model."""
 
     async def acquire(self, tokens: int, expires_s: float) -> int:
-        """Wait for a permit to send ``tokens`` (prompt and longest reply), which expires after ``expires_s`` seconds.
+        """Wait for a permit to send ``tokens`` (prompt and longest reply). It expires after ``expires_s`` seconds.
 
-        Raises QuestionError if ``tokens`` exceed the limit of a minute.
+        Raises QuestionError if ``tokens`` exceeds the limit per minute.
         """
         ...
 
@@ -54,8 +54,8 @@ class PermitRequest:
 class Permits:
     """The answer to an ``acquire_many``, never empty.
 
-    It has permits by ticket, and refusals (of requests that exceed the limit of a minute) by ticket. Other tickets must
-    be requested again.
+    It has permits and refusals (of requests that exceed the limit per minute) by ticket. Tickets that are in neither
+    must be requested again.
     """
 
     granted: dict[int, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Permits:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A permit to release (see ``LimiterClient.release``)."""
+    """The arguments of ``LimiterClient.release``."""
 
     permit: int
     headers: RateLimitHeaders = NO_HEADERS
@@ -74,18 +74,19 @@ class Release:
 class LocalLimiter:
     """The limiter of one (endpoint, model) within one event loop, first come, first served.
 
-    Processes take turns of one permit each, so that one with a thousand callers does not starve one with a few.
+    Processes take turns, with one permit per turn, so that one with a thousand callers does not starve one with a few.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
-        # A restarted limiter must not reuse the numbers of permits that are still held.
+        # Permit numbers start at the time, because a restarted limiter must not reuse numbers of permits that are still
+        # held.
         self._limiter = Limiter(limits, first_permit=time.time_ns())
         self._clock = clock
         self._line: deque[_Turn] = deque()
         self._alarm: asyncio.TimerHandle | None = None
 
     def join(self, limits: Limits) -> None:
-        """Apply the limits of a further job (see ``Limiter.join``)."""
+        """Apply the limits of another job (see ``Limiter.join``)."""
         self._limiter.join(self._clock(), limits)
         self._serve()
 
@@ -95,7 +96,7 @@ class LocalLimiter:
         return self._limiter.in_flight
 
     def state(self) -> dict[str, float]:
-        """Return held and allowed permits, waiting requests and remaining seconds of pause, for display."""
+        """Return held and allowed permits, waiting requests and remaining seconds of the pause, for display."""
         waiting = sum(len(turn.requests) for turn in self._line)
         paused = self._limiter.paused(self._clock())
         return {"in_flight": self.in_flight, "allowed": self._limiter.allowed, "waiting": waiting, "paused": paused}
@@ -112,7 +113,7 @@ class LocalLimiter:
         await self.release_many([Release(permit, headers, unsent)])
 
     async def acquire_many(self, requests: Sequence[PermitRequest]) -> Permits:
-        """Return all available permits for the first requests; wait until there is at least one, or a refusal."""
+        """Return the available permits for the first ``requests``; wait until there is one, or a refusal."""
         turn = _Turn(deque(requests), Permits(), asyncio.get_running_loop().create_future())
         self._line.append(turn)
         self._serve()
@@ -135,7 +136,7 @@ class LocalLimiter:
         self._serve()
 
     def _serve(self) -> None:
-        """Grant what is available now, one permit per turn in rounds, and set a timer for the next."""
+        """Grant the available permits in rounds, one per turn, and set a timer for the next ones."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -144,7 +145,7 @@ class LocalLimiter:
         again: deque[_Turn] = deque()
         while line := self._line or again:
             turn = line[0]
-            if turn.answer.done():  # cancelled a moment ago
+            if turn.answer.done():  # it was just cancelled
                 line.popleft()
                 continue
             request = turn.requests[0]
@@ -178,11 +179,11 @@ class _Turn:
 
 
 class CoalescingLimiter:
-    """A ``LimiterClient`` for any number of callers on one event loop, using two messages to a limiter elsewhere.
+    """A ``LimiterClient`` whose callers, on one event loop, share two messages at a time to a limiter elsewhere.
 
-    At most one ``acquire_many`` and one ``release_many`` are under way at a time; requests that arrive meanwhile go
-    with the next message. Callers are served in order of arrival. A permit for a caller that was cancelled is released
-    as soon as it arrives. An exception of ``acquire_many`` reaches every caller in its message.
+    At most one ``acquire_many`` and one ``release_many`` are under way at a time; requests that arrive meanwhile are
+    part of the next message. Callers are served in order of arrival. A permit for a cancelled caller is released as
+    soon as it arrives. An exception of ``acquire_many`` is raised in every caller of its message.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class CoalescingLimiter:
         self._callers: dict[int, tuple[PermitRequest, asyncio.Future[int]]] = {}  # by ticket, in order of arrival
         self._acquiring: asyncio.Task[None] | None = None
         self._released: list[Release] = []
-        self._next_post: asyncio.Task[None] | None = None  # will send whatever is in ``_released`` by then
+        self._next_post: asyncio.Task[None] | None = None  # the message that will send all of ``_released``
         self._posts: set[asyncio.Task[None]] = set()
         self._one_post = asyncio.Lock()
 
@@ -212,17 +213,17 @@ class CoalescingLimiter:
             return await permit
         except asyncio.CancelledError:
             self._callers.pop(ticket, None)
-            if permit.done() and not permit.cancelled() and permit.exception() is None:  # at the same moment
+            if permit.done() and not permit.cancelled() and permit.exception() is None:  # granted just now
                 self._post([Release(permit.result(), unsent=True)])
             raise
 
     async def release(self, permit: int, headers: RateLimitHeaders = NO_HEADERS, *, unsent: bool = False) -> None:
-        """Release a permit (see ``LimiterClient``); return once the limiter has it back."""
+        """Release a permit (see ``LimiterClient``); return once the limiter has received it."""
         await asyncio.shield(self._post([Release(permit, headers, unsent)]))
 
     async def _acquire_while_wanted(self) -> None:
         try:
-            await asyncio.sleep(0)  # let simultaneous callers share a message
+            await asyncio.sleep(0)  # let concurrent callers share a message
             while self._callers:
                 requests = [request for request, _ in islice(self._callers.values(), BLOCK)]
                 try:

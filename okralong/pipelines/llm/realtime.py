@@ -1,9 +1,9 @@
 """Make calls in real time, in rounds of attempts, each at one endpoint.
 
-In a round a call tries one endpoint after the other without a pause until one replies; between rounds it waits.
+In a round, a call tries one endpoint after the other, without pauses, until one replies. Between rounds it waits.
 ``RealtimeCalls._attempt`` is the path of one request: permission from the gateway (cost reserved, permit acquired,
-intent durable), HTTP, outcome to the gateway (permit released, outcome durable). The caller gets the reply only then,
-so every reply in use was paid for once and is on disk.
+intent durable), the HTTP request, the outcome to the gateway (permit released, outcome durable). Only then is the reply
+returned, so every reply in use was paid for once and is on disk.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from okralong.pipelines.llm.router import Route, Router, best_effort
 logger = logging.getLogger(__name__)
 
 PERMIT_SLACK_S: Final = 60.0  # project default
-"""Seconds after a request's timeout at which its permit expires, in case its holder has died."""
+"""A permit expires this many seconds after its request's timeout, in case the holder has died."""
 CALL_SLACK_S: Final = 30.0  # project default
-"""Seconds after its timeout at which a call still being sent or received is ended, before its permit expires."""
+"""A request that is still being sent or received this many seconds after its timeout is cancelled, before its permit
+expires."""
 GIVE_UP_AFTER: Final = 3  # project default
-"""Consecutive calls that used up all attempts, after which the endpoint counts as down."""
+"""After this many consecutive calls that used up all their attempts, the endpoint counts as down."""
 OVERLONG_IN_A_ROW: Final = 3  # project default
-"""Consecutive replies that ignore their limit and could not be aborted, after which the run stops."""
+"""After this many consecutive replies that ignored their limits and could not be aborted, the run stops."""
 
 
 class CallTracker:
-    """Tracks one client's calls: those that still wait to be sent, and those in flight."""
+    """Tracks the calls of a client: those waiting to be sent, and those in flight."""
 
     def __init__(self) -> None:
         self._halted = ""
@@ -57,14 +58,14 @@ class CallTracker:
         self._none_in_flight.set()
 
     def halt(self, why: str) -> int:
-        """End waiting and later calls with StoppedError; return how many are in flight."""
+        """Make waiting and later calls raise StoppedError; return the number of calls in flight."""
         self._halted = why
         for task in self._unsent:
             task.cancel()
         return len(self._in_flight)
 
     async def drain(self, grace_s: float) -> int:
-        """Wait up to ``grace_s`` for the calls in flight, then cancel the rest; return how many were cancelled."""
+        """Wait up to ``grace_s`` seconds for the calls in flight, then cancel the rest and return their number."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._none_in_flight.wait(), grace_s)
         late = list(self._in_flight)
@@ -80,7 +81,7 @@ class CallTracker:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Track the current task as a call to be sent. Raises StoppedError if it is halted before that."""
+        """Track the current task as a call that waits to be sent. Raises StoppedError if it is halted before."""
         self.check_halted()
         task = _current_task()
         self._unsent.add(task)
@@ -89,7 +90,7 @@ class CallTracker:
         except asyncio.CancelledError:
             if not self._halted:
                 raise
-            task.uncancel()  # halting cancelled the wait; the task continues in order to raise
+            task.uncancel()  # ``halt`` cancelled the wait; the task continues, to raise StoppedError
             raise StoppedError(self._halted) from None
         finally:
             self._unsent.discard(task)
@@ -131,7 +132,7 @@ class RealtimeCalls:
         first_limiter: int,
         backoff: tuple[float, float],
     ) -> None:
-        """Take the parameters of ``LlmClient``."""
+        """See ``LlmClient`` for the parameters."""
         self._config = config
         self._gateway = gateway
         self._router = router
@@ -146,12 +147,12 @@ class RealtimeCalls:
         self._exhausted = 0
 
     async def ask(self, request: LlmRequest, call: Call, pending: Callable[[], Steps]) -> RawReply:
-        """Return the reply, once it is durable; ``pending`` returns the question's steps that are not durable yet."""
+        """Return the reply once it is durable; ``pending`` returns the question's steps that are not durable yet."""
         config = self._config
         tier = _Tier(config.service_tier, config.flex if config.service_tier == "flex" else None)
         rounds = AsyncRetrying(
             retry=retry_if_exception_type(_NoReplyError),
-            # Attempts at the flex tier come on top of those at the standard tier.
+            # Attempts at the flex tier are in addition to those at the standard tier.
             stop=stop_after_attempt(config.max_attempts + (tier.flex.attempts if tier.flex is not None else 0)),
             wait=partial(self._pause, tier),
             reraise=True,
@@ -195,10 +196,10 @@ class RealtimeCalls:
     async def _attempt(
         self, request: LlmRequest, call: Call, tried: list[Route], steps: Steps, tier: _Tier
     ) -> RawReply | ApiError:
-        """Send one request, preferably to an endpoint that was not ``tried``; add one that gave no reply to these.
+        """Send one request, if possible to an endpoint not in ``tried``; add one that does not reply to ``tried``.
 
-        Returns ``_WITHOUT_FIELD`` where the endpoint refused a field that can be left out: ask it again.
-        Raises OverBudget, EndpointError or QuestionError when nothing was sent.
+        Returns ``_WITHOUT_FIELD`` if the endpoint refused a field that can be left out, so that it can be tried again.
+        Raises OverBudget, EndpointError or QuestionError if nothing was sent.
         """
         tokens = self._meter.of_request(request)
         estimate = self._meter.safe(tokens)
@@ -216,7 +217,7 @@ class RealtimeCalls:
             route, call = await self._may_send(
                 call, estimate + request.max_tokens, tried, steps, self._timeout_s(tier) + PERMIT_SLACK_S
             )
-            call = replace(call, body="{}")  # it is in the journal
+            call = replace(call, body="{}")  # the request is in the journal
             sent_at = clock()
             self._tracker.sent()
             body = route.body(request) | route.fields.streaming | tier.fields
@@ -255,10 +256,10 @@ class RealtimeCalls:
     async def _may_send(
         self, call: Call, tokens: int, tried: list[Route], steps: Steps, expires_s: float
     ) -> tuple[Route, Call]:
-        """Wait until the attempt may be sent and is durable; return its endpoint and the attempt addressed to it.
+        """Wait until an attempt may be sent and its intent is durable; return endpoint and addressed call.
 
-        A single endpoint costs one message to the gateway. With several, the choice among their permits is made here,
-        where their failures are known.
+        With one endpoint, this takes one message to the gateway. With several, the choice among their permits is made
+        here, where their failures are known.
         """
         if len(self._router.routes) == 1:
             (route,) = self._router.routes
@@ -280,7 +281,7 @@ class RealtimeCalls:
     ) -> tuple[RawReply, Call, RateLimitHeaders]:
         """Return the reply, the call priced at the tier that the reply names, and the rate limit headers."""
         start = time.perf_counter()
-        # aiohttp limits the time to connect and to wait, but not the time to send.
+        # aiohttp limits the time of connecting and of waiting, but not of sending.
         async with asyncio.timeout(timeout_s + CALL_SLACK_S):
             received, told = await post_chat(
                 route.http, body, bounds, self._count, None if timeout_s == self._config.timeout_s else timeout_s
@@ -300,7 +301,7 @@ class RealtimeCalls:
         return self._config.timeout_s if tier.flex is None else max(self._config.timeout_s, tier.flex.timeout_s)
 
     def _longest_reply(self, max_tokens: int) -> int:
-        """Return the most tokens of a reply that ignores its limit: until it is aborted, or the window."""
+        """Return the most tokens of a reply that ignores its limit: up to where it is aborted, or else the window."""
         if all(route.fields.streams for route in self._router.routes):
             return int(OVERLONG * max_tokens) + SLACK
         return max(max_tokens, self._config.window)
@@ -320,7 +321,7 @@ class RealtimeCalls:
         return self._router.verdict() if self._config.endpoints else api_errors[-1].message
 
     def _pause(self, tier: _Tier, state: RetryCallState) -> float:
-        """Return the seconds until the next round: as the endpoint asked, else growing."""
+        """Return the seconds until the next round: those that the endpoint stated, or else a growing time."""
         error = state.outcome.exception() if state.outcome else None
         last = error.api_errors[-1] if isinstance(error, _NoReplyError) else None
         if last is not None and last.no_capacity:
@@ -330,9 +331,9 @@ class RealtimeCalls:
 
 
 def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -> None:
-    """Raise EndpointError if reply after reply ignores its limit at an endpoint that does not stream.
+    """Raise EndpointError if too many consecutive replies ignored their limits at an endpoint that does not stream.
 
-    Each of them costs money, and the cost of the next one is unknown.
+    Each of them costs money, and the cost of the next one has no bound.
     """
     if not in_a_row:
         return
@@ -351,7 +352,7 @@ def _check_length(route: Route, raw: RawReply, max_tokens: int, in_a_row: int) -
 
 @dataclass(slots=True)
 class _Tier:
-    """The service tier of a call: ``flex`` until it has been tried often enough, then None for the standard tier."""
+    """The service tier of a call: ``flex`` is set until the attempts at the flex tier are used up, then None."""
 
     asked: str | None
     flex: FlexConfig | None
@@ -359,20 +360,20 @@ class _Tier:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The request's fields for the tier. OpenAI calls the standard tier "default"."""
+        """The fields of a request that choose the tier. OpenAI calls the standard tier "default"."""
         if self.flex is not None:
             return {"service_tier": "flex"}
         return {} if self.asked is None else {"service_tier": "default"}
 
     def note_failure(self, api_error: ApiError) -> None:
-        """Count an attempt that got no reply at the flex tier, for lack of capacity or a timeout."""
+        """Count an attempt at the flex tier that got no reply because of a lack of capacity or a timeout."""
         if self.flex is not None and (api_error.no_capacity or api_error.timed_out):
             self.tries += 1
             if self.tries >= self.flex.attempts:
                 self.flex = None
 
     def pause_s(self, named: float | None) -> float:
-        """Return how long to wait for capacity; 0 if the standard tier is next."""
+        """Return the seconds to wait for capacity; 0 if the next attempt is at the standard tier."""
         if self.flex is None:
             return 0.0
         return self.flex.pause_s * 2.0 ** (self.tries - 1) if named is None else named
@@ -382,7 +383,7 @@ _WITHOUT_FIELD: Final = ApiError("failed", 400, "asked again without a field of 
 
 
 class _NoReplyError(Exception):
-    """A round brought no reply, but the next one may; ``api_errors`` are those of its attempts, in order."""
+    """A round ended without a reply, but another may succeed. ``api_errors`` are those of its attempts, in order."""
 
     def __init__(self, api_errors: Sequence[ApiError]) -> None:
         super().__init__(api_errors[-1].message)

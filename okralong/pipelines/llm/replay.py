@@ -1,7 +1,7 @@
-"""Restore a run from its folder: finished questions, known steps of unfinished ones, and money spent.
+"""Restore the state of a run from its folder: finished questions, recorded steps of the others, and money spent.
 
-A call with an intent in the journal and no outcome was in flight when its process ended. Whether it was billed is
-unknown, so it becomes an "unknown" ledger row that holds its full reserve.
+A call that has an intent in the journal but no outcome was in flight when its process ended. It is not known whether it
+was billed, so it gets a ledger row with the status "unknown", which holds its full reserve.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from okralong.pipelines.llm.records import (
 from okralong.pipelines.llm.snapshots import Snapshot, origin
 
 FINAL = ("answered", "unanswerable", "invalid_output")
-"""Statuses of finished questions, of which only the sums are kept unless they are reopened."""
+"""Statuses of finished questions. Only the sums of these are kept in memory, unless they are reopened."""
 RETRIED = ("failed", "unanswerable", "invalid_output")
-"""Statuses that a bad reply may have caused; reopened questions request such replies again."""
+"""Statuses that a bad reply may have caused. When such a question is reopened, its replies are requested again."""
 _TOKENS = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "cache_write_tokens"]
 _SPENT = ["call_id", "attempt", "query_id", "status", *_TOKENS, "cost_usd", "reserved_usd", *UNIT_PRICES]
 MOST_TOKENS = 2**40  # project default
-"""More tokens than any reply has, but few enough for a table."""
+"""More tokens than any reply has, but few enough for the integers of a table."""
 
 
 @dataclass(slots=True)
 class QuestionState:
-    """The journal rows (without requests) of an unfinished question, and the cost of its calls."""
+    """The journal rows (except requests) of an unfinished question, and the cost of its calls."""
 
     rows: dict[StepKey, JournalRow] = field(default_factory=dict)
     settled: set[CallKey] = field(default_factory=set)
@@ -59,7 +59,7 @@ class QuestionState:
     replied_by: str = ""
 
     def pay(self, row: Mapping[str, Any]) -> None:
-        """Count a call that brought a reply, by its ledger row; replies taken from other runs cost nothing."""
+        """Add a call with a reply, given its ledger row. A reply reused from another run costs nothing."""
         self.settled.add((row["call_id"], row["attempt"]))
         self.calls += 1
         self.usage += usage_of(row)
@@ -70,7 +70,7 @@ class QuestionState:
 
 @dataclass(slots=True)
 class RunState:
-    """The state of a run at its start; ``to_write`` are ledger rows that the last process failed to write."""
+    """The state of a run at its start. ``to_write`` has the ledger rows that the last process did not write."""
 
     statuses: dict[str, str] = field(default_factory=dict)
     questions: dict[str, QuestionState] = field(default_factory=dict)
@@ -88,11 +88,11 @@ class RunState:
 
 
 def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
-    """Read a run's tables and set ``log.next_seq``; row bodies are kept for unfinished questions only.
+    """Read a run's tables and set ``log.next_seq``. Row bodies are kept only for unfinished questions.
 
-    ``reopened`` questions are finished but asked again, so their rows and costs are kept too. Replies that led to a
-    status of ``RETRIED`` are dropped, since they would lead there again: those written before the answers row, by the
-    clock of the one process that writes both tables.
+    ``reopened`` questions are finished but will be asked again, so their rows and costs are kept, too. If their status
+    is in ``RETRIED``, the replies that led to it are dropped, since they would lead to it again. These are the replies
+    that were recorded before the answers row; one process writes both tables, so their times can be compared.
     """
     state = RunState()
     ended: dict[str, datetime] = {}
@@ -111,7 +111,7 @@ def replay(log: RunLog, reopened: frozenset[str] = frozenset()) -> RunState:
 
 
 def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table:
-    """Add up the costs; return the table with one row per attempt."""
+    """Add up the costs, and return the ledger with one row per attempt."""
     wanted = [*_SPENT, *Snapshot._fields]
     parts = [log.tables["ledger"].schema.empty_table().select(wanted), *log.tables["ledger"].read_fragments(wanted)]
     ledger = last_rows(pa.concat_tables(parts), ["call_id", "attempt"])
@@ -131,9 +131,9 @@ def _replay_ledger(log: RunLog, state: RunState, finished: set[str]) -> pa.Table
 
 
 def _with_possible_costs(ledger: pa.Table) -> pa.Table:
-    """Replace impossible costs by the row's reserve.
+    """Replace an impossible cost by the row's reserve.
 
-    Releases that did not check usage settled a reply of -1,000,000,000 tokens at minus $2,500.
+    Earlier releases did not check usage, and settled a reply of -1,000,000,000 tokens at minus $2,500.
     """
     cost = ledger["cost_usd"]
     possible = pc.and_(pc.is_finite(cost), pc.greater_equal(cost, 0.0))
@@ -142,7 +142,7 @@ def _with_possible_costs(ledger: pa.Table) -> pa.Table:
 
 
 def _possible(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a missing ledger row, with its reserve as the cost if its usage is impossible."""
+    """Return a missing ledger row; if its usage is impossible, its cost becomes its reserve."""
     counts = [row.get(name) or 0 for name in _TOKENS]
     if all(isinstance(each, int) and 0 <= each < MOST_TOKENS for each in counts) and 0 <= row["cost_usd"] < math.inf:
         return row
@@ -155,8 +155,8 @@ def _replay_journal(
 ) -> dict[CallKey, dict[str, Any]]:
     """Restore unfinished questions; return the calls that may lack a ledger row.
 
-    Calls of a finished question have had one since its answers row, unless they were written later, by a process that
-    had reopened it or a branch that was still running.
+    The calls of a finished question got a ledger row before its answers row was written. Only later calls may lack one:
+    those of a process that had reopened the question, or of a branch that was still running.
     """
     ids, times = pa.array(list(finished), pa.string()), pa.array(list(finished.values()), pa.timestamp("us", tz="UTC"))
     owed: dict[CallKey, dict[str, Any]] = {}
@@ -177,7 +177,7 @@ def _replay_journal(
 
 
 def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: pa.Table) -> None:
-    """Count the calls without a ledger row, and collect the rows to write."""
+    """Add the calls that lack a ledger row, and collect the rows to write."""
     known = ledger.filter(pc.is_in(ledger["call_id"], pa.array([call_id for call_id, _ in owed], pa.string())))
     for key in zip(known["call_id"].to_pylist(), known["attempt"].to_pylist(), strict=True):
         owed.pop(key, None)
@@ -196,9 +196,9 @@ def _settle_owed(state: RunState, owed: dict[CallKey, dict[str, Any]], ledger: p
 
 
 def calls_begun(run: Folder) -> dict[CallKey, Mapping[str, Any]]:
-    """Return the attempts in a run's journal, each as its actual or missing ledger row.
+    """Return the attempts in a run's journal, each as its ledger row, or as the row it will have if it has none yet.
 
-    Safe to call while another process writes the run. Raises ArchiveError if its files keep changing.
+    Another process may be writing the run. Raises ArchiveError if its files keep disappearing.
     """
 
     def calls(journal: FragmentedTable) -> dict[CallKey, Mapping[str, Any]]:
