@@ -86,7 +86,7 @@ def test_docx_paragraphs_and_tables_in_order(tmp_path: Path) -> None:
     made.save(str(file))
     found = document(file)
     assert found.title == "Stock"
-    assert found.text == "Before the table.\n\n| Name | Sum |  |\n| Pears | kg | 4,310 |\n\nAfter the table."
+    assert found.text == "Before the table.\n\n| Name | Name | Sum |\n| Pears | kg | 4,310 |\n\nAfter the table."
 
 
 def test_jsonl_rows_and_their_failures_by_row(tmp_path: Path) -> None:

@@ -88,7 +88,9 @@ def test_tables_with_merged_cells(tmp_path: Path) -> None:
         cell("", 'vMerge="1"') + cell("3") + cell("4"),
     ]
     inner = "".join(f"<a:tr>{row}</a:tr>" for row in rows)
-    assert text(tmp_path, frame(f"<a:tbl>{inner}</a:tbl>")) == "|  | 2023 |  |\n| North | 1 | 2 |\n| North | 3 | 4 |"
+    assert (
+        text(tmp_path, frame(f"<a:tbl>{inner}</a:tbl>")) == "|  | 2023 | 2023 |\n| North | 1 | 2 |\n| North | 3 | 4 |"
+    )
 
 
 def chart_deck(kind: XL_CHART_TYPE, data: object) -> bytes:

@@ -205,6 +205,25 @@ def test_numbers_of_the_default_template(tmp_path: Path) -> None:
 
 
 @pytest.mark.documented(".docx", "tables")
+def test_figures_stand_below_their_merged_heads(tmp_path: Path) -> None:
+    made = docx.Document()
+    grid = made.add_table(rows=4, cols=5)
+    grid.cell(0, 0).merge(grid.cell(0, 4)).text = "In EUR million"
+    grid.cell(1, 1).merge(grid.cell(1, 2)).text = "2023"
+    grid.cell(1, 3).merge(grid.cell(1, 4)).text = "2024"
+    grid.cell(2, 0).merge(grid.cell(3, 0)).text = "Debt"
+    for row, texts in ((2, ("net", "gross", "net", "gross")), (3, ("1.5", "2.5", "3.5", "4.5"))):
+        for column, word in enumerate(texts, start=1):
+            grid.cell(row, column).text = word
+    made.save(str(tmp_path / "a.docx"))
+    assert read(tmp_path, (tmp_path / "a.docx").read_bytes()).text.split("\n") == [
+        "| In EUR million |  |  |  |  |",
+        "|  | 2023 | 2023 | 2024 | 2024 |",
+        "| Debt | net | gross | net | gross |",
+        "| Debt | 1.5 | 2.5 | 3.5 | 4.5 |",
+    ]
+
+
 @pytest.mark.documented(".docx", "tables within tables")
 def test_tables_within_tables(tmp_path: Path) -> None:
     small = table([paragraph("2024"), paragraph("4.00")], [paragraph("2025"), paragraph("3.50")])

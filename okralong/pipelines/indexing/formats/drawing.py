@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from okralong.pipelines.core.number_formats import shown
 from okralong.pipelines.indexing.documents import Losses
 from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, M, Part, R, W, chosen, is_on, number_of
 from okralong.pipelines.indexing.formats.text import pipe_table
+from okralong.pipelines.indexing.tables import is_year
 
 STRUCK: Final = "~~"
 """Stands before and after struck-out text, as in Markdown."""
@@ -74,6 +77,52 @@ def count_object(losses: Losses, program: str) -> None:
             one, many = names
             break
     losses.add(one, many)
+
+
+# Tables.
+
+MOST_REPEATED_CHARS: Final = 200
+"""The text of a merged cell is repeated up to this length. # project default"""
+_PLACES_A_CELL: Final = 16
+"""A table with more places than this per cell is written without alignment: a file may claim a billion columns.
+# project default"""
+
+
+@dataclass(slots=True)
+class GridCell:
+    """A cell with its first column and the number of columns that it spans."""
+
+    column: int
+    span: int
+    text: str
+
+
+def aligned(rows: Sequence[Sequence[GridCell]]) -> list[list[str]]:
+    """Return the texts of a table's rows with each cell below its head.
+
+    A label or year that is merged over several columns repeats in each, except that of a title.
+    """
+    starts = sorted({cell.column for row in rows for cell in row})
+    places = sum(bisect_left(starts, row[-1].column + row[-1].span) for row in rows if row)
+    if places > _PLACES_A_CELL * sum(map(len, rows)):
+        return [[cell.text for cell in row] for row in rows]
+    lines = []
+    for row in rows:
+        line: list[str] = []
+        is_alone = sum(bool(cell.text) for cell in row) == 1
+        for cell in row:
+            line += [""] * (bisect_left(starts, cell.column) - len(line))
+            line.append(cell.text)
+            is_title = is_alone and cell.column == starts[0]
+            repeats = not is_title and len(cell.text) <= MOST_REPEATED_CHARS and _is_label(cell.text)
+            more = bisect_left(starts, cell.column + cell.span) - len(line)
+            line += [cell.text if repeats else ""] * more
+        lines.append(line)
+    return lines
+
+
+def _is_label(text: str) -> bool:
+    return is_year(text) or any(character.isalpha() for character in text)
 
 
 # Equations, in the linear form of Unicode: a/b, x^2, x_i, √(x).

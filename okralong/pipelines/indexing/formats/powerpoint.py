@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, Source
 from okralong.pipelines.indexing.formats.drawing import (
+    MOST_REPEATED_CHARS,
+    GridCell,
+    aligned,
     chart_text,
     count_object,
     diagram_at,
@@ -35,8 +38,6 @@ from okralong.pipelines.indexing.formats.text import pipe_table
 _POWERPOINT: Final = OfficeFormat(
     ".pptx", ".ppt", "presentation program", "PowerPoint presentation", f"{P}presentation"
 )
-_MOST_REPEATED_CHARS: Final = 200
-"""The text of a vertically merged cell is repeated in each of its rows up to this length. # project default"""
 _MOST_AUTHOR_CHARS: Final = 100
 
 
@@ -286,19 +287,19 @@ def _automatic(kind: str, number: int) -> str:
 
 
 def _table(table: Any) -> str:
-    """Return a table; cells merged vertically repeat their text, those merged sideways appear once."""
-    rows: list[list[str]] = []
-    above: list[str] = []
+    """Return a table; the labels of merged cells repeat in each row and column that they span."""
+    rows: list[list[GridCell]] = []
+    above: dict[int, str] = {}
     for row in table.iterchildren(f"{A}tr"):
-        texts: list[str] = []
+        cells: list[GridCell] = []
         for column, cell in enumerate(row.iterchildren(f"{A}tc")):
+            if cell.get("hMerge") in ("1", "true"):
+                continue
             body = cell.find(f"{A}txBody")
             text = "" if body is None else _body_text(body).strip()
-            if cell.get("hMerge") in ("1", "true"):
-                text = ""
-            elif cell.get("vMerge") in ("1", "true") and column < len(above) and not text:
-                text = above[column] if len(above[column]) <= _MOST_REPEATED_CHARS else ""
-            texts.append(text)
-        rows.append(texts)
-        above = texts
-    return pipe_table(rows)
+            if cell.get("vMerge") in ("1", "true") and not text and len(above.get(column, "")) <= MOST_REPEATED_CHARS:
+                text = above.get(column, "")
+            cells.append(GridCell(column, max(number_of(cell, "gridSpan", 1), 1), text))
+        rows.append(cells)
+        above = {cell.column: cell.text for cell in cells}
+    return pipe_table(aligned(rows))

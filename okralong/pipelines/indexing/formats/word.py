@@ -16,7 +16,10 @@ from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Blocks, ParserOutput, Source, decode
 from okralong.pipelines.indexing.formats import symbols
 from okralong.pipelines.indexing.formats.drawing import (
+    MOST_REPEATED_CHARS,
     STRUCK,
+    GridCell,
+    aligned,
     chart_text,
     count_object,
     diagram_at,
@@ -55,8 +58,6 @@ _VAL: Final = f"{W}val"
 
 _MOST_PARTS_DEPTH: Final = 3
 """Nesting depth of Word files imported into Word files. # project default"""
-_MOST_REPEATED_CHARS: Final = 200
-"""The text of a vertically merged cell is repeated in each of its rows up to this length. # project default"""
 _MOST_INLINE_CHARS: Final = 200
 """A nested table up to this length stays within the row of its cell. # project default"""
 _MOST_CODE_CHARS: Final = 300
@@ -252,6 +253,7 @@ class _Container:
 class _Cell(_Container):
     element: Any = None
     column: int = 0
+    span: int = 1
     continued: bool = False
 
 
@@ -523,13 +525,13 @@ class _Story:
             return False
         row = self._tables[-1][-1]
         cell = _Cell(element=element, column=row.column)
-        row.column += 1
         if properties is not None:
             if properties.find(f"{W}cellDel") is not None:
                 return True
-            row.column += max(number_of(properties.find(f"{W}gridSpan"), _VAL, 1), 1) - 1
+            cell.span = max(number_of(properties.find(f"{W}gridSpan"), _VAL, 1), 1)
             merge = properties.find(f"{W}vMerge")
             cell.continued = merge is not None and merge.get(_VAL, "continue") == "continue"
+        row.column += cell.span
         row.cells.append(cell)
         self._containers.append(cell)
         return False
@@ -684,32 +686,32 @@ def _table_blocks(rows: Sequence[_Row]) -> Iterator[_Block]:
     if len(cells) == 1 and len(cells[0].blocks) > 1:  # a frame around a text
         yield from cells[0].blocks
         return
-    lines: list[list[str]] = []
+    lines: list[list[GridCell]] = []
     above: dict[int, str] = {}
     for row in rows:
         nested = [block for cell in row.cells for block in cell.blocks if block.rows is not None]
         filled = sum(any(block.text for block in cell.blocks) for cell in row.cells)
         if nested and (filled == 1 or sum(len(block.text) for block in nested) > _MOST_INLINE_CHARS):
             yield from _table_block(lines)
-            lines = []
+            lines, above = [], {}
             for cell in row.cells:
                 yield from cell.blocks
-            above = {}
             continue
         texts: dict[int, str] = {}
         for cell in row.cells:
             text = "\n".join(block.in_line() for block in cell.blocks)
-            if cell.continued and not text and len(above.get(cell.column, "")) <= _MOST_REPEATED_CHARS:
+            if cell.continued and not text and len(above.get(cell.column, "")) <= MOST_REPEATED_CHARS:
                 text = above.get(cell.column, "")
             texts[cell.column] = text
-        lines.append(list(texts.values()))
+        lines.append([GridCell(cell.column, cell.span, texts[cell.column]) for cell in row.cells])
         above = texts
     yield from _table_block(lines)
 
 
-def _table_block(lines: list[list[str]]) -> Iterator[_Block]:
-    if text := pipe_table(lines):
-        yield _Block(text, rows=lines)
+def _table_block(lines: Sequence[Sequence[GridCell]]) -> Iterator[_Block]:
+    rows = aligned(lines)
+    if text := pipe_table(rows):
+        yield _Block(text, rows=rows)
 
 
 _SKIPPED_NAMES: Final = """
