@@ -175,8 +175,8 @@ class OverDocumentsPolicy(Settings):
 class EscalatePolicy(Settings):
     """A second attempt at answers with a confidence below ``under``. Not in the paper.
 
-    With ``to: stronger`` the plan is followed again with the stronger generator (``llm.stronger``), with ``to:
-    precise`` the same generator reads the full text. The second answer replaces the first. "unanswerable" also has a
+    If ``to`` is "stronger", the plan is followed again with the stronger generator (``llm.stronger``); if it is
+    "precise", the same generator reads the full text. The second answer replaces the first. "unanswerable" also has a
     confidence (``confidence.with_confidence``).
     """
 
