@@ -1,1 +1,1 @@
-"""The public data sets in their published formats, read into one form."""
+"""Read public data sets, in their published formats, into one form."""

@@ -1,4 +1,4 @@
-"""Turn gold answers into wordings and into parts for answer recall, by one convention for all sets."""
+"""Turn gold answers into wordings, and into parts for answer recall, by one convention for all sets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scaled_wordings(spans: Sequence[str], scale: str) -> tuple[str, ...]:
 
 
 def span_parts(spans: Sequence[str]) -> Parts:
-    """Return one part for each copied span, or no parts if one of them is not searchable."""
+    """Return a part for each span that the answer copies, or no parts if one of them is not searchable."""
     found = findable(spans)
     return tuple((span,) for span in found) if len(found) == len(spans) else ()
 
@@ -56,6 +56,6 @@ def one_part(answers: Iterable[str]) -> Parts:
 def grounded(parts: Parts, texts: Sequence[str]) -> Parts:
     """Return ``parts``, or no parts if one of them occurs in none of the texts.
 
-    The annotator then put the answer in other words, and no retrieval could show it.
+    Such an answer was reworded by the annotator, so that no retrieval can show it.
     """
     return parts if not texts or answer_recall(parts, texts) in (None, 1.0) else ()

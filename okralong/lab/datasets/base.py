@@ -1,8 +1,8 @@
-"""Define what every data set becomes: texts, and questions with their gold evidence.
+"""Define the form that every data set is read into: texts, and questions with their gold evidence.
 
-A *text* is the piece in which a set delivers its contexts: a Wikipedia paragraph, a page of a filing, a whole paper or
-meeting. Short texts can be pooled into long documents later, so evidence is kept as ranges of a text. An adapter reads
-the rows of a file (``files``) into a ``Builder``.
+A *text* is a unit of context in a set: a Wikipedia paragraph, a page of a filing, a whole paper or meeting. Short texts
+can be pooled into long documents later, so evidence is stored as ranges of a text. An adapter reads the rows of a file
+(``files``) into a ``Builder``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from okralong.pipelines.core.types import Question, QuestionType
 from okralong.pipelines.reporting.metrics import plain_words
 
 FLOAT: Final = "FLOAT SELECTED"
-"""Qasper's marker for evidence that is a figure or a table, of which the files hold only the caption."""
+"""Qasper's marker for evidence that is a figure or a table, of which the files have only the caption."""
 
 _UNSAFE: Final = re.compile(r"[^\w.\-]")
 
@@ -29,9 +29,9 @@ _UNSAFE: Final = re.compile(r"[^\w.\-]")
 class Text:
     """A context as the set gives it, including its title line.
 
-    ``text_id`` depends on the words alone, so the same paragraph in two sets has one id. ``document`` names the source
-    that the text is part of ("ADI_2009", an arXiv id, a Wikipedia title); the split keeps all texts of a document on
-    one side.
+    ``text_id`` depends only on the words, so the same paragraph has the same id in two sets. ``document`` is the name
+    of the source that the text is part of ("ADI_2009", an arXiv id, a Wikipedia title); the split puts all texts of a
+    document on one side.
     """
 
     text_id: str
@@ -41,7 +41,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One piece of gold evidence: the range ``[start_char, end_char)`` of a text. An item needs all its pieces."""
+    """A piece of gold evidence: the range ``[start_char, end_char)`` of a text. An item needs all of its pieces."""
 
     text_id: str
     start_char: int
@@ -52,7 +52,7 @@ class Evidence:
 class GoldCell:
     """A table cell that the answer needs, given by the ranges of its row and of the column heads.
 
-    A row's range begins with its label, so a row that is shown always has its row header.
+    A row's range begins with its label, so a row that is shown as a whole always has its row header.
     """
 
     text_id: str
@@ -62,7 +62,7 @@ class GoldCell:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One look-up on the way to an answer, with its own answer."""
+    """A look-up on the way to an answer, with its own answer."""
 
     query: str
     answer: str
@@ -73,15 +73,15 @@ class Item:
     """A question with all annotations of its set.
 
     Attributes:
-        gold: The question (its doc_ids still empty), answers, mapped type, and the parts for answer recall.
-        documents: The sources asked about, even if the set delivers no text of them.
-        text_ids: The item's context, gold and distractors.
+        gold: The question (with empty doc_ids), answers, mapped type, and parts for answer recall.
+        documents: The sources that the question is about, even if the set has no text of them.
+        text_ids: The texts of the item's context, both gold texts and distractors.
         evidence: The gold ranges.
         cells: The gold table cells.
-        gold_queries: The set's own sub-questions in order, or the closest equivalent (see the adapter).
-        calculation: The expression that leads to the answer, in the text's own figures ("(44.1-56.7)/56.7").
-        sub_questions: Those of the gold queries that the set wrote as whole sentences.
-        hops: The look-ups whose answers the set gives, in its best wording.
+        gold_queries: The set's own sub-questions, in order, or the closest equivalent (see the adapter).
+        calculation: The expression that yields the answer, with the figures as in the text ("(44.1-56.7)/56.7").
+        sub_questions: The gold queries that are whole sentences in the set.
+        hops: The look-ups whose answers the set has, in the set's best wording.
     """
 
     gold: Gold
@@ -97,10 +97,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """One source file (or folder) as read.
+    """The content of one source file (or folder).
 
-    ``name`` is the set's ("hotpotqa"), ``part`` the file's ("dev"). ``texts`` are by text_id and hold every text_id of
-    an item. ``notes`` list the skipped rows with reasons, for the author of the file.
+    ``name`` is the name of the set ("hotpotqa"), ``part`` that of the file ("dev"). ``texts`` has every text_id of an
+    item. ``notes`` lists the skipped rows with reasons, for the author of the file.
     """
 
     name: str
@@ -111,7 +111,7 @@ class DataSet:
 
 
 def text_id(text: str) -> str:
-    """Return an id of 16 hex digits made from a text's words; case, punctuation and spacing do not count."""
+    """Return an id of 16 hex digits for the words of a text; case, punctuation and spacing have no effect."""
     return hashlib.sha256(" ".join(plain_words(text)).encode()).hexdigest()[:16]
 
 
@@ -121,7 +121,7 @@ def make_text(document: str, text: str) -> Text:
 
 
 class Builder:
-    """Collects the texts and items of a data set while its file is read, and refuses ids that were used before."""
+    """Collects the texts and items of a data set while its file is read, and refuses duplicate ids."""
 
     def __init__(self, name: str, part: str) -> None:
         self.name, self.part = name, part
@@ -146,8 +146,8 @@ class Builder:
     ) -> Gold:
         """Return the row's ``question`` with its answers, without duplicates.
 
-        The id is ``prefix`` (default: the set's name) and the set's own id, with characters that are unsafe in file
-        names replaced by ``_``. Raises InputError for an id that was used before.
+        The query_id is ``prefix`` (default: the set's name) and the set's own id; characters that are unsafe in file
+        names are replaced by ``_``. Raises InputError for a duplicate id.
         """
         query_id = f"{prefix or self.name}-{_UNSAFE.sub('_', row.text(id_field).strip())}"
         if query_id in self._ids:
@@ -159,8 +159,8 @@ class Builder:
     def text(self, document: str, text: str) -> Text:
         """Add a text to the set and return it, or return the existing one.
 
-        If a text with the same words but other punctuation is there, ranges of the two would differ. The later one then
-        gets an id that also counts the document and a number as words.
+        If there is a text with the same words but other punctuation, ranges of the two would differ. The id of the
+        later one is then made from its words, its document and a number.
         """
         known = self.texts.setdefault(text_id(text), make_text(document, text))
         number = 1
@@ -177,7 +177,7 @@ class Builder:
     def paragraphs(self, document: str, paragraphs: Sequence[str]) -> tuple[tuple[Evidence, ...], int]:
         """Add the evidence paragraphs of a paper whose full text the file lacks, each as a text that is all evidence.
 
-        Also returns how many figures and tables were left out.
+        Also returns the number of figures and tables that were left out.
         """
         written = [each.strip() for each in paragraphs if not each.startswith(FLOAT)]
         kept = dict.fromkeys(self.text(document, each) for each in dict.fromkeys(written) if each)

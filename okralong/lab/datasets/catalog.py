@@ -1,4 +1,4 @@
-"""Describe data sets by two tables: their files (``datasets.yaml``), and the question type of each of their labels."""
+"""Describe data sets by two tables: their files (``datasets.yaml``), and the question type for each of their labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MappedLabel(Settings):
 
 
 class TypeTable(Settings):
-    """``configs/question_types.yaml``: mapped labels by set, then by the set's own label."""
+    """The content of ``configs/question_types.yaml``: a mapped label for each set and each of its own labels."""
 
     sets: dict[str, dict[str, MappedLabel]]
 
@@ -44,10 +44,10 @@ def type_table() -> TypeTable:
 
 
 class DataSource(Settings):
-    """One file of a data set. Splits and sweeps refer to it by ``name`` and ``part``; no two sources share both.
+    """A file of a data set. Splits and sweeps refer to it by ``name`` and ``part``, which no two sources share.
 
-    ``format`` is a key of ``registry.FORMATS``, ``path`` is relative to the data folder. ``hub`` is the file on a hub
-    of data sets, "owner/repository/file", which is fetched if the path does not exist.
+    ``format`` is a key of ``registry.FORMATS``, ``path`` is relative to the data folder. ``hub`` is a file on a hub of
+    data sets, "owner/repository/file", which is fetched if the path does not exist.
     """
 
     name: str

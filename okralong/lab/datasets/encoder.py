@@ -1,4 +1,4 @@
-"""Embed texts with a cache on disk, so that a repeated sweep embeds nothing twice, whichever archive a text is in."""
+"""Embed texts with a cache on disk, so that repeated sweeps embed no text twice, whatever archive it is in."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Vectors = npt.NDArray[np.float32]
 EACH: Final = EmbeddingConfig(of="each")
 """A vector for every chunk, as in the papers and their baselines.
 
-A user's archive embeds each text once by default, which has slightly higher recall (docs/retrieval.md).
-"""
+By default, a user's archive embeds each text only once, at the smallest chunk size, which has slightly higher recall
+(docs/retrieval.md)."""
 
 BATCH: Final = 1024
-"""Texts embedded between two writes: an interrupted run loses about a minute of work."""
+"""Number of texts embedded between two writes to disk. An interrupted run loses about a minute of work."""
 
 
 @dataclass
 class CachedEncoder:
-    """An encoder with a cache. ``load`` makes the real encoder and is called only for new texts.
+    """An encoder with a cache. ``load`` returns the real encoder, and is called only if there are new texts.
 
-    The folder holds Parquet files of (key, vector), one set per model; deleting it is always safe.
+    The folder has Parquet files of (key, vector), in a subfolder per model. It can be deleted at any time.
     """
 
     folder: Folder
@@ -84,14 +84,14 @@ class CachedEncoder:
 
 
 LIMIT: Final = EmbeddingConfig().max_seq_length
-"""Tokens of a text, special ones included, that the packaged encoder reads; it has 512 positions."""
+"""Tokens of a text, including special tokens, that the packaged encoder reads. It has 512 positions."""
 
 _BATCH: Final = 1024
-"""Texts tokenized at a time; each takes a few kilobytes."""
+"""Number of texts tokenized at a time. Each takes a few kilobytes."""
 
 
 def cached_encoder(work: Path, name: str = EMBEDDED) -> CachedEncoder:
-    """Return the packaged encoder or that of a model folder, with the cache below ``work/vectors``.
+    """Return the packaged encoder, or that in a model folder, with a cache below ``work/vectors``.
 
     Raises ConfigError if the package is missing or altered, or the folder does not exist.
     """
@@ -105,7 +105,7 @@ def index_encoder(cached: CachedEncoder) -> Encoder:
 
 
 def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
-    """Return which of ``texts`` have more than ``limit`` tokens by the tokenizer in a model's folder."""
+    """Return whether each of ``texts`` has more than ``limit`` tokens, by the tokenizer in a model's folder."""
     tokenizer = Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -114,12 +114,12 @@ def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
 
 
 def _load(path: str) -> Callable[[list[str]], Vectors]:
-    from okralong.pipelines.indexing.embedding import SentenceEmbedder  # brings torch: seconds
+    from okralong.pipelines.indexing.embedding import SentenceEmbedder  # imports torch, which takes seconds
 
     return SentenceEmbedder(path, LIMIT, threads=available_cores()).encode
 
 
 def _precision() -> str:
-    from okralong.pipelines.models.weights import device, dtype_for  # brings torch: seconds
+    from okralong.pipelines.models.weights import device, dtype_for  # imports torch, which takes seconds
 
     return str(dtype_for(device())).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""Read the files of data sets row by row; every error names file, row and field."""
+"""Read the files of data sets row by row. Every error names the file, row and field."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Row:
         return Row(self.file, f"{self.place}, {field}", self.get(field, dict))
 
     def type_of(self, field: str, dataset: str, label: str) -> QuestionType:
-        """Return the mapped type of a label that the field holds or implies. Raises InputError for an unknown label."""
+        """Return the question type of a label that ``field`` has or implies. Raises InputError for an unknown label."""
         try:
             return question_type(dataset, label)
         except InputError as error:
@@ -98,7 +98,7 @@ def read_json(file: Path) -> Any:
 
 
 def rows_in(file: Path) -> Iterator[Row]:
-    """Return the rows of a file by its suffix: .parquet, .jsonl (blank lines are skipped), or else a JSON list.
+    """Return the rows of a file. Its suffix is .parquet, .jsonl (blank lines are skipped), or else it is a JSON list.
 
     Raises InputError if the file cannot be read, or a row is not an object.
     """
@@ -110,9 +110,9 @@ def rows_in(file: Path) -> Iterator[Row]:
 
 
 def table_rows(file: Path, delimiter: str = ",") -> tuple[tuple[str, ...], list[Row]]:
-    """Return the columns of a csv file and its rows, numbered as in a spreadsheet: the head is row 1.
+    """Return the columns and the rows of a csv file. Rows are numbered as in a spreadsheet: the header is row 1.
 
-    Raises InputError if the file cannot be read, or a row has more or fewer cells than the head.
+    Raises InputError if the file cannot be read, or a row has more or fewer cells than the header.
     """
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:

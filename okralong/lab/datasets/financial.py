@@ -22,19 +22,18 @@ LOONG: Final = "loong_finance"
 COLUMNS: Final = ("question", "answer", "context", "ticker", "filing")
 
 DOCUMENTS: Final = "documents"
-"""The folder of Loong's filings, text files beside the questions."""
+"""The folder, beside the questions, with Loong's filings as text files."""
 
 _IN_THOUSANDS: Final = re.compile(r"\s+in (?:thousand|million)s?$")
 
 logger = logging.getLogger(__name__)
 
-# --------
-# Financial-QA-10k: questions and answers that a language model wrote, each on one excerpt of an annual report.
+# -------- Financial-QA-10k: questions and answers, written by a language model, on excerpts of annual reports.
 
 
 @dataclass
 class _Filing:
-    """The excerpts of a filing while its rows are read, with the range of each by its words."""
+    """The excerpts of a filing, collected while its rows are read, and the range of each excerpt."""
 
     pieces: Pieces = field(default_factory=Pieces)
     places: dict[str, Range] = field(default_factory=dict)
@@ -47,9 +46,9 @@ class _Filing:
 def read_financial_qa(path: Path, part: str) -> DataSet:
     """Read ``Financial-QA-10k.csv``: question, answer, context (an excerpt), ticker and filing ("2023_10K").
 
-    One text per filing holds its distinct excerpts in file order, separated by blank lines; ``document`` is ticker and
-    year ("NVDA_2023"), as in UDA. Evidence is the question's excerpt. The file has no ids, and some questions occur
-    twice, so the id is the row's number in a spreadsheet. The type is guessed from the length of the answer. Rows
+    There is one text per filing: its distinct excerpts in file order, separated by blank lines. ``document`` is ticker
+    and year ("NVDA_2023"), as in UDA. The evidence is the question's excerpt. The file has no ids, and some questions
+    occur twice, so the id is the row's number in a spreadsheet. The type is guessed from the length of the answer. Rows
     without a question, an answer or a context are skipped and counted in the log. Raises InputError naming file, row
     and field.
     """
@@ -83,18 +82,17 @@ def _item(row: Row, filing: _Filing, made: Builder) -> Item:
     return Item(gold, (text.document,), (text.text_id,), (Evidence(text.text_id, *filing.places[excerpt]),))
 
 
-# --------
-# Loong, English finance: questions that need several of the filings they come with (Wang et al. 2024).
+# -------- Loong, English finance: questions that need several of the filings that come with them (Wang et al. 2024).
 
 
 def read_loong_finance(path: Path, part: str) -> DataSet:
-    """Read a ``questions.jsonl`` beside the folder ``documents``, or the folder that holds both.
+    """Read a ``questions.jsonl`` beside the folder ``documents``; ``path`` may also be the folder with both.
 
     A row has ``query_id``, ``kind`` (the label), ``question``, ``documents`` (``doc_id`` each, the text file's name
     without its suffix) and ``answer``. There is one text per filing, and an item's context is the filings that it
-    names. A list or an object as an answer is written as JSON. The set marks no evidence. Only a short answer to one
-    figure or name has a part; "in thousands" after it is optional, as tables give it above the figures. Raises
-    InputError naming file, row and field.
+    names. An answer that is a list or an object is written as JSON. The set marks no evidence. Only a short answer that
+    is one figure or name has a part; in it, a final "in thousands" is optional, since tables state it above the
+    figures. Raises InputError naming file, row and field.
     """
     questions = path / "questions.jsonl" if path.is_dir() else path
     made = Builder(LOONG, part)

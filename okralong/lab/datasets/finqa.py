@@ -1,6 +1,6 @@
 """Read FinQA: questions on one page of a filing, each with a program of calculations (Chen et al. 2021).
 
-The set gives figures without their places, so each figure is searched for among the cells of the page's table.
+The set does not say where figures are, so each figure is searched for among the cells of the page's table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from okralong.lab.datasets.places import Pieces, Range
 
 FINQA: Final = "finqa"
 PROGRAM: Final = "program"
-"""The only label of FinQA's questions."""
+"""The label of all of FinQA's questions."""
 _WHOLE_ROW: Final = re.compile(r"\btable_(?:sum|average|max|min)\(\s*(.+?)\s*,\s*none\s*\)")
 _DEBRIS: Final = re.compile(r"(?:\\+n)+$")
 
@@ -29,7 +29,8 @@ _DEBRIS: Final = re.compile(r"(?:\\+n)+$")
 def read_finqa(path: Path, part: str) -> DataSet:
     """Read a ``train.json``, ``dev.json`` or ``test.json``: one text per page, whose document is the filing ("V_2008").
 
-    Answers are the written one, which is rounded, and the executed one. Raises InputError naming file, row and field.
+    The answers are the written one, which is rounded, and the program's result. Raises InputError naming file, row and
+    field.
     """
     made = Builder(FINQA, part)
     for row in rows_in(path):
@@ -51,7 +52,7 @@ def program_item(
     answers: Iterable[str],
     program: str,
 ) -> Item:
-    """Make the item of a question on a page; ``evidence`` is the row and the field that name the evidence."""
+    """Make the item of a question on a page. ``evidence`` is the row and field that name the evidence."""
     text = made.text(document, page.text)
     found, cells = _locate_program(*evidence, page, text, program)
     parts = grounded(operand_parts(program_operands(program)), [page.text])
@@ -61,7 +62,7 @@ def program_item(
 
 
 def finqa_answers(row: Row, written: str, executed: str) -> list[str]:
-    """Return the written answer of a row, if there is one, and the executed one."""
+    """Return the written answer of a row, if there is one, and the program's result."""
     value = row.get(executed, object)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         row.bad(executed, f"is {type(value).__name__}, neither a number nor a text")
@@ -84,13 +85,13 @@ def _filing(row: Row) -> str:
 # --------
 # A page of a filing as FinQA and UDA write it: sentences, one table, sentences; and the gold evidence on it.
 #
-# Of the two tables in the files, ``table`` is used: ``table_N`` of the gold evidence counts its rows; ``table_ori``
-# keeps rows that ``table`` omits.
+# Of the two tables in the files, ``table`` is used, because ``table_N`` in the gold evidence is a row number in it;
+# ``table_ori`` has further rows.
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page's text, its sentences by their number in the files (None without a word), and its table."""
+    """A page's text, its table, and its sentences by their number in the files (None for one without words)."""
 
     text: str
     sentences: tuple[Range | None, ...]
@@ -100,7 +101,7 @@ class Page:
 def read_page(row: Row) -> Page:
     """Read the page in the fields pre_text, table and post_text. Raises InputError naming the bad field.
 
-    Sentences are written one per line; those without any letter or digit (dots of a chart) are left out.
+    Each sentence is written on a line of its own. Sentences without any letter or digit (dots of a chart) are left out.
     """
     pieces = Pieces()
     before, after, cells = row.texts("pre_text"), row.texts("post_text"), table_cells(row)
@@ -117,8 +118,8 @@ def _locate_program(
 ) -> tuple[list[Evidence], list[GoldCell]]:
     """Locate the evidence and the cells that a program uses.
 
-    The row's field names the evidence as ``text_N`` and ``table_N``. Used cells are those of these table rows that hold
-    a number of the program, and all figures of a row that the program takes as a whole (``table_average(net sales,
+    The row's field names the evidence as ``text_N`` and ``table_N``. The cells are those in these table rows that have
+    a number of the program, and all figures of a row that the program uses as a whole (``table_average(net sales,
     none)``). Raises InputError for a name that the page does not have.
     """
     evidence, cells = [], []

@@ -1,4 +1,4 @@
-"""Gold of a question: answer recall, the operands of calculations, and the analyzer's labels."""
+"""Gold data of questions: answer recall, the operands of calculations, and the analyzer's labels."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from okralong.pipelines.core.types import Analysis, InputError, Pattern, Questio
 # --------
 # Answer recall: is everything that the answer needs in the context that the generator was shown?
 #
-# It measures retrieval, not the reply. All *parts* of an answer are needed; any wording of a part will do. A short
-# answer is one part, a list has one per item, a calculation one per operand. Long free answers, yes or no, and
-# calculations with unknown operands have no parts and no recall.
+# It measures retrieval, not the reply. All *parts* of an answer are needed, each in any of its wordings. A short answer
+# is one part, a list has a part per item, a calculation one per operand. Long free answers, yes or no, and calculations
+# with unknown operands have no parts and no recall.
 #
-# Texts are compared by words: case, punctuation, currency, signs, thousands separators and line breaks do not count.
-# A short number may be found by chance; a rephrased answer is not found.
+# Texts are compared by words: case, punctuation, currency, signs, thousands separators and line breaks have no effect.
+# A short number may be found by chance; a reworded answer is not found.
 
 Parts = tuple[tuple[str, ...], ...]
 
 MOST_WORDS: Final = 12  # project default
-"""Longer gold answers are not searched for: no text would contain them literally."""
+"""Gold answers with more words are not searched for, since no text contains them literally."""
 
 _NO_FACTS: Final = frozenset({"yes", "no", "true", "false", "unanswerable", "none", "n a", ""})
 _SEPARATOR: Final = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -41,22 +41,22 @@ how when where did does do has have had not than into under over per between
 """
 
 COMMON: Final = frozenset(_COMMON.split())  # project default
-"""Words that carry no information about an answer."""
+"""Words that have no information about an answer."""
 
 
 def words(text: str) -> list[str]:
-    """Return the words and numbers of a text in comparable form: "$ (1,544.50) Percent" is ["1544.5", "%"]."""
+    """Return the words and numbers of a text in comparable form: ["1544.5", "%"] for "$ (1,544.50) Percent"."""
     plain = unicodedata.normalize("NFKC", text).lower()
     return [_number(word) for word in _WORD.findall(_PERCENT.sub("%", _SEPARATOR.sub("", plain)))]
 
 
 def findable(answers: Iterable[str]) -> tuple[str, ...]:
-    """Return the searchable answers: 1 to ``MOST_WORDS`` words, and more than yes or no."""
+    """Return the searchable answers: those of 1 to ``MOST_WORDS`` words, except yes and no."""
     return tuple(a for a in answers if len(a.split()) <= MOST_WORDS and " ".join(words(a)) not in _NO_FACTS)
 
 
 def answer_recall(parts: Parts, shown: Sequence[str]) -> float | None:
-    """Return the share of ``parts`` found in one of the texts shown, 0 to 1, or None if there are no parts."""
+    """Return the share of ``parts`` that occur in one of the texts shown, or None if there are no parts."""
     if not parts:
         return None
     texts = [_prepared(text) for text in shown]
@@ -64,7 +64,7 @@ def answer_recall(parts: Parts, shown: Sequence[str]) -> float | None:
     return found / len(parts)
 
 
-@lru_cache(maxsize=64)  # whole documents recur for each question on them
+@lru_cache(maxsize=64)  # a document is searched for each question about it
 def _prepared(text: str) -> str:
     return f" {' '.join(words(text))} "
 
@@ -85,8 +85,8 @@ def _number(word: str) -> str:
 class Gold:
     """A question with its gold answers and mapped type.
 
-    The answers are wordings of one answer, any of which counts. ``dataset`` and ``source_type`` are the source's own
-    words; ``parts`` are the input of ``answer_recall``.
+    The answers are wordings of one answer, each of which is right. ``dataset`` and ``source_type`` are the source's own
+    names; ``parts`` is the input of ``answer_recall``.
     """
 
     question: Question
@@ -96,15 +96,15 @@ class Gold:
 
     @property
     def cluster(self) -> str:
-        """The documents asked about as one name; the bootstrap resamples by it."""
+        """One name for all documents that the question is about. The bootstrap resamples by it."""
         return ";".join(self.question.doc_ids)
 
 
 # --------
 # The operands of calculations in TAT-QA, FinQA and UDA.
 #
-# TAT-QA has a derivation ("(242 + 545) / 2"), UDA's copy of it also the facts (["242", "545"]), FinQA a program
-# ("divide(530, 922)"). The questions of ``reports`` come without operands and are looked up by their text.
+# TAT-QA has a derivation ("(242 + 545) / 2"), UDA's copy of it also the facts (["242", "545"]), and FinQA a program
+# ("divide(530, 922)"). The questions of ``reports`` have no operands; they are looked up in these sets by their text.
 
 FILES: Final = (
     "tatqa/tatqa_dataset_dev.json",
@@ -113,7 +113,7 @@ FILES: Final = (
     "finqa/dev_200.json",
     "finqa/train_100.json",
 )
-"""Files below the data folder that give operands; a missing one is skipped."""
+"""Files below the data folder that have operands. Missing ones are skipped."""
 
 _NUMBER: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|\d+(?:\.\d+)?%?|\.\d+%?")
 _CONSTANT: Final = re.compile(r"/\s*(?:[2-9]|1[0-2])(?![\d.,])|[*/x]\s*100(?![\d.,])")
@@ -124,7 +124,7 @@ _ARGUMENT: Final = re.compile(r"[(,]\s*(?=([^(),#]+)\s*[,)])")
 
 @dataclass
 class OperandBook:
-    """Operands by question. ``sources`` are the files that were found."""
+    """Operands by question. ``sources`` lists the files that were found."""
 
     sources: list[str] = field(default_factory=list)
     _known: dict[str, list[tuple[frozenset[str], tuple[str, ...]]]] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class OperandBook:
     def operands(self, question: str, answers: Sequence[str]) -> tuple[str, ...]:
         """Return the operands of a question that has one of these answers, or () if they are unknown.
 
-        The answer is compared too, because questions about different companies have the same wording.
+        The answer is compared, too, because questions about different companies may have the same wording.
         """
         wanted = _keys(answers)
         return next((operands for known, operands in self._known.get(_key(question), ()) if known & wanted), ())
@@ -163,15 +163,15 @@ def read_operands(data: Path) -> OperandBook:
 
 
 def derivation_operands(derivation: str) -> tuple[str, ...]:
-    """Return the distinct numbers of a derivation that are figures of the report.
+    """Return the distinct numbers in a derivation that are figures of the report.
 
-    A divisor up to 12 (the n of an average) and the 100 of a percentage are not.
+    A divisor up to 12 (the n of an average) and the 100 of a percentage are not figures.
     """
     return tuple(dict.fromkeys(_NUMBER.findall(_CONSTANT.sub(" ", derivation))))
 
 
 def program_operands(program: str) -> tuple[str, ...]:
-    """Return the distinct numbers of a FinQA program, except constants (``const_100``) and earlier results (``#0``)."""
+    """Return the distinct numbers in a FinQA program, except constants (``const_100``) and earlier results (``#0``)."""
     arguments = (match.group(1).strip() for match in _ARGUMENT.finditer(program))
     return tuple(dict.fromkeys(each for each in arguments if _NUMBER.fullmatch(each.lstrip("-"))))
 
@@ -192,7 +192,7 @@ def program_expression(program: str) -> str:
 
 
 def _term(argument: str, done: Sequence[str]) -> str:
-    """Return a figure, a constant or an earlier step's expression; empty for anything else."""
+    """Return the term for a figure, a constant or an earlier step; "" for anything else."""
     if argument.startswith("#"):
         number = argument[1:]
         return done[int(number)] if number.isdigit() and int(number) < len(done) else ""
@@ -201,7 +201,7 @@ def _term(argument: str, done: Sequence[str]) -> str:
 
 
 def _rows(content: Any) -> Iterator[Mapping[str, Any]]:
-    """Return the questions of a file: by document name (UDA), or a list of contexts (TAT-QA) or items (FinQA)."""
+    """Yield the questions of a file, whose content is an object by document (UDA), or a list of contexts or items."""
     if isinstance(content, dict):
         for questions in content.values():
             yield from questions
@@ -230,31 +230,30 @@ def _keys(answers: Sequence[str]) -> frozenset[str]:
     return frozenset(" ".join(words(answer)) for answer in answers)
 
 
-# --------
-# The analyzer's three gold labels, from the set's annotation and from this project's retrieval. They are the upper
-# bound of any analyzer in the bench, and the target in training.
+# -------- The analyzer's three gold labels, from the set's annotation and from this project's retrieval. In the bench
+# they are an upper bound for analyzers, and in training the target.
 
 PATTERN_CHUNKS: Final = 5
-"""Chunks of each retriever that are compared: the factoid scope (paper appendix B.3)."""
+"""Number of chunks of each retriever that are compared: those of the factoid scope (paper appendix B.3)."""
 
 PATTERN_MARGIN: Final = 0.0  # project default
-"""A side is preferred if it holds more of the evidence by more than this share."""
+"""A retriever is preferred if its chunks contain more of the evidence by more than this share."""
 
 
 def pattern_label(exact_share: float, semantic_share: float) -> Pattern:
-    """Return the side whose chunks hold more of the gold evidence (shares 0 to 1), or "same"."""
+    """Return the retriever whose chunks contain more of the gold evidence, or "same"; shares are 0 to 1."""
     if exact_share > semantic_share + PATTERN_MARGIN:
         return "exact"
     return "semantic" if semantic_share > exact_share + PATTERN_MARGIN else "same"
 
 
 def evidence_label(share: float) -> bool:
-    """Return whether the primary chunks hold all of the evidence (``share`` is 0 to 1)."""
+    """Return whether the primary chunks contain all of the evidence (``share`` is 0 to 1)."""
     return share >= 1.0
 
 
 def gold_analysis(question_type: str, pattern: Pattern, evidence: bool) -> Analysis:
-    """Return an analysis with these labels at full confidence. Raises ValueError for an unknown type."""
+    """Return an analysis that gives these labels the probability 1. Raises ValueError for an unknown type."""
     if question_type not in TYPES:
         raise ValueError(f"{question_type!r} is not one of the question types {', '.join(TYPES)}")
     return sure_analysis(question_type, pattern, evidence, "gold")

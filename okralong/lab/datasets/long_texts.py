@@ -1,6 +1,7 @@
 """Read sets over whole texts: NarrativeQA's stories, QuALITY's articles, TriviaQA's pages and MultiHop-RAG's news.
 
-SARA's tables use the first three; the fourth asks questions about a whole collection. Only MultiHop-RAG marks evidence.
+SARA's tables use the first three; the questions of the fourth are about a whole collection. Only MultiHop-RAG marks
+evidence.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ logger = logging.getLogger(__name__)
 # --------
 # NarrativeQA: questions on books and film scripts, written by people who had read a summary (Kocisky et al. 2018).
 #
-# ``qaps.csv`` (document_id, set, question, answer1, answer2), ``third_party/wikipedia/summaries.csv`` (document_id,
-# summary), and ``tmp/DOCUMENT_ID.content``, which their ``download_stories.sh`` fetches. The hub has Parquet files, a
-# row a question: ``document`` (id, text, start, end, and summary with text and title), ``question`` and ``answers``
-# (text each).
+# The authors' files are ``qaps.csv`` (document_id, set, question, answer1, answer2),
+# ``third_party/wikipedia/summaries.csv`` (document_id, summary), and ``tmp/DOCUMENT_ID.content``, which their
+# ``download_stories.sh`` fetches. The hub has Parquet files with a row per question: ``document`` (id, text, start,
+# end, and summary with text and title), ``question`` and ``answers`` (text each).
 #
-# A story goes from the words of ``story_start`` to those of ``story_end`` if it has them, without Project Gutenberg's
-# own text. A film script that comes as a web page is read as its text.
+# A story begins with the words in ``story_start`` and ends with those in ``story_end``, if it has them, so that Project
+# Gutenberg's own text is left out. Of a film script that is a web page, the visible text is used.
 
 SUMMARIES: Final = "_summaries"
-"""A part with this suffix, such as test_summaries, has Wikipedia's summaries as texts instead of the stories."""
+"""In a part with this suffix, such as test_summaries, the texts are Wikipedia's summaries instead of the stories."""
 
 
 def read_narrativeqa(path: Path, part: str) -> DataSet:
-    """Read the questions of the authors' ``set`` that ``part`` names (train, valid, test), or all of a file of the hub.
+    """Read the questions of the authors' set that ``part`` names (train, valid, test), or all in a file of the hub.
 
-    Both annotators' answers are wordings. There is no evidence. Raises InputError naming file, row and field, or the
-    missing story.
+    The answers of both annotators are wordings. There is no evidence. Raises InputError naming file, row and field, or
+    the missing story.
     """
     made = Builder(NARRATIVEQA, part)
     if path.is_dir():
@@ -118,7 +119,7 @@ def _narrative_item(row: Row, made: Builder, text: Text, asked: str, answers: Se
 
 
 def story(content: str, start: str, end: str) -> str:
-    """Return a story from its first to its last words; a web page as its text."""
+    """Return a story from its first words to its last; of a web page, the visible text."""
     if _MARKUP.search(content[:2000]):
         content = page_of_html(content, "story.html").text
     first, last = _words_at(content, start, 0), _words_at(content, end, len(content) // 2)
@@ -128,7 +129,7 @@ def story(content: str, start: str, end: str) -> str:
 
 
 def _words_at(text: str, wanted: str, begin: int) -> tuple[int, int] | None:
-    """Find some words after a place, ignoring differences in white space."""
+    """Find words from a place on, ignoring differences in white space."""
     words = wanted.split()
     found = re.compile(r"\s+".join(map(re.escape, words))).search(text, begin) if words else None
     return found.span() if found else None
@@ -138,17 +139,17 @@ def _words_at(text: str, wanted: str, begin: int) -> tuple[int, int] | None:
 # QuALITY: multiple-choice questions on stories and articles of 5,000 words (Pang et al. 2022).
 
 CHOICES: Final = "Answer with the words of one of these options:"  # project default
-"""Text between a question and its options."""
+"""The text between a question and its options."""
 
 
 def read_quality(path: Path, part: str) -> DataSet:
     """Read a file such as ``QuALITY.v1.0.1.htmlstripped.dev``.
 
     Each line is an article with ``article_id``, ``title``, ``article`` and ``questions`` (``question``, ``options``,
-    ``gold_label`` from 1, ``difficult``). The question shows its options, one per line, and the gold answer is the text
+    ``gold_label`` from 1, ``difficult``). The question lists its options, one per line, and the gold answer is the text
     of the right option. The label is "hard" if most readers under time pressure were wrong, else "easy". An article has
-    two lines, by two writers; a question's id is its place in both. The test file has no gold labels. Raises InputError
-    naming file, row and field.
+    two lines in the file, by two writers; a question's id is its position in both. The test file has no gold labels.
+    Raises InputError naming file, row and field.
     """
     made = Builder(QUALITY, part)
     for number, value in json_lines(path):
@@ -176,20 +177,19 @@ def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
     return Item(gold, (text.document,), (text.text_id,))
 
 
-# --------
-# TriviaQA: trivia questions with pages that hold the answer's words (Joshi et al. 2017).
+# -------- TriviaQA: trivia questions with pages that contain the words of the answer (Joshi et al. 2017).
 #
 # A file such as ``qa/wikipedia-dev.json`` is one object: ``Domain`` (Wikipedia or Web) and ``Data``, a list of
 # questions with ``QuestionId``, ``Question``, ``Answer`` (``Value``, ``Aliases``), ``EntityPages`` and, on the web,
 # ``SearchResults`` (``Filename``, ``Title``). The pages are in ``evidence/wikipedia`` and ``evidence/web`` next to
-# ``qa``. The hub's Parquet files (rc) have the pages' texts in the row, in columns.
+# ``qa``. The hub's Parquet files (rc) have the texts of the pages in columns of the question's row.
 
 
 def read_triviaqa(path: Path, part: str) -> DataSet:
-    """Read TriviaQA: each page of a question is a text under its title, and the item's context is all of them.
+    """Read TriviaQA. Each page of a question is a text that begins with its title; the item's context is all of them.
 
-    Aliases are wordings. The pages were found by a search and not checked for the answer, so there is no evidence.
-    Raises InputError naming file, row and field, or the missing page.
+    Aliases are wordings. The pages were found by a search and it was not checked whether they answer the question, so
+    there is no evidence. Raises InputError naming file, row and field, or the missing page.
     """
     made = Builder(TRIVIAQA, part)
     if path.suffix == ".parquet":
@@ -208,7 +208,8 @@ def read_triviaqa(path: Path, part: str) -> DataSet:
 
 _AUTHORS: Final = ("QuestionId", "Question", "Answer", "Value", "Aliases")
 _HUB: Final = ("question_id", "question", "answer", "value", "aliases")
-"""The names of the same fields at the authors' and at the hub: id, question, answer, and its value and aliases."""
+"""The names of the same fields in the authors' files and on the hub: id, question, answer, and its value and
+aliases."""
 
 
 def _trivia_item(
@@ -240,7 +241,7 @@ def _page(questions: Path, page: Row, folder: str) -> tuple[str, str]:
 
 
 def _hub_pages(row: Row) -> list[tuple[str, str]]:
-    """Return the pages of a row that keeps them as columns."""
+    """Return the pages of a row that has them as columns."""
     pages: list[tuple[str, str]] = []
     for field, column in (("entity_pages", "wiki_context"), ("search_results", "search_context")):
         if field not in row.values:
@@ -261,14 +262,14 @@ _CORPUS: Final = "corpus.json"
 
 
 def read_multihop_rag(path: Path, part: str) -> DataSet:
-    """Read ``MultiHopRAG.json`` beside ``corpus.json``, or the folder that holds both.
+    """Read ``MultiHopRAG.json`` beside ``corpus.json``; ``path`` may also be the folder with both.
 
-    An article (``title``, ``source``, ``published_at``, ``url``, ``body``) is a text of its title, a line of source and
+    An article (``title``, ``source``, ``published_at``, ``url``, ``body``) is a text: its title, a line with source and
     date, which questions ask about, and the body. A query has ``query``, ``answer``, ``question_type`` and
-    ``evidence_list`` (``title``, ``url``, ``fact``). It is asked of the whole collection, which is every item's
-    context. Evidence is the place of each fact in its article, whatever the white space; an item with a fact that is
-    not found has no evidence and is counted in the log. A null query, which the collection cannot answer, has the gold
-    answer "unanswerable". Raises InputError naming file, row and field.
+    ``evidence_list`` (``title``, ``url``, ``fact``). Every item's context is the whole collection. The evidence is the
+    place of each fact in its article, ignoring white space. An item with a fact that is not found has no evidence and
+    is counted in the log. A "null" query, which the collection cannot answer, has the gold answer "unanswerable".
+    Raises InputError naming file, row and field.
     """
     folder = path if path.is_dir() else path.parent
     made = Builder(MULTIHOP_RAG, part)
@@ -313,7 +314,7 @@ def _query_item(
     asked = Row(row.file, row.place, {"id": str(number), "question": row.text("query").strip()})
     shown = {piece.text_id for piece in pieces}
     texts = [text.text for text in articles.values() if text.text_id in shown]
-    # "Yes" and "no" occur in any text. Other answers are searched for in the facts' articles.
+    # "Yes" and "no" may occur in any text. Other answers are searched for in the articles of the facts.
     parts = grounded(one_part(answers), texts) if texts and label == "inference_query" else ()
     gold = made.gold(asked, "id", answers, kind, label, parts)
     evidence = tuple(dict.fromkeys(pieces)) if whole else ()

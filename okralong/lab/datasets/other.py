@@ -28,22 +28,23 @@ LONGBENCH: Final = "longbench"
 INSTRUCTION: Final = (
     "Answer the question based on the given passages. Only give me the answer and do not output any other words."
 )
-"""LongBench's wording, the same in the prompts of the three sets."""
+"""The wording that is the same in LongBench's prompts of the three sets."""
 
 BEFORE: Final = f"{INSTRUCTION}\n\nThe following are given passages.\n"
 BETWEEN: Final = f"\n\n{INSTRUCTION}\n\nQuestion: "
 AFTER: Final = "\nAnswer:"
 
 
-# --------
-# LongBench items as sent to a model: whole prompts with their gold answers (Bai et al. 2024).
+# -------- LongBench items in the form in which they are sent to a model: whole prompts with gold answers (Bai et al.
+# 2024).
 #
 # A file is one object: {"0": {"origin_prompt": ..., "gold": [...]}, ...}. The prompt is an instruction, the passages,
-# the instruction again, "Question: ..." and "Answer:". The text between the two instructions becomes the item's one
-# text, "Passage 1:" lines included. Neither has a name, so the text is named by its words and the question by its key.
+# the instruction again, "Question: ..." and "Answer:". The text between the two instructions becomes the item's only
+# text, including the "Passage 1:" lines. The text is named by its words and the question by its key, since the file has
+# no names.
 #
-# The label is the file's stem (hotpotqa, 2wikimqa, qasper), as LongBench drops the sets' own labels. The gold answers
-# are wordings of one answer. There is no evidence, and there are no sub-questions.
+# The label is the file's stem (hotpotqa, 2wikimqa, qasper), since LongBench lacks the sets' own labels. The gold
+# answers are wordings of one answer. There is no evidence, and there are no sub-questions.
 
 
 def read_longbench(path: Path, part: str) -> DataSet:
@@ -80,13 +81,12 @@ def _answers(row: Row) -> tuple[str, ...]:
     return tuple(dict.fromkeys(answers))
 
 
-# --------
-# LongBench's rows as its authors publish them: one JSON object per line.
+# -------- LongBench's rows in the form that its authors publish: one JSON object per line.
 #
 # A row has ``context``, ``input`` (the question), ``answers``, ``all_classes``, ``length``, ``dataset``, ``language``
-# and ``_id``. Its context becomes the item's one text, as with the prompts above, so that both have the same
+# and ``_id``. Its context becomes the item's only text, as with the prompts above, so that both forms have the same
 # documents. The label is the row's ``dataset``, or else the file's stem without the "_e" of LongBench-E. TriviaQA's
-# rows are few-shot: ``input`` holds passage and question, and the examples in ``context`` are left out.
+# rows are few-shot prompts: ``input`` has the passage and the question, and the examples in ``context`` are left out.
 
 _FEW_SHOT: Final = re.compile(
     r"\A\s*Passage:\s*\n(?P<passage>.*)\n\s*Question:\s*\n(?P<asked>.*?)\n?\s*Answer:\s*\Z", re.DOTALL
@@ -96,7 +96,7 @@ _FEW_SHOT: Final = re.compile(
 def read_longbench_rows(path: Path, part: str) -> DataSet:
     """Read a file such as ``multifieldqa_en.jsonl``, of LongBench or LongBench-E.
 
-    Raises InputError naming file, row and field, and for a set that the table of types does not map.
+    Raises InputError, naming file, row and field; also for a set that the table of types does not map.
     """
     made = Builder(LONGBENCH, part)
     for number, row in enumerate(rows_in(path), start=1):
@@ -124,26 +124,27 @@ def read_longbench_rows(path: Path, part: str) -> DataSet:
 # --------
 # The user's own questions: a questions file as ``okralong answer`` reads it, with its documents as text.
 #
-# The documents are the text files of a folder ``documents``, ``reports`` (as ``okralong sample`` writes) or
-# ``archive`` beside the questions file. Each may also be an archive of ``okralong index``, whose texts are then taken
-# as indexed. A row's ``doc_ids`` names documents with or without suffix, by a pattern, or by a path relative to the
-# questions file; without ``doc_ids`` a question is about all of them.
+# The documents are the text files of a folder ``documents``, ``reports`` (as ``okralong sample`` writes) or ``archive``
+# beside the questions file. Each folder may also be an archive of ``okralong index``, from which the indexed texts are
+# taken. A row's ``doc_ids`` names documents with or without suffix, by a pattern, or by a path relative to the
+# questions file. Without ``doc_ids`` a question is about all documents.
 #
-# ``evidence`` holds passages of the documents, or places in them, "doc_id:start:end" in characters. A passage is
-# searched for literally, ignoring white space. One that was typed or copied from another rendering (other
-# hyphens, a page's footer in between) is found where ``WORDS_FOUND`` of its words and all of its numbers are. A
-# question with a passage that is not found gets no evidence at all, and a note.
+# ``evidence`` has passages of the documents, or places in them, "doc_id:start:end" in characters. A passage is searched
+# for literally, ignoring white space. A passage that was typed, or copied from another rendering (other hyphens, a
+# page's footer in between), is found at a place that has the share ``WORDS_FOUND`` of its words and all of its numbers.
+# If a passage is not found, the question has no evidence at all, and a note says so.
 
 OWN: Final = "own"
 FOLDERS: Final = ("documents", "reports", "archive")
-"""The folders that may hold the documents; the first existing one is used. ``okralong sample`` writes ``reports``."""
+"""The folders that may have the documents; the first that exists is used. ``okralong sample`` writes ``reports``."""
 
 ENDINGS: Final = (".txt", ".md")
 
 WORDS_FOUND: Final = 0.8  # project default
-"""Minimum share of a passage's words that its place must hold, in any order."""
+"""Least share of a passage's words that its place must have, in any order."""
 MORE_WORDS: Final = 0.25  # project default
-"""Maximum share of further words in a passage's place (a footer, a note); two words are always allowed."""
+"""Largest share of additional words in a passage's place (a footer, a note). Two additional words are always
+allowed."""
 
 _PLACE: Final = re.compile(r"(?P<doc_id>.+):(?P<start>\d+):(?P<end>\d+)")
 Token = tuple[str, int, int]
@@ -153,10 +154,10 @@ _TOKEN: Final = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+|%|[^\W\d_]+")
 
 
 def read_own(path: Path, part: str) -> DataSet:
-    """Read the questions, with the documents as texts. ``query_id`` stays the user's; ``type`` may be empty.
+    """Read a questions file, with the documents as texts. The user's ``query_id`` is kept; ``type`` may be empty.
 
-    ``notes`` has a line for each passage of evidence that is found in none of the question's documents. Raises
-    InputError naming file, row and field for a row that cannot be asked, an unknown type, or a missing document.
+    ``notes`` has a line for each evidence passage that is not found in the question's documents. Raises InputError
+    naming file, row and field for a row that cannot be asked, an unknown type, or a missing document.
     """
     questions, bad = read_questions(path)
     if bad:
@@ -184,7 +185,7 @@ def read_own(path: Path, part: str) -> DataSet:
 
 
 def _documents(folder: Path) -> dict[str, str]:
-    """Return texts by file stem, or by doc_id if the folder is an archive."""
+    """Return the texts by file stem, or by doc_id if the folder is an archive."""
     if (folder / VERSIONS).is_dir():
         return _archived(folder)
     files = sorted(file for file in folder.glob("*") if file.suffix.lower() in ENDINGS and file.is_file())
@@ -209,7 +210,7 @@ def _archived(folder: Path) -> dict[str, str]:
 
 
 def _scope(row: Row, question: Question, documents: dict[str, str]) -> dict[str, str]:
-    """Return the documents that a question is about; one named by its path is added to ``documents``."""
+    """Return the documents that a question is about. A document that is named by its path is added to ``documents``."""
     if not question.doc_ids:
         if not documents:
             raise _error(row, "doc_ids", f"names no document, and {row.file.parent / FOLDERS[0]} holds no text files")
@@ -241,7 +242,7 @@ def _item(question: Question, scope: list[Text], evidence: tuple[Evidence, ...])
 
 
 def _placed(row: Row, question: Question, scope: list[Text], made: Builder) -> tuple[tuple[Evidence, ...], int]:
-    """Return the places of a question's passages, or none if one is missing, and how many were found by words alone."""
+    """Return the places of a question's passages (none if one is missing), and how many were found by words only."""
     places, by_words, lost = [], 0, False
     for passage in filter(str.strip, question.evidence):
         place = _verbatim(passage, scope)
@@ -261,7 +262,7 @@ def _placed(row: Row, question: Question, scope: list[Text], made: Builder) -> t
 
 
 def _verbatim(passage: str, scope: Iterable[Text]) -> Evidence | None:
-    """Return the place that the passage names, or the first one in the documents that matches it up to white space."""
+    """Return the place that a passage names ("doc_id:start:end"), or where it first occurs, ignoring white space."""
     if (named := _PLACE.fullmatch(passage)) is not None:
         start, end = int(named["start"]), int(named["end"])
         for text in scope:
@@ -275,7 +276,7 @@ def _verbatim(passage: str, scope: Iterable[Text]) -> Evidence | None:
 
 
 def _by_words(passage: str, scope: Iterable[Text]) -> Evidence | None:
-    """Return the place with most of the passage's words, preferring shorter and earlier ones; None below the share."""
+    """Return the place with most of a passage's words, of ties the shortest and first; None below ``WORDS_FOUND``."""
     wanted = Counter(word for word, _, _ in _tokens(passage))
     found = [
         (-held, end - start, number, Evidence(text.text_id, start, end))
@@ -286,7 +287,7 @@ def _by_words(passage: str, scope: Iterable[Text]) -> Evidence | None:
 
 
 def _windows(wanted: Counter[str], tokens: Sequence[Token]) -> Iterator[tuple[int, int, int]]:
-    """Yield the places of one document with most wanted words and every number: word count, start, end."""
+    """Yield (number of wanted words, start, end) of the places with enough wanted words and every number."""
     n = wanted.total()
     width = n + max(2, int(MORE_WORDS * n))
     numbers = sum(count for word, count in wanted.items() if word[-1].isdigit())
@@ -312,7 +313,7 @@ def _windows(wanted: Counter[str], tokens: Sequence[Token]) -> Iterator[tuple[in
 
 
 def _shrunk(wanted: Counter[str], window: Sequence[Token]) -> tuple[int, int]:
-    """Return a window without the words at its ends that are unwanted or occur in it again."""
+    """Shrink a window by dropping words at its ends that are unwanted or that occur in it again."""
     spare = Counter(word for word, _, _ in window)
     spare.subtract(wanted)
     first, last = 0, len(window) - 1
@@ -325,9 +326,9 @@ def _shrunk(wanted: Counter[str], window: Sequence[Token]) -> tuple[int, int]:
     return window[first][1], window[last][2]
 
 
-@lru_cache(maxsize=8)  # the questions of a document mostly come one after the other
+@lru_cache(maxsize=8)  # questions about the same document are mostly consecutive
 def _tokens(text: str) -> list[Token]:
-    """Return the words and numbers of a text with their ranges, as answers are compared by them."""
+    """Return the words and numbers of a text with their ranges, in the form in which answers are compared."""
     return [(word, found.start(), found.end()) for found in _TOKEN.finditer(text) for word in words(found.group())]
 
 

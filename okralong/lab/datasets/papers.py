@@ -24,7 +24,7 @@ UNANSWERABLE: Final = "unanswerable"
 YES_NO: Final = "yes_no"
 
 _DECIDES: Final = re.compile(r"\b(RESULTS?|FINDINGS?|CONCLUSIONS?)\b")
-"""Names of an abstract's sections that give the findings."""
+"""Names of the sections of an abstract that state the findings."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,19 +32,20 @@ logger = logging.getLogger(__name__)
 # Qasper: questions on NLP papers (Dasigi et al. 2021).
 #
 # Several annotators answered each question. All their answers are wordings; kind and evidence are those of the first
-# who found it answerable, or else of the first.
+# annotator who found it answerable, or else of the first.
 #
-# It is published in two forms. The hub's are rows with columns inside: ``qas`` is {"question": [...], "question_id":
-# [...], "answers": [{"answer": [...]}]} and ``full_text`` {"section_name": [...], "paragraphs": [[...]]}. The authors'
-# (``qasper-train-v0.3.json``) are one object, from arXiv id to paper, with lists of objects there.
+# The set is published in two forms. The hub's rows have columns as objects of lists: ``qas`` is {"question": [...],
+# "question_id": [...], "answers": [{"answer": [...]}]} and ``full_text`` is {"section_name": [...], "paragraphs":
+# [[...]]}. The authors' files (``qasper-train-v0.3.json``) are one object, which maps an arXiv id to a paper, and have
+# lists of objects instead.
 
 
 def read_qasper(path: Path, part: str) -> DataSet:
-    """Read papers in either form: one text per paper of title, abstract, sections and paragraphs.
+    """Read papers in either form. Each paper is one text: title, abstract, sections and paragraphs.
 
-    ``document`` is the arXiv id. Each annotated evidence paragraph is one piece of evidence. Figures and tables ("FLOAT
-    SELECTED") and paragraphs that the paper's text lacks are left out and counted in the log. Raises InputError naming
-    file, row and field.
+    ``document`` is the arXiv id. Each annotated evidence paragraph is a piece of evidence. Figures and tables ("FLOAT
+    SELECTED"), and paragraphs that are not in the paper's text, are left out and counted in the log. Raises InputError
+    naming file, row and field.
     """
     made, lost = Builder(QASPER, part), 0
     for paper in _papers(path):
@@ -59,7 +60,7 @@ def read_qasper(path: Path, part: str) -> DataSet:
 
 
 def read_qasper_annotations(path: Path, part: str) -> DataSet:
-    """Read questions with answer and evidence paragraphs, without the papers: each paragraph is a text.
+    """Read questions with answers and evidence paragraphs, but without the papers. Each paragraph is a text.
 
     An unanswerable question has no evidence. Figures and tables are left out and counted in the log. Raises InputError
     naming file, row and field.
@@ -117,7 +118,7 @@ def _paper(paper: Row) -> tuple[str, dict[str, Range]]:
     for name, section in zip(names, sections, strict=True):
         if not isinstance(section, list):
             body.bad("paragraphs", f"holds {type(section).__name__} where a list of paragraphs is expected")
-        # A section without a name has null.
+        # The name of an unnamed section is null.
         written += [*body.all_texts("section_name", [name or ""]), *body.all_texts("paragraphs", section)]
     pieces = Pieces()
     ranges: dict[str, Range] = {}
@@ -128,7 +129,7 @@ def _paper(paper: Row) -> tuple[str, dict[str, Range]]:
 
 
 def _questions(paper: Row) -> Iterator[Row]:
-    """Return the paper's questions, which the file keeps as columns, as rows."""
+    """Return the questions of a paper, which the file has as columns, as rows."""
     asked = paper.inner("qas")
     columns = {field: asked.get(field, list) for field in ("question", "question_id", "answers")}
     for field, values in columns.items():
@@ -185,8 +186,7 @@ def _spans(answer: Row) -> list[str]:
     return [span.strip() for span in spans if span.strip()]
 
 
-# --------
-# PubMedQA: questions that are titles of medical papers, answered from the abstract (Jin et al. 2019).
+# -------- PubMedQA: questions that are titles of medical papers and are answered from the abstract (Jin et al. 2019).
 
 
 def read_pubmedqa(path: Path, part: str) -> DataSet:
@@ -194,9 +194,9 @@ def read_pubmedqa(path: Path, part: str) -> DataSet:
 
     An entry has ``QUESTION``, ``CONTEXTS`` (the sections of the abstract without its conclusion), ``LABELS`` (their
     names) and ``final_decision`` (yes, no or maybe). There is one text per abstract, with a line "LABEL: section" for
-    each section; ``document`` is the PubMed id. The set marks no evidence. Each section of findings is one piece of
-    evidence, or every section if none is named so. The decision is a judgement, so there are no parts. Raises
-    InputError naming file, PubMed id and field.
+    each section; ``document`` is the PubMed id. The set marks no evidence, so each section of findings counts as a
+    piece of evidence, or every section if none has such a name. The decision is a judgment, so there are no parts.
+    Raises InputError naming file, PubMed id and field.
     """
     made = Builder(PUBMEDQA, part)
     for identity, value in row_of(path, "the file's content", read_json(path)).values.items():
@@ -223,17 +223,15 @@ def _abstract_item(row: Row, identity: str, made: Builder) -> Item:
     return Item(gold, (identity,), (text.text_id,), evidence)
 
 
-# --------
-# QMSum: summaries of whole meetings (general) and of what was said on one topic (specific; Zhong et al. 2021).
+# -------- QMSum: queries for summaries of whole meetings ("general") or of one topic ("specific"; Zhong et al. 2021).
 #
-# One meeting a line: ``meeting_transcripts`` (speaker, content), ``general_query_list`` (query, answer) and
-# ``specific_query_list``, which also has ``relevant_text_span``: pairs of turn numbers, written as texts, counted from
-# 0, the last included. The meeting becomes one text, a line "speaker: content" for each turn, spaced as published
-# ("well , yes"). Meetings and queries have no names: a meeting is named by its words, a query by its place in its
-# list.
+# A line is a meeting: ``meeting_transcripts`` (speaker, content), ``general_query_list`` (query, answer) and
+# ``specific_query_list``, which also has ``relevant_text_span``: pairs of turn numbers as texts, counted from 0, the
+# last one included. The meeting becomes one text, with a line "speaker: content" per turn, spaced as published ("well,
+# yes"). Meetings and queries have no names: a meeting is named by its words, a query by its position in its list.
 #
-# Evidence of a specific query is one piece per span, from its first turn to the end of its last. General queries ask
-# about the whole meeting and have none. There are no gold queries, and no parts, as the answers are summaries.
+# The evidence of a specific query has a piece per span, from its first turn to the end of its last. General queries are
+# about the whole meeting and have no evidence. There are no gold queries, and no parts, since answers are summaries.
 
 
 def read_qmsum(path: Path, part: str) -> DataSet:

@@ -1,4 +1,4 @@
-"""Write tables of filings as pipe rows, and find the cell that an answer or an operand was taken from."""
+"""Write tables of filings as rows with pipes, and find the cell that an answer or an operand was taken from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table_cells(row: Row) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class PipeTable:
-    """A table's cells and the range of each row in the text; the first ``heads`` rows are column heads.
+    """The cells of a table, and the range of each row in the text. The first ``heads`` rows are column heads.
 
     If there are no heads, ``header`` is the first row.
     """
@@ -42,7 +42,7 @@ class PipeTable:
 
     @property
     def header(self) -> Range:
-        """The range of the column heads."""
+        """The range of the column heads in the text."""
         return self.rows[0][0], self.rows[max(self.heads, 1) - 1][1]
 
     def head(self, column: int) -> str:
@@ -65,8 +65,8 @@ def write_table(pieces: Pieces, cells: Sequence[Sequence[str]]) -> PipeTable:
 def count_heads(cells: Sequence[Sequence[str]]) -> int:
     """Count the rows before the first one that has a figure outside the first column.
 
-    The title of a first section ("Assets", with empty cells beside it) is not a head if there are heads above it. A
-    table without any figure has one head row.
+    The title of a first section ("Assets", with empty cells beside it) does not count if there are heads above it. A
+    table without figures has one head row.
     """
     first = next((number for number, row in enumerate(cells) if any(is_figure(cell) for cell in row[1:])), None)
     if first is None:
@@ -77,27 +77,27 @@ def count_heads(cells: Sequence[Sequence[str]]) -> int:
 
 
 def is_figure(cell: str) -> bool:
-    """Return whether a cell is a figure: digits, no words except units, and not a year or date."""
+    """Return whether a cell is a figure: it has digits, no words except units, and is not a year or date."""
     if not any(char.isdigit() for char in cell) or _PERIOD.fullmatch(cell.strip()):
         return False
     return all(word.lower() in _UNITS for word in _LETTERS.findall(cell))
 
 
-# --------
-# Which cell of a table an answer or an operand was taken from.
+# -------- Find the cell of a table that an answer or an operand was taken from.
 #
-# If several cells hold a figure, the question decides: the row whose label shares most words with it, then the row
-# that holds most of the other wanted figures, then the column whose heads share most words, then the first.
+# If several cells have the figure, the cell is chosen by the row whose label shares most words with the question, then
+# by the row with most of the other wanted figures, then by the column whose heads share most words with the question,
+# then by position.
 
 Place = tuple[int, int]
-"""Row and column of a cell, from 0."""
+"""The row and column of a cell, counted from 0."""
 
 
 def find_cell(table: PipeTable, wanted: str, question: str, others: Sequence[str] = ()) -> Place | None:
-    """Return the cell below the heads that holds ``wanted``, or None.
+    """Return the cell below the heads that has ``wanted``, or None.
 
-    Cells are compared by words and numbers, without currency, percent and minus signs. An equal cell comes before a
-    figure followed by a note, and that before a longer cell that holds the words.
+    Cells are compared by words and numbers, without currency, percent and minus signs. A cell that equals ``wanted`` is
+    preferred to one with a note after it, and that to a longer cell that contains ``wanted``.
     """
     key = _key(wanted)
     if not key:
@@ -110,7 +110,7 @@ def find_cell(table: PipeTable, wanted: str, question: str, others: Sequence[str
 
 
 def find_head(table: PipeTable, wanted: str) -> Place | None:
-    """Return the cell of the column heads that is or holds ``wanted``, or None."""
+    """Return the cell of the column heads that equals or contains ``wanted``, or None."""
     key = _key(wanted)
     places = [
         (row, column)
@@ -122,7 +122,7 @@ def find_head(table: PipeTable, wanted: str) -> Place | None:
 
 
 def cell_below(table: PipeTable, column: int, question: str) -> Place | None:
-    """Return the figure of a column in the row whose label shares most words with the question, or None."""
+    """Return the figure's cell of a column, in the row whose label shares most words with the question, or None."""
     asked = frozenset(plain_words(question))
     places = [(row, col) for (row, col), cell in _body(table) if col == column and is_figure(cell)]
     if not any(asked & _label(table, row) for row, _ in places):
@@ -171,7 +171,7 @@ def _holds(cell: str, key: str) -> bool:
 
 
 def cells_with(table: PipeTable, row: int, wanted: str) -> list[int]:
-    """Return the columns of a row, except its label, that hold a figure."""
+    """Return the columns of a row, except its label, whose cells have the figure ``wanted``."""
     key = _key(wanted)
     cells = list(enumerate(table.cells[row]))[1:]
     return [column for column, cell in cells if key and (_is_same(cell, key) or _begins_with(cell, key))]

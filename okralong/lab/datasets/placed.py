@@ -1,14 +1,15 @@
-"""Read this project's questions over filings that may not be shipped: questions, answers, and places in the texts.
+"""Read this project's own questions over filings that may not be shipped: questions, answers, and places in the texts.
 
-``configs/filings_questions`` holds ``questions.jsonl`` and ``archives.yaml``; the filings stay in the data folder. A
-place is valid only in the text that it was measured in, so each document's SHA-256 is kept with it.
+``configs/filings_questions`` has ``questions.jsonl`` and ``archives.yaml``; the filings are in the data folder. A place
+is valid only in the text in which it was measured, so each document's SHA-256 is stored, too.
 
-Half of the questions are asked of the one or few filings that are meant (scope ``documents``). The other half is asked
-of all filings of its side (scope ``archive``) and names company and period. The sides are assigned by hand. The test
-side holds large companies' filings whose annual reports no model of this project has seen (``financial_qa_10k`` has
-excerpts of the others), and the filings that ``reports`` and ``loong_finance`` ask about. The tune side holds the other
-large companies, and small companies' filings that ``loong_finance`` carries without asking about them: the texts of
-``filings`` have lost their tables, so tune would otherwise have no statements.
+Half of the questions have the one or few filings that they are about as their scope (``documents``). The other half
+have all filings of their side as their scope (``archive``), and name company and period. The sides are assigned by
+hand. The test side has filings of large companies whose annual reports no model of this project has seen
+(``financial_qa_10k`` has excerpts of the others), and the filings that ``reports`` and ``loong_finance`` ask about. The
+tune side has the other large companies, and filings of small companies that ``loong_finance`` contains without asking
+about them. These are added because the texts of ``filings`` have lost their tables, so that otherwise the tune side
+would have no statements.
 """
 
 from __future__ import annotations
@@ -36,19 +37,18 @@ ARCHIVES: Final = "archives.yaml"
 PlacedSide = Literal["tune", "test"]
 Scope = Literal["archive", "documents"]
 Kind = Literal["look_up", "prose", "derived", "periods", "companies", "segment", "yes_no", "unanswerable"]
-"""The kind of a question.
+"""The kind of a question. It asks for:
 
-It asks for a figure of a statement, a reason or fact of the prose, a metric computed from line items, the same over two
-periods or over two companies, a segment or region, yes or no with the deciding fact, or something that its scope does
-not answer.
-"""
+a figure in a statement, a reason or fact in the prose, a metric computed from line items, the same over two periods or
+over two companies, a figure of a segment or region, yes or no with the deciding fact, or something that its scope does
+not answer."""
 
 
 class Place(Settings):
     """The range ``[start_char, end_char)`` of a document, given by its path below the data folder.
 
-    ``values`` are the figures in it that the answer needs, as written. ``page`` counts from 1, for texts that mark page
-    ends.
+    ``values`` are the figures in it that the answer needs, as they are written. ``page`` is counted from 1, in texts
+    that mark page ends.
     """
 
     document: str
@@ -61,8 +61,9 @@ class Place(Settings):
 class PlacedQuestion(Settings):
     """A line of ``questions.jsonl``.
 
-    ``answers`` are wordings of one answer, empty if the scope does not hold it. ``documents`` are the filings that are
-    meant, by their paths below the data folder. ``calculation`` leads from the evidence's values to the answer.
+    ``answers`` are wordings of one answer; there are none if the scope does not contain it. ``documents`` are the
+    filings that the question is about, by their paths below the data folder. ``calculation`` computes the answer from
+    the values of the evidence.
     """
 
     query_id: str = Field(min_length=1)
@@ -82,7 +83,7 @@ class PlacedQuestion(Settings):
 
 
 class Archives(Settings):
-    """The documents of each side's archive: path below the data folder, and the SHA-256 of the file."""
+    """The documents of each side's archive: the path below the data folder and the SHA-256 of each file."""
 
     archives: dict[PlacedSide, dict[str, str]]
 
@@ -98,9 +99,10 @@ def read_filings_questions(path: Path, part: str) -> DataSet:
 def read_placed(folder: Traversable, data: Path, part: str) -> DataSet:
     """Read the questions of ``folder`` that belong to ``part``, over documents below ``data``.
 
-    A text is a whole document, stripped, named by the file's stem. Parts of an answer are the figures that the evidence
-    names, or else the answer itself if it occurs in the documents. Raises InputError for an unknown part, a malformed
-    file, a document that is missing or differs from the one measured, and a place that does not hold its values.
+    A text is a whole document, stripped, and is named by the file's stem. The parts of an answer are the values of the
+    evidence, or else the answer itself if it occurs in the documents. Raises InputError for an unknown part, a
+    malformed file, a document that is missing or differs from the one measured, and a place that lacks one of its
+    values.
     """
     side, _, scope = part.partition("_")
     if side not in get_args(PlacedSide) or scope not in get_args(Scope):
@@ -125,7 +127,7 @@ def read_placed(folder: Traversable, data: Path, part: str) -> DataSet:
 
 
 def read_questions_file(folder: Traversable) -> tuple[PlacedQuestion, ...]:
-    """Read the lines of ``questions.jsonl``. Raises InputError naming a malformed line or a repeated id."""
+    """Read the lines of ``questions.jsonl``. Raises InputError naming a malformed line or a duplicate id."""
     file = folder / QUESTIONS
     found: dict[str, PlacedQuestion] = {}
     for number, line in enumerate(_read(file).decode("utf-8").splitlines(), start=1):

@@ -10,7 +10,7 @@ from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.reporting.metrics import plain_words
 
 Range = tuple[int, int]
-"""Characters ``[start, end)`` of a text."""
+"""A range ``[start, end)`` of characters in a text."""
 _WORD_BEFORE: Final = r"(?<!\w)(?<!\d[.,])"
 _WORD_AFTER: Final = r"(?!\w)(?![.,]\d)"
 
@@ -37,10 +37,10 @@ class Pieces:
 
 
 def sentence_with(text: str, within: Range, wanted: str, question: str) -> Range | None:
-    """Return the sentence of ``text[within]`` that holds ``wanted`` literally and as whole words, or None.
+    """Return the sentence of ``text[within]`` that contains ``wanted`` literally and as whole words, or None.
 
-    Of several sentences the one that shares most words with the question wins, then the first. A ``wanted`` that
-    crosses the end of a sentence gives all sentences that it touches.
+    Of several sentences, return the one that shares most words with the question, of ties the first. If ``wanted``
+    extends over the end of a sentence, return all sentences that it touches.
     """
     if not wanted.strip():
         return None
@@ -60,7 +60,7 @@ def sentence_with(text: str, within: Range, wanted: str, question: str) -> Range
 
 
 def sentence_at(text: str, within: Range, place: Range) -> Range:
-    """Return the sentence or sentences of ``text[within]`` that hold the range ``place`` of ``text``."""
+    """Return the sentence or sentences of ``text[within]`` that contain the range ``place`` of ``text``."""
     start, end = within
     first, last = _sentence(_cuts(text[start:end]), (place[0] - start, place[1] - start))
     return trimmed(text, (start + first, start + last))

@@ -1,8 +1,8 @@
-"""Pool short texts into long documents; long texts become documents as they are.
+"""Pool short texts into long documents. Long texts become documents as they are.
 
-A HotpotQA question comes with 600 to 900 words, which any method can show in full. Retrieval is only tested if the
-context of one question is mixed with those of others. Pooling never changes a text, so a range of a text is the same
-range of the document, shifted.
+The context of a HotpotQA question has 600 to 900 words, which any method can show in full. Retrieval is tested only if
+the contexts of several questions are mixed. Pooling never changes a text, so a range of a text is, with an offset, a
+range of the document.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import InputError
 
 JOINT: Final = "\n\n"  # project default
-"""Separator of two texts in a document."""
+"""The separator between two texts in a document."""
 
 MOST_ID_CHARS: Final = 80  # project default
-"""Characters of a source's name in a doc_id."""
+"""Most characters of a source's name in a doc_id."""
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class CellSpan:
-    """A gold cell as the document's ranges of its row and of the column heads."""
+    """A gold cell, as the ranges in the document of its row and of the column heads."""
 
     row: Span
     header: Span
@@ -48,7 +48,7 @@ class CellSpan:
 
 @dataclass(frozen=True, slots=True)
 class PooledDocument:
-    """A document to index. ``placed`` maps a text_id to the character at which that text begins."""
+    """A document to index. ``placed`` maps a text_id to the offset at which that text begins."""
 
     doc_id: str
     text: str
@@ -57,7 +57,7 @@ class PooledDocument:
 
 @dataclass(frozen=True, slots=True)
 class PooledQuestion:
-    """An item with the documents to ask, and its evidence and cells as ranges of them."""
+    """An item with the documents of its scope, and its evidence and cells as ranges in them."""
 
     item: Item
     doc_ids: tuple[str, ...]
@@ -67,7 +67,7 @@ class PooledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """Documents and the questions on them, in the order of the items.
+    """Documents, and the questions on them in the order of the items.
 
     ``left_out`` are the query_ids of items for which the set has no text.
     """
@@ -87,10 +87,10 @@ def pool(
 ) -> Pooled:
     """Pool the texts of ``items`` into documents ``{name}-0000``, ... of at least ``tokens`` o200k tokens each.
 
-    All texts of an item are in one document, and a document holds a text once; items with the same texts stay together.
-    Items come in a seeded order that does not depend on the order given. The last document is filled up with texts of
-    the others, then with ``spare`` texts that it does not have; texts that no item names are not used. The order inside
-    a document is a seeded shuffle.
+    All texts of an item are in one document, and a document has a text only once; items with the same texts are in the
+    same document. Items are shuffled by the seed, independently of the order given. The last document is filled up with
+    texts of the others, then with ``spare`` texts that it does not have; texts that no item names are not used. The
+    texts in a document are shuffled by the seed, too.
 
     Raises InputError if all texts together have fewer than ``tokens`` tokens.
     """
@@ -124,10 +124,10 @@ def pool(
 
 
 def whole(dataset: DataSet) -> Pooled:
-    """Make each text that an item names a document, for sets with long texts.
+    """Make a document of each text that an item names, for sets with long texts.
 
-    A doc_id is the text's ``document`` in characters that are safe in file names and globs, followed by the text_id if
-    several texts share it.
+    Its doc_id is the text's ``document`` in characters that are safe in file names and globs; if several texts share
+    it, the text_id is appended.
     """
     used = dict.fromkeys(text_id for item in dataset.items for text_id in own_texts(item))
     texts = [dataset.texts[text_id] for text_id in used]
@@ -142,12 +142,12 @@ def whole(dataset: DataSet) -> Pooled:
 
 
 def own_texts(item: Item) -> list[str]:
-    """Return the text_ids that an item's document must hold: its context, and the texts of its evidence and cells."""
+    """Return the text_ids that an item's document must have: its context, and the texts of its evidence and cells."""
     return list(dict.fromkeys([*item.text_ids, *(e.text_id for e in item.evidence), *(c.text_id for c in item.cells)]))
 
 
 def _fill(order: Sequence[frozenset[str]], sizes: Mapping[str, int], tokens: int) -> Iterator[list[frozenset[str]]]:
-    """Group items into documents; only the last may be too short."""
+    """Group items into documents. Only the last document may be too short."""
     members: list[frozenset[str]] = []
     held: set[str] = set()
     for group in order:
@@ -169,7 +169,7 @@ def _document(
     tokens: int,
     seed: str,
 ) -> PooledDocument:
-    """Add filler until the joined text has enough tokens: joining may save a token that the sum of sizes counts."""
+    """Make a document, adding filler until the joined text, which may be shorter than its parts, has enough tokens."""
     total = sum(sizes[text_id] for text_id in placed)
     while True:
         if total >= tokens:
@@ -198,7 +198,7 @@ def _ask(
     documents: Iterable[PooledDocument],
     homes: Mapping[frozenset[str], Mapping[str, PooledDocument]],
 ) -> Pooled:
-    """Return the items as questions on the documents; ``homes`` maps an item's texts to their document."""
+    """Return the items as questions on the documents. ``homes`` maps an item's set of texts to the document of each."""
     questions, left_out = [], []
     for item in items:
         own = own_texts(item)

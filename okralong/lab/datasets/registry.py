@@ -1,4 +1,4 @@
-"""The adapter of each format, and ``read_dataset``, the function that reads every data set."""
+"""The adapter of each format, and ``read_dataset``, which reads any data set."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "filings_questions": read_filings_questions,
     "own": read_own,
 }
-"""By a source's ``format``: a function from a path and the name of a part to a data set."""
+"""The adapters by the ``format`` of a source. Each maps a path and the name of a part to a data set."""
 
 
 def read_dataset(source: DataSource, data: Path) -> DataSet:
-    """Read the data set of a source below the folder ``data``, or from its hub if the file is not there.
+    """Read a source's data set from the folder ``data``, or from its hub if the file does not exist.
 
     The result has the source's ``name``. Raises InputError if the format is unknown, if neither file nor hub is
     available, and for a malformed file.

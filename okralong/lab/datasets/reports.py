@@ -1,7 +1,7 @@
-"""Read the ``reports`` set: TAT-DQA, FinQA, Qasper and SEC 10-Q questions, four shapes in one ``questions.jsonl``.
+"""Read the ``reports`` set: questions of TAT-DQA, FinQA, Qasper and SEC 10-Q in one ``questions.jsonl``.
 
-Qasper comes without types here, so they are guessed from the length of the answers. An answer that occurs in none of
-its documents was rephrased by its annotator and has no parts.
+The four kinds of rows have different fields. Qasper's have no types here, so types are guessed from the length of the
+answers. An answer that occurs in none of its documents was reworded by its annotator and has no parts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _SOURCES: Final = re.compile(r"\s*\(?\bSOURCE(?:\(S\))?:[^\n]*", re.IGNORECASE)
 
 
 def read_reports_set(path: Path, part: str) -> DataSet:
-    """Read ``reports/questions.jsonl`` and the documents beside it, each of which is a text; no evidence is known.
+    """Read ``reports/questions.jsonl``, and the documents beside it as texts. The set has no evidence.
 
-    An item's ``documents`` are those that its question is about, and its context is all of them. Operands are looked up
-    in the folders beside ``reports``. Raises InputError naming file and line, also for a missing document.
+    An item's ``documents`` are those that its question is about; they are also its context. Operands are looked up in
+    the folders beside ``reports``. Raises InputError naming file and line, also for a missing document.
     """
     made = Builder(REPORTS, part)
     documents = {name: made.text(name, text) for name, text in read_texts(path.parent.parent).items()}
@@ -49,8 +49,8 @@ def read_reports_set(path: Path, part: str) -> DataSet:
 def read_reports(data: Path) -> list[Gold]:
     """Read the questions of ``data/reports/questions.jsonl`` in order.
 
-    ``query_id`` is the data set and the question's number within it ("finqa-007"). Operands are looked up in the other
-    folders of ``data``, answers in the texts of ``reports/docs``. Raises InputError naming the line.
+    ``query_id`` is the name of the data set and the question's number in it ("finqa-007"). Operands are looked up in
+    the other folders of ``data``, answers in the texts of ``reports/docs``. Raises InputError naming the line.
     """
     file = data / "reports" / "questions.jsonl"
     if not file.is_file():
@@ -100,7 +100,7 @@ def _tat_dqa(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
 
 
 def _finqa(row: Mapping[str, Any], query_id: str, book: OperandBook) -> Gold:
-    # The executed result is exact, the written one rounded; if they disagree, either may be meant.
+    # The program's result is exact, the written one is rounded. If they disagree, either may be meant.
     answers = tuple(dict.fromkeys(answer for answer in (row["answer"], row["exe_answer"]) if answer))
     return _gold(row, query_id, answers, row["type"], operand_parts(book.operands(row["question"], answers)))
 
@@ -124,7 +124,7 @@ def _gold(row: Mapping[str, Any], query_id: str, answers: tuple[str, ...], label
 
 
 def _mended(text: str) -> str:
-    """Repair UTF-8 that was once read as Windows-1252 (an apostrophe became three letters)."""
+    """Repair UTF-8 that was read as Windows-1252 (an apostrophe became three letters)."""
     return re.sub("\u00e2\u20ac.", lambda match: _reread(match.group()), text)
 
 

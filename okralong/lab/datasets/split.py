@@ -1,7 +1,7 @@
-"""The split as training and evaluation use it: ``Split.load().filter(dataset, "test")``.
+"""The split of data sets into sides. Training and evaluation call ``Split.load().filter(dataset, "test")``.
 
-Questions, documents and texts are known by short hashes of their words, so no text is committed. ``split_build`` makes
-a split from data sets and rules.
+Questions, documents and texts are identified by short hashes of their words, so the manifest contains no text.
+``split_build`` makes a split from data sets and rules.
 """
 
 from __future__ import annotations
@@ -28,29 +28,28 @@ Side: TypeAlias = Literal["train", "validation", "tune", "test"]
 SIDES: Final[tuple[Side, ...]] = ("train", "validation", "tune", "test")
 """The sides, from the freest to the strictest.
 
-Models are trained on train; temperatures and thresholds are chosen on validation, the policy's values on tune; reported
-figures come from test.
-"""
+Models are trained on "train". Temperatures and thresholds are chosen on "validation", values of the policy on "tune".
+Reported figures are from "test"."""
 
 KEY_DIGITS: Final = 10
-"""Hex digits of a key, 5 bytes: among 40,000 keys two collide by chance once in 1,400 manifests."""
+"""Hex digits of a key, for 5 bytes. Among 40,000 keys, two collide by chance in one of 1,400 manifests."""
 
 
 MANIFEST: Final = "split/manifest.parquet"
-"""The shipped manifest, among the configs."""
+"""The shipped manifest, in the folder of configs."""
 
 SPLIT: Final = table_schema("split", [("kind", pa.string()), ("side", pa.string()), ("key", pa.binary(5))])
-"""The kind (question, document or text), its side (train, validation, tune or test), and its hash as the key."""
+"""A row's kind (question, document or text), its side, and its hash (the key)."""
 
 _PREFIX: Final = b"okralong.split."
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Sides by key, and the manifest's own description (``about``: seed, fingerprint of the rules, counts).
+    """The side of each key. ``about`` describes the manifest: seed, fingerprint of the rules, counts.
 
-    An item has a side only if all its keys agree; whatever belongs to two sides is left out, never shared.
-    ``texts`` holds only texts whose side does not follow from their documents.
+    An item has a side only if all its keys agree; whatever belongs to two sides is left out. ``texts`` has only texts
+    whose side does not follow from their documents.
     """
 
     questions: Mapping[str, Side]
@@ -88,7 +87,7 @@ class Split:
     def write(self, file: Path) -> None:
         """Write the manifest: one Parquet row per key, with ``about`` in its metadata.
 
-        Equal values give equal bytes.
+        Equal splits are written as equal bytes.
         """
         kinds = {"question": self.questions, "document": self.documents, "text": self.texts}
         rows = [(kind, side, key) for kind, by_key in kinds.items() for key, side in by_key.items()]
@@ -108,16 +107,16 @@ class Split:
         return known.pop() if question and len(known) == 1 else None
 
     def text_side(self, text_id: str) -> Side | None:
-        """Return the side of a text that several sides carry and its document leaves open, else None."""
+        """Return the side of a text if it is not determined by its document, else None."""
         return self.texts.get(text_hash(text_id))
 
     def shows(self, text: Text, side: Side) -> bool:
-        """Return whether an item of ``side`` that carries the text may show it."""
+        """Return whether an item of ``side`` whose context has the text may show it."""
         known = (self.documents.get(document_hash(text.document)), self.text_side(text.text_id))
         return all(each in (None, side) for each in known)
 
     def filter(self, dataset: DataSet, side: Side) -> DataSet:
-        """Return the items of ``side``, and their texts without those that belong to another side. May be empty.
+        """Return the items of ``side`` (possibly none), and their texts except those that belong to another side.
 
         Raises InputError if ``dataset`` has questions that the manifest does not know: their documents might be on
         another side.
@@ -137,19 +136,19 @@ class Split:
 
 
 def _texts_of(dataset: DataSet, kept: tuple[Item, ...], shown: set[str]) -> dict[str, Text]:
-    """Return the texts of the kept items, and those shown texts that belong to no item (a corpus)."""
+    """Return the texts of the kept items, and the texts in ``shown`` that belong to no item (a corpus)."""
     named = {identity for item in dataset.items for identity in item.text_ids}
     wanted = {identity for item in kept for identity in (*item.text_ids, *gold_texts(item))}
     return {t: text for t, text in dataset.texts.items() if t in wanted or (t in shown and t not in named)}
 
 
 def question_hash(question: str) -> str:
-    """Return the key of a question's text; case, punctuation and spacing do not count."""
+    """Return the key of a question's text; case, punctuation and spacing have no effect."""
     return text_id(question)[:KEY_DIGITS]
 
 
 def document_hash(document: str) -> str:
-    """Return the key of a document's name. A name without letters and digits is hashed as written."""
+    """Return the key of a document's name. A name without letters and digits is hashed as it is."""
     words = " ".join(plain_words(document)) or document
     return hashlib.sha256(f"document {words}".encode()).hexdigest()[:KEY_DIGITS]
 
@@ -165,15 +164,15 @@ def strictest(sides: Iterable[Side]) -> Side:
 
 
 def gold_texts(item: Item) -> tuple[str, ...]:
-    """Return the distinct text_ids that hold an item's evidence or cells."""
+    """Return the distinct text_ids of an item's evidence and cells."""
     return tuple(dict.fromkeys([*(e.text_id for e in item.evidence), *(c.text_id for c in item.cells)]))
 
 
 def leaks(datasets: Iterable[DataSet], split: Split) -> list[str]:
-    """Return everything that is on two sides after ``split.filter``, one line each; empty for a valid split.
+    """Return a line for everything that is on two sides after ``split.filter``; none for a valid split.
 
-    Checked are question texts, documents (asked about or shown), every shown text, and whether an item has lost a text
-    that holds its evidence.
+    This checks question texts, documents (those asked about and those shown) and shown texts, and whether an item has
+    lost a text with its evidence.
     """
     where: dict[tuple[str, str], dict[Side, str]] = defaultdict(dict)
     found = []

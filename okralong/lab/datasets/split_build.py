@@ -1,7 +1,7 @@
-"""Make a split from data sets and rules, and account for it.
+"""Make a split from data sets and rules, and count what is on each side.
 
-Questions that share a document or a text that holds evidence form a component, which stays together. Each component is
-drawn to a side by the shares of its rule. Whatever would belong to two sides is left out, never shared.
+Questions that share a document, or a text with evidence, form a component, which is not divided. A side is drawn for
+each component by the shares of its rule. Whatever would belong to two sides is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from okralong.pipelines.core.types import BrokenError, InputError
 from okralong.pipelines.reporting.tables import markdown_table
 
 RULES: Final = "split/rules.yaml"
-"""The shipped rules: which sources go to which sides, in what shares."""
+"""The shipped rules: the shares of the sides for each source."""
 
 LEFT_OUT: Final = "left out"
 
@@ -32,10 +32,10 @@ class Account:
 
     Attributes:
         counts: Questions by source and side (or "left out").
-        kept: By source, the share of their contexts that its items may still show.
-        shared: Pairs of sources and how many question texts they share.
-        named: By set, how many of its documents were found under other names, and of how many.
-        components: The components' numbers of questions.
+        kept: The share of their contexts that the items of a source may still show, by source.
+        shared: Pairs of sources, and the number of question texts that they share.
+        named: The number of a set's documents that were found under other names, and the number of all, by set.
+        components: The number of questions of each component.
     """
 
     counts: dict[str, dict[str, int]]
@@ -46,7 +46,7 @@ class Account:
 
 
 def build_split(datasets: Sequence[DataSet], rules: SplitRules) -> tuple[Split, Account]:
-    """Split ``datasets`` and account for it.
+    """Split ``datasets``, and count what is on each side.
 
     Raises InputError for no questions, or a source that no rule covers; BrokenError if something would be on two sides.
     """
@@ -85,7 +85,7 @@ def _counts(datasets: Sequence[DataSet], split: Split) -> dict[str, dict[str, in
 
 
 def _kept(dataset: DataSet, split: Split) -> float:
-    """Return the share of the texts of items with a side that they may show."""
+    """Return the share of their texts that items with a side may show."""
     carried = [(text, side) for item in dataset.items if (side := split.side_of(item)) for text in item.text_ids]
     shown = sum(split.shows(dataset.texts[text], side) for text, side in carried)
     return shown / len(carried) if carried else 1.0

@@ -1,4 +1,4 @@
-"""Find which questions must stay together: rules, public names of documents, and components that share documents."""
+"""Find the questions that must be on one side: rules, public names of documents, components that share documents."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
 
 BLOCK_WORDS: Final = 12  # project default
-"""Words of a block that is searched for as a whole: too long for a common phrase."""
+"""Number of words of a block, which is searched for as a whole. It is too long to be a common phrase."""
 BLOCKS_FOUND: Final = 0.5  # project default
-"""Share of a text's blocks that must occur in another text to be found in it; tolerates truncated ends."""
+"""A text is found in another one if this share of its blocks occurs there. This tolerates truncated ends."""
 
 
 class Rule(Settings):
     """The shares of the sides for some sources.
 
     ``sources`` are sets ("tatqa") or files of sets ("hotpotqa/dev"); ``shares`` are shares of their questions.
-    ``round`` is for sets that are added to a split in use: the rules of round 1 are drawn as if there were no others,
-    and later additions to a component take its side, so that data already used in training or evaluation never move.
+    ``round`` is for sets that are added to a split that is in use. The rules of round 1 are applied as if there were no
+    others, and what is later added to a component gets the component's side, so that data that was used in training or
+    evaluation never changes its side.
     """
 
     sources: tuple[str, ...] = Field(min_length=1, strict=False)
@@ -50,9 +51,9 @@ class Rule(Settings):
 class SplitRules(Settings):
     """The rules of a split.
 
-    The first rule that covers any question of a component decides, within the earliest round of its questions.
+    A component follows the first rule that covers any of its questions, among the rules of their earliest round.
     ``named_by_questions`` maps a set whose documents have private names to the sources whose questions reveal the
-    public ones. ``named_by_passages`` lists sets whose texts hold whole texts of other sets.
+    public ones. ``named_by_passages`` lists sets whose texts contain whole texts of other sets.
     """
 
     seed: int
@@ -74,14 +75,13 @@ class SplitRules(Settings):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
 
-# --------
-# Questions that must stay together.
+# -------- Questions that must be on one side.
 #
-# An equal question text does not join: "Summarize the meeting" is asked about hundreds of documents and would merge
-# them all. Such a text gets one side afterwards (``settle``).
+# Equal question texts do not join components: "Summarize the meeting" is asked about hundreds of documents and would
+# join them all. Such a text is assigned one side afterwards (``settle``).
 
 Aliases = Mapping[str, Sequence[str]]
-"""A document's other names, by its name."""
+"""The other names of documents, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,12 @@ class Member:
 
     @property
     def source(self) -> str:
-        """Set and file as the rules write them."""
+        """The set and file, as rules name them."""
         return f"{self.name}/{self.part}"
 
 
 def members(datasets: Iterable[DataSet], aliases: Aliases) -> list[Member]:
-    """Return every item of every set, in order; documents of its gold texts and their other names count as its own."""
+    """Return all items, in order. Their documents include those of their gold texts, and other names of all these."""
     found = []
     for dataset in datasets:
         for item in dataset.items:
@@ -125,7 +125,7 @@ def members(datasets: Iterable[DataSet], aliases: Aliases) -> list[Member]:
 def components(asked: Sequence[Member]) -> list[list[Member]]:
     """Group the members so that no document and no text with evidence is in two groups.
 
-    Items without documents and texts are grouped by their question. Groups come in the order of their first members.
+    Items without documents and texts are grouped by their question. Groups are in the order of their first members.
     """
     rests_on = [
         (*(f"document {key}" for key in member.documents), *(f"text {key}" for key in member.texts))
@@ -138,11 +138,10 @@ def components(asked: Sequence[Member]) -> list[list[Member]]:
     return list(groups.values())
 
 
-# --------
-# Documents under several names.
+# -------- Documents with several names.
 #
-# TAT-QA's contexts carry only a table's number, but most of their questions recur in UDA, which names the filing.
-# LongBench's prompts hold whole paragraphs and papers of other sets literally.
+# TAT-QA's contexts have only the id of a table, but most of their questions also occur in UDA, which names the filing.
+# LongBench's prompts contain whole paragraphs and papers of other sets literally.
 
 
 def find_aliases(datasets: Sequence[DataSet], rules: SplitRules) -> dict[str, tuple[str, ...]]:
@@ -161,9 +160,9 @@ def find_aliases(datasets: Sequence[DataSet], rules: SplitRules) -> dict[str, tu
 
 
 def by_questions(dataset: DataSet, naming: Iterable[DataSet]) -> dict[str, tuple[str, ...]]:
-    """Return, for each document of ``dataset``, the documents that ``naming`` asks the same questions about, by a vote.
+    """Return, for each document of ``dataset``, those about which ``naming`` asks the same questions, by a vote.
 
-    A question votes if ``naming`` asks it about one set of documents only; equal counts all win.
+    A question has a vote if ``naming`` asks it about only one set of documents. Of equal counts, all are returned.
     """
     asked: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for other in naming:
@@ -179,7 +178,7 @@ def by_questions(dataset: DataSet, naming: Iterable[DataSet]) -> dict[str, tuple
 
 
 def by_passages(holders: Iterable[DataSet], others: Iterable[DataSet]) -> dict[str, tuple[str, ...]]:
-    """Return, for each document of ``holders``, the documents of ``others`` that have a whole text inside it."""
+    """Return, for each document of ``holders``, the documents of ``others`` of which it contains a whole text."""
     holding: dict[str, dict[str, None]] = defaultdict(dict)
     for text in (text for dataset in holders for text in dataset.texts.values()):
         words = plain_words(text.text)

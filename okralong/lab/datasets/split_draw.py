@@ -1,4 +1,4 @@
-"""Draw a side for each component by the rules' shares, then settle the sides of everything that a set can show."""
+"""Draw a side for each component by the rules' shares, then derive the sides of all questions, documents and texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Component = Sequence[Member]
 def draw_in_rounds(asked: Sequence[Member], rules: SplitRules) -> tuple[list[list[Member]], list[Side]]:
     """Return the components of all members and a side for each, drawn round by round.
 
-    A component that holds members of earlier rounds keeps their side (the strictest one, if it joins several of their
+    A component with members of earlier rounds gets their side (the strictest one, if it joins several of their
     components). Raises InputError for a source that no rule covers.
     """
     rounds = [rules.rules[_rule(member, rules)].round for member in asked]
@@ -37,10 +37,10 @@ def draw(groups: Sequence[Component], rules: SplitRules) -> list[Side]:
     """Draw a side for each component, in order.
 
     A component follows the first rule that covers any of its members. Within a rule, the components of each source are
-    shuffled by a hash of the seed. Each in turn goes to the side with the largest deficit, counting the questions that
-    the rule covers and, with equal weight, all questions of the component. So a set of two components gets two sides,
-    and a large set misses its shares by less than its largest component. Raises InputError for a source that no rule
-    covers.
+    shuffled by a hash of the seed. Each in turn is put on the side with the largest deficit; the deficit counts, with
+    equal weights, the questions that the rule covers and all questions of the components. So a set of two components is
+    on two sides, and a large set differs from its shares by less than its largest component. Raises InputError for a
+    source that no rule covers.
     """
     strata: dict[tuple[int, str], list[_Ticket]] = defaultdict(list)
     for number, group in enumerate(groups):
@@ -55,7 +55,7 @@ def draw(groups: Sequence[Component], rules: SplitRules) -> list[Side]:
 
 
 class _Ticket(NamedTuple):
-    """A component's place in the draw, its number, and its questions: covered by the rule, and all."""
+    """A component's place in the draw, its number, and its numbers of questions: covered by the rule, and all."""
 
     place: str
     number: int
@@ -64,10 +64,9 @@ class _Ticket(NamedTuple):
 
 
 def _fill(tickets: Sequence[_Ticket], shares: Mapping[Side, float]) -> Iterator[tuple[int, Side]]:
-    """Yield each ticket's component with its side.
+    """Yield the component of each ticket, and its side.
 
-    The greedy step minimizes the distance to the shares in both counts (least squares of the deficits, relative to the
-    whole).
+    Each step minimizes the distance to the shares in both counts (the sum of squared deficits, relative to the total).
     """
     covered, everything = sum(ticket.covered for ticket in tickets), sum(ticket.all for ticket in tickets)
     lacking = {side: (shares[side], shares[side]) for side in SIDES if shares.get(side)}
@@ -80,7 +79,7 @@ def _fill(tickets: Sequence[_Ticket], shares: Mapping[Side, float]) -> Iterator[
 
 
 def _followed(group: Component, rules: SplitRules) -> tuple[int, list[str]]:
-    """Return the rule of a component, and the source of each member that it covers."""
+    """Return the rule that a component follows, and the source of each member that the rule covers."""
     by_rule: dict[int, list[str]] = defaultdict(list)
     for member in group:
         by_rule[_rule(member, rules)].append(member.source)
@@ -111,8 +110,8 @@ def _shuffled(group: Component, seed: int) -> str:
 def settle(datasets: Sequence[DataSet], groups: Sequence[Sequence[Member]], drawn: Sequence[Side]) -> Split:
     """Derive the sides of everything from the sides of the components.
 
-    A question asked in several components gets the strictest side. So does a document that is only a distractor but is
-    carried by items of several sides, and a text that has several documents.
+    A question that is asked in several components gets the strictest side. So does a document that is only a
+    distractor, but in items of several sides, and a text that has several documents.
     """
     questions: dict[str, Side] = {}
     documents: dict[str, Side] = {}
@@ -132,7 +131,7 @@ def settle(datasets: Sequence[DataSet], groups: Sequence[Sequence[Member]], draw
 def _texts(
     carried: Sequence[tuple[str, str, Side]], documents: Mapping[str, Side], gold: Mapping[str, Side]
 ) -> dict[str, Side]:
-    """Return the sides of the texts whose documents give another side or none."""
+    """Return the sides of the texts whose side is not that of their documents."""
     owners: dict[str, set[str]] = defaultdict(set)
     carriers: dict[str, set[Side]] = defaultdict(set)
     for document, text, side in carried:
@@ -149,9 +148,9 @@ def _texts(
 
 
 def _carried(datasets: Iterable[DataSet], asked: Split) -> Iterable[tuple[str, str, Side]]:
-    """Yield document, text and side for every text and each side that carries it.
+    """Yield (document, text, side) for each text and each side whose items have it in their context.
 
-    Texts that no item names (a corpus) are carried by every side of their set.
+    Texts that no item names (a corpus) belong to every side of their set.
     """
     for dataset in datasets:
         loose = set(dataset.texts) - {identity for item in dataset.items for identity in item.text_ids}
@@ -167,7 +166,7 @@ def _carried(datasets: Iterable[DataSet], asked: Split) -> Iterable[tuple[str, s
 
 
 def _strictest_of(pairs: Iterable[tuple[str, Side]]) -> dict[str, tuple[Side, bool]]:
-    """Return, by key, the strictest side and whether there are several."""
+    """Return the strictest side of each key, and whether it has several sides."""
     found: dict[str, set[Side]] = defaultdict(set)
     for key, side in pairs:
         found[key].add(side)

@@ -1,8 +1,8 @@
 """Read TAT-QA: questions on a table of a filing and the paragraphs around it (Zhu et al. 2021).
 
-One context becomes one text: the table, then the paragraphs in order. The set does not name the filing, so ``document``
-is the table's id. The set gives *table*, *text* or both, and names paragraphs; rows of the table are found by the
-figures of the derivation or by the answer's spans.
+A context becomes a text: the table, then the paragraphs in order. The set does not name the filing, so ``document`` is
+the table's id. The set says whether the answer is from the table, the text or both, and names paragraphs. The rows of
+the table are found by the figures in the derivation or by the spans of the answer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_tatqa(path: Path, part: str) -> DataSet:
-    """Read a ``tatqa_dataset_*.json``. Parts are the spans, a calculation's operands or the things that were counted.
+    """Read a ``tatqa_dataset_*.json``. Parts are spans, the operands of a calculation, or the things that are counted.
 
     Logs how many questions have no evidence. Raises InputError naming file, row and field.
     """
@@ -96,7 +96,7 @@ def _parts(asked: Asked) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A text with its table and the ranges of its paragraphs, by their order in the set."""
+    """A text with its table, and the ranges of its paragraphs by their numbers in the set."""
 
     text: str
     table: PipeTable
@@ -105,7 +105,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question's fields in the set."""
+    """The fields of a question in the set."""
 
     question: str
     label: str
@@ -116,12 +116,13 @@ class Asked:
 
 
 def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-    """Return the evidence ranges without duplicates, and the row of each gold cell; both empty if nothing is found.
+    """Return the distinct evidence ranges, and the row of each gold cell; both are empty if nothing is found.
 
-    - From the text: in each related paragraph the sentences that hold the wanted figures or spans literally, or the
-      whole paragraph if it holds none.
-    - From the table, or from both: the rows that hold what is wanted. The rest is searched for in the column heads (the
-      head row is then evidence, but not a cell), and then, for *both*, in the related paragraphs.
+    - From the text: in each related paragraph, the sentences that contain the wanted figures or spans literally, or the
+      whole paragraph if none does.
+    - From the table, or from both: the rows that contain the wanted figures or spans. Those that no row contains are
+      searched for in the column heads (the head row is then evidence, but not a cell), and then, for "both", in the
+      related paragraphs.
     """
     figures = _figures(asked)
     wanted = counted_items(asked.derivation) if asked.label == "count" else figures or asked.spans
@@ -135,7 +136,7 @@ def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tup
         if place is not None:
             places.append(place)
             continue
-        # A year in a derivation ("44.1 (2019) > 12.7 (2018)") labels a figure and is not one itself.
+        # A year in a derivation ("44.1 (2019) > 12.7 (2018)") is the label of a figure, not a figure.
         head = None if figures else find_head(context.table, each)
         if head is not None:
             evidence.append(context.table.rows[head[0]])
@@ -146,7 +147,7 @@ def locate_tatqa(context: Context, asked: Asked) -> tuple[tuple[Range, ...], tup
 
 
 def counted_items(derivation: str) -> tuple[str, ...]:
-    """Return the things that were counted; the set separates them by ``##``."""
+    """Return the things that are counted; the set separates them by ``##``."""
     return tuple(item.strip() for item in derivation.split("##") if item.strip())
 
 
@@ -155,12 +156,12 @@ def _figures(asked: Asked) -> tuple[str, ...]:
 
 
 def _is_advice(asked: Asked) -> bool:
-    """Return whether a copied answer's derivation is an instruction ("look at the fifth row") instead of figures."""
+    """Return whether the derivation of a copied answer is an instruction ("look at the fifth row"), not figures."""
     return asked.label not in ("arithmetic", "count") and _ADVICE.search(asked.derivation) is not None
 
 
 def _below_head(table: PipeTable, wanted: str, asked: Asked) -> Place | None:
-    """Return the cell below a head that was counted or chosen by a condition, such as a year."""
+    """Return the cell below a column head, such as a year, that was counted or chosen by a condition."""
     if asked.label != "count" and not _is_advice(asked):
         return None
     head = find_head(table, wanted)

@@ -1,6 +1,6 @@
-"""Read UDA's files (Hui et al. 2024): questions on filings and papers, as bench files with evidence or as plain tables.
+"""Read UDA's files (Hui et al. 2024): questions on filings and papers, in bench files with evidence or in plain tables.
 
-Both come in three kinds, told apart by their fields: TAT-DQA, FinQA, and papers.
+Both have three kinds, which differ in their fields: TAT-DQA, FinQA, and papers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ PAPERS: Final = "uda_paper_qa"
 
 logger = logging.getLogger(__name__)
 
-# --------
-# Bench files: a JSON object with the questions of each document, and evidence.
+# -------- Bench files: a JSON object with the questions of each document and their evidence.
 
 
 def read_uda_bench(path: Path, part: str) -> DataSet:
-    """Read a ``bench_*_qa.json``: TAT-DQA (facts and a derivation, no text), FinQA (the page), or papers.
+    """Read a ``bench_*_qa.json``: TAT-DQA (with facts and a derivation, no text), FinQA (with the page), or papers.
 
-    A paper's evidence is the first annotator's: each paragraph is a text that is all evidence. Figures and tables
-    ("FLOAT SELECTED") have no text and are left out and counted in the log. Raises InputError naming file, row
-    ("document V_2008, question 3") and field.
+    A paper's evidence is that of the first annotator: each paragraph is a text, and all of it is evidence. Figures and
+    tables ("FLOAT SELECTED") have no text, so they are left out and counted in the log. Raises InputError naming file,
+    row ("document V_2008, question 3") and field.
     """
     rows = list(_bench_rows(path))
     kind = next((field for field in _BENCH if rows and field in rows[0][1].values), None)
@@ -105,17 +104,16 @@ _BENCH: Final[dict[str, tuple[str, Callable[[Row, str, Builder, Counter[str]], I
     "program": ("uda_bench_fin_qa", _fin),
     "evidence": ("uda_bench_paper_qa", _paper),
 }
-"""Name and reader by the field that only this kind has, tried in this order."""
+"""The name and reader of each kind, by a field that only this kind has; tried in this order."""
 
-# --------
-# Question files: ``|``-separated, no context; the documents are whole filings and papers.
+# -------- Question files: columns separated by ``|``, no context. The documents are whole filings and papers.
 
 
 def read_uda_csv(path: Path, part: str) -> DataSet:
-    """Read a csv of UDA. No texts; ``documents`` has the filing ("ADI_2009") or the paper's arXiv id.
+    """Read a csv file of UDA, without texts. ``documents`` has the filing ("ADI_2009") or the paper's arXiv id.
 
-    The type of a paper's question is guessed from the answer's length, as in ``reports``. Rows are numbered as in a
-    spreadsheet, the head being row 1. The files hold no operands, so calculations have no parts. Raises InputError
+    The type of a paper's question is guessed from the length of the answer, as in ``reports``. Rows are numbered as in
+    a spreadsheet: the header is row 1. The files have no operands, so calculations have no parts. Raises InputError
     naming file, row and field.
     """
     name, rows = _open(path)
@@ -167,4 +165,4 @@ _TABLES: Final[dict[str, tuple[tuple[str, ...], Callable[[Row, Builder], Item]]]
     "uda_fin_qa": (("doc_name", "q_uid", "question", "answer_1", "answer_2"), _fin_row),
     PAPERS: (("doc_name", "q_uid", "question", "answer_1", "answer_2", "answer_3"), _paper_row),
 }
-"""Columns and reader by name."""
+"""The columns and the reader of each kind, by name."""

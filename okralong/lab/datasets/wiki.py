@@ -1,7 +1,7 @@
 """Read sets over Wikipedia paragraphs: HotpotQA, 2WikiMultihopQA, MuSiQue, HotpotQA over one corpus, and SQuAD.
 
 A paragraph becomes a text: its title, a line break and its words. An item's documents are the titles of the paragraphs
-that the set marks.
+that the set marks as needed.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ logger = logging.getLogger(__name__)
 # The format that HotpotQA and 2WikiMultihopQA share: a list of questions with ten paragraphs cut into sentences.
 #
 # A row has ``_id``, ``question``, ``answer``, ``type``, ``context`` ([title, [sentence, ...]] for each paragraph) and
-# ``supporting_facts`` ([title, number of the sentence from 0]). On a hub it has ``id``, and the two lists are columns:
-# {"title": [...], "sentences": [...]} and {"title": [...], "sent_id": [...]}.
+# ``supporting_facts`` ([title, number of the sentence from 0]). On a hub, the id is ``id``, and the two lists are
+# columns: {"title": [...], "sentences": [...]} and {"title": [...], "sent_id": [...]}.
 #
-# Evidence is one piece per supporting fact: the range of that sentence. A fact whose sentence the paragraph lacks (the
-# number after the last: 6 facts in 500 questions of 2WikiMultihopQA's train file) or whose sentence is blank is left
-# out. An item that lacks a whole paragraph gets no evidence, because it could never be complete. Both are counted in
-# the log. If two paragraphs have the title, the first with the sentence counts.
+# The evidence has a piece per supporting fact: the range of its sentence. A fact is left out if its sentence is blank
+# or its number is too large (6 facts in 500 questions of 2WikiMultihopQA's train file). An item that lacks a whole
+# paragraph has no evidence, because it could never be complete. Both are counted in the log. If two paragraphs have the
+# same title, the first that has the sentence is used.
 
 Fact = tuple[str, int]
-"""A supporting fact: title and number of the sentence."""
+"""A supporting fact: the title of a paragraph and the number of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A titled text and the range of each of its sentences."""
+    """A text with a title, and the range of each of its sentences."""
 
     title: str
     text: Text
@@ -62,9 +62,9 @@ class Paragraph:
 def read_hotpotqa(path: Path, part: str) -> DataSet:
     """Read HotpotQA in the distractor setting: questions over two of ten paragraphs (Yang et al. 2018).
 
-    A sentence begins with its own blank. The set has no sub-questions, so the gold queries are the gold titles in the
-    order of the supporting facts; in a bridge question the first paragraph leads to the second title. Raises InputError
-    naming file, row and field.
+    The sentences of the file begin with a blank. The set has no sub-questions, so the gold queries are the gold titles
+    in the order of the supporting facts; in a bridge question, the first paragraph mentions the second title. Raises
+    InputError naming file, row and field.
     """
     return _read(path, HOTPOTQA, part, "", _titles)
 
@@ -72,10 +72,10 @@ def read_hotpotqa(path: Path, part: str) -> DataSet:
 def read_twowiki(path: Path, part: str) -> DataSet:
     """Read 2WikiMultihopQA: questions from Wikidata's relations, over two to four of ten paragraphs (Ho et al. 2020).
 
-    Its sentences come stripped. ``evidences`` are the [subject, relation, object] triples that lead to the answer; the
-    gold queries are "subject relation" in their order ("Ann Alder mother"). Files with ``qa_pairs`` also have each
-    query as a sentence ("Who is the mother of Ann Alder?") with its answer, whose key words are in the triple. Raises
-    InputError naming file, row and field.
+    The sentences of the file are stripped. ``evidences`` has the [subject, relation, object] triples that lead to the
+    answer. The gold queries are made from these, in order: "subject relation" ("Ann Alder mother"). Files with
+    ``qa_pairs`` also have each query as a sentence ("Who is the mother of Ann Alder?"), with an answer whose words are
+    in the triple. Raises InputError naming file, row and field.
     """
     return _read(path, TWOWIKI, part, " ", _relations, _sub_questions, _hops)
 
@@ -93,7 +93,7 @@ def _read(
     sub_questions: Callable[[Row], tuple[str, ...]] = _none,
     hops: Callable[[Row], tuple[Hop, ...]] = _none,
 ) -> DataSet:
-    """Read the questions in file order. ``between`` joins two sentences."""
+    """Read the questions in file order. ``between`` is the text to put between two sentences."""
     made, lost = Builder(name, part), 0
     for row in rows_in(path):
         paragraphs, facts = _paragraphs(row, made, between), supporting_facts(row)
@@ -133,7 +133,7 @@ def supporting_facts(row: Row) -> list[Fact]:
 
 
 def _pairs(row: Row, field: str, second: str) -> list[Any]:
-    """Return the entries of a list, or of two columns, ``title`` and ``second``."""
+    """Return the pairs of a list, or of two columns (``title`` and ``second``)."""
     if not isinstance(row.values.get(field), dict):
         return row.get(field, list)
     columns = row.inner(field)
@@ -196,7 +196,7 @@ def _triples(row: Row) -> list[Hop]:
 
 
 def _hops(row: Row) -> tuple[Hop, ...]:
-    """Return the triples, as sentences if there is a pair for each and its answer names the triple's object."""
+    """Return the triples as look-ups. They are sentences if each has a question-answer pair that names its object."""
     triples, pairs = _triples(row), _qa_pairs(row)
     if len(pairs) != len(triples):
         return tuple(triples)
@@ -214,18 +214,18 @@ def _qa_pairs(row: Row) -> list[Row]:
     return list(row.rows("qa_pairs", "pair")) if "qa_pairs" in row.values else []
 
 
-# --------
-# HotpotQA over one corpus for all questions.
+# -------- HotpotQA over one corpus for all questions together.
 
 
 def read_hotpotqa_pooled(path: Path, part: str) -> DataSet:
-    """Read a questions file beside ``pooled_corpus.jsonl``, or the folder that holds both.
+    """Read a questions file beside ``pooled_corpus.jsonl``; ``path`` may also be the folder with both.
 
     The corpus has a paragraph per line (``title``, ``text``); the questions file is a JSON list of ``_id``,
-    ``question``, ``answer``, ``type`` and ``gold_titles``. Every item is asked of the corpus; ``text_ids`` names the
-    gold paragraphs only, as the file does not give an item's distractors. Evidence is the gold paragraphs without their
-    title lines, as the file does not give sentences. An item with a gold title that the corpus lacks gets no evidence
-    and is counted in the log. Gold queries and labels are as in HotpotQA. Raises InputError naming file, row and field.
+    ``question``, ``answer``, ``type`` and ``gold_titles``. Every item's scope is the corpus; ``text_ids`` has only the
+    gold paragraphs, since the file does not name an item's distractors. The evidence is the gold paragraphs without
+    their title lines, since the file does not name sentences. An item with a gold title that the corpus lacks has no
+    evidence and is counted in the log. Gold queries and labels are as in HotpotQA. Raises InputError naming file, row
+    and field.
     """
     questions = path / QUESTIONS if path.is_dir() else path
     made = Builder(HOTPOTQA_POOLED, part)
@@ -266,13 +266,13 @@ def read_musique(path: Path, part: str) -> DataSet:
     A row has ``id`` ("3hop1__" and the numbers of its single-hop questions), ``question``, ``answer``,
     ``answer_aliases``, ``answerable``, ``paragraphs`` (title, paragraph_text, is_supporting) and
     ``question_decomposition`` (question, answer). Rows come as a JSON list or, as the authors publish them, one per
-    line. The label is the id's first part. Evidence is each supporting paragraph without its title line. Gold queries
-    are the single-hop questions, with "#1" replaced by the first step's answer, and so on; ">>" is dropped from those
-    written as "subject >> relation".
+    line. The label is the first part of the id. The evidence is each supporting paragraph without its title line. The
+    gold queries are the single-hop questions, in which "#1" is replaced by the answer of the first step, and so on;
+    ">>" is removed from those written as "subject >> relation".
 
-    In the full version a question comes twice under one id, once with a needed paragraph removed (``answerable``
-    false). The gold answer of that one is "unanswerable", which a generator is instructed to reply, its id is marked,
-    and it has no evidence. Raises InputError naming file, row and field.
+    In the full version a question occurs twice with the same id, once without a paragraph that it needs (``answerable``
+    is false). The latter has the gold answer "unanswerable", which generators are instructed to reply, a marked id, and
+    no evidence. Raises InputError naming file, row and field.
     """
     made = Builder(MUSIQUE, part)
     made.items += [_musique_item(row, made) for row in rows_in(path)]
@@ -328,12 +328,12 @@ def _decomposition(row: Row) -> tuple[Hop, ...]:
 def read_squad(path: Path, part: str) -> DataSet:
     """Read SQuAD 2.0, or 1.1: questions on one paragraph of an article (Rajpurkar et al. 2018).
 
-    The file is one object; ``data`` are articles (``title``, ``paragraphs``), a paragraph has ``context`` and ``qas``:
-    ``id``, ``question``, ``answers`` (``text``, ``answer_start``) and, in 2.0, ``is_impossible``. Each "_" of a title
-    becomes a blank, as in the other sets. All annotators' answers are wordings, and evidence is the sentence that holds
-    the first one. The paragraph is the item's context.
+    The file is one object. ``data`` has articles (``title``, ``paragraphs``); a paragraph has ``context`` and ``qas``:
+    ``id``, ``question``, ``answers`` (``text``, ``answer_start``) and, in 2.0, ``is_impossible``. Each "_" in a title
+    becomes a blank, as in the other sets. The answers of all annotators are wordings; the evidence is the sentence that
+    contains the first. The paragraph is the item's context.
 
-    An impossible question has the gold answer "unanswerable", which a generator is instructed to reply, and no
+    An impossible question has the gold answer "unanswerable", which generators are instructed to reply, and no
     evidence. Raises InputError naming file, article, question and field.
     """
     made = Builder(SQUAD, part)
@@ -356,7 +356,7 @@ def _squad_item(row: Row, made: Builder, text: Text, context: str) -> Item:
 
 
 def _squad_answers(row: Row, text: Text, context: str) -> tuple[tuple[str, ...], tuple[Evidence, ...]]:
-    """Return the wordings, and the sentence that holds the first."""
+    """Return the wordings of the answer, and the sentence that contains the first."""
     answers = [(answer.text("text"), answer.get("answer_start", int)) for answer in row.rows("answers", "answer")]
     if not answers:
         row.bad("answers", "holds no answer, and the question is not marked as impossible")
