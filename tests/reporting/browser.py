@@ -51,6 +51,24 @@ def chromium() -> Iterator[webdriver.Chrome]:
         shutil.rmtree(profile, ignore_errors=True)
 
 
+_BROKEN_WORDS = r"""
+document.querySelectorAll("details").forEach((each) => { each.open = true; });
+const found = [];
+const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+for (let node = nodes.nextNode(); node; node = nodes.nextNode()) {
+  if (node.parentElement.closest("script, style, option, pre")) continue;
+  for (const match of node.data.matchAll(/[\p{L}\p{N}.,$]{1,25}(?![\p{L}\p{N}])/gu)) {
+    const range = document.createRange();
+    range.setStart(node, match.index);
+    range.setEnd(node, match.index + match[0].length);
+    const lines = [...range.getClientRects()].filter((box) => box.width > 0.5).map((box) => Math.round(box.top));
+    if (new Set(lines).size > 1) found.push(match[0]);
+  }
+}
+return found;
+"""
+
+
 class Page:
     """A report in the browser, opened at a width of ``width`` pixels."""
 
@@ -100,6 +118,10 @@ class Page:
         """Open the ``at``-th question of the table as it stands."""
         self.click(".list .open", at)
         self.until("document.getElementById('detail').open")
+
+    def broken_words(self) -> list[str]:
+        """The words and numbers, of those that a line can hold, that a line break divides."""
+        return [str(word) for word in self.run(_BROKEN_WORDS)]
 
     def complaints(self) -> list[str]:
         """What the browser's console said."""

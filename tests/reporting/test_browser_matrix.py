@@ -94,3 +94,11 @@ def test_a_click_leads_from_a_cell_to_its_source(page: Page) -> None:
     assert page.count("#detail .source") == 0
     assert "does not fit the answer_type money" in page.texts("#detail")[0]
     assert page.complaints() == []
+
+
+@pytest.mark.parametrize("width", [320, 390, 600, 760, 900, 1100, 1200])
+def test_no_word_or_number_is_broken_at_any_width(browser: webdriver.Chrome, file: Path, width: int) -> None:
+    from tests.reporting.browser import Page
+
+    page = Page(browser, file, width=width)
+    assert page.broken_words() == []

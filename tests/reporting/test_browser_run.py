@@ -177,3 +177,13 @@ def test_light_and_dark_follow_the_system_and_the_button(browser: webdriver.Chro
     page.click("#theme")
     assert page.texts("#theme") == ["Theme: dark"]
     assert ground(page) == seen["dark"] != seen["light"]
+
+
+@pytest.mark.parametrize("width", [320, 390, 600, 760, 900, 1100, 1200])
+def test_no_word_or_number_is_broken_at_any_width(browser: webdriver.Chrome, file: Path, width: int) -> None:
+    from tests.reporting.browser import Page
+
+    page = Page(browser, file, width=width)
+    assert page.broken_words() == []
+    page.open(2)
+    assert page.broken_words() == []

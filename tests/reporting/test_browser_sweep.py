@@ -77,3 +77,11 @@ def test_hostile_words_stay_words(browser: webdriver.Chrome, tmp_path: Path) -> 
     assert page.count("img, iframe, [onerror], svg[onload]") == 0
     assert page.complaints() == []
     assert page.requests() == []
+
+
+@pytest.mark.parametrize("width", [320, 390, 600, 760, 900, 1100, 1200])
+def test_no_word_or_number_is_broken_at_any_width(browser: webdriver.Chrome, file: Path, width: int) -> None:
+    from tests.reporting.browser import Page
+
+    page = Page(browser, file, width=width)
+    assert page.broken_words() == []

@@ -22,8 +22,10 @@ from okralong.pipelines.reporting.tables import (
     csv_file,
     for_page,
     markdown,
+    measure_column,
     number,
     table_files,
+    written,
 )
 
 
@@ -165,3 +167,8 @@ def test_no_text_is_a_link_in_markdown(link: str) -> None:
 )
 def test_figures_are_written_for_people(kind: Kind, value: float | None, words: str) -> None:
     assert number(kind, value) == words
+
+
+def test_a_confidence_is_a_share() -> None:
+    """As a count it would be 0 or 1."""
+    assert written(measure_column("confidence"), 0.704)[0] == "0.704"

@@ -128,7 +128,7 @@ def measure_column(measure: str) -> Column:
 
 def kind_of(measure: str) -> Kind:
     """Return the kind of column for a measure of ``MEASURES``."""
-    if measure in ACCURACY:
+    if measure in ACCURACY or measure == "confidence":
         return "share"
     if measure.endswith("_usd"):
         return "usd"
