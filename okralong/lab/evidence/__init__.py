@@ -1,1 +1,1 @@
-"""The evidence bench: how much marked evidence a retrieval policy shows, at how many tokens, without a generator."""
+"""The evidence bench: measure how much marked evidence a policy shows and with how many tokens, without a generator."""

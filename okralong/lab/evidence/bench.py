@@ -1,9 +1,9 @@
 """Measure how much of the gold evidence is in the passages that a method shows, and at how many tokens.
 
-The strategies are those of a run, over the same ``QuestionTools`` with other ports: retrieval is local and cached, a
-``Writer`` replaces the generator, nothing is paid, and a question's steps are kept in memory. The bench measures
-character ranges and judges no answer. It ignores white space, so a chunk that ends before a line break shows the whole
-sentence. Only marked evidence counts.
+The strategies are those of a run, with the same ``QuestionTools`` but other ports: retrieval is local and cached, a
+``Writer`` replaces the generator so that nothing is paid, and a question's steps are kept in memory. The bench compares
+ranges of characters, and judges no answers. White space is ignored, so a chunk that ends before a line break shows the
+whole sentence. Only marked evidence counts.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
 RANK_CONSTANT: Final = 60.0
-"""Constant of the plain hybrid: Cormack et al. 2009, section 2."""
+"""Rank constant of the plain hybrid method (Cormack et al. 2009, section 2)."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A set: documents indexed, questions with gold spans. ``name`` is "set part", ``texts`` are by doc_id.
+    """A set with indexed documents, and questions with gold spans. ``name`` is "set part", ``texts`` are by doc_id.
 
-    ``followed`` keeps rows by what determines them: analyzers that agree on a question share its row.
+    ``followed`` caches rows by all that determines them, so analyzers that agree on a question share its row.
     """
 
     name: str
@@ -58,10 +58,10 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question under one method at one point of its curve (a count for plain methods, a scale for policies).
+    """The result for a question, a method and a point of its curve (a count for plain methods, a scale for policies).
 
-    ``queries`` counts the distinct queries, including the question, and ``calls`` those of the writer.
-    ``prompt_tokens`` counts the tokens of all prompts, including the answer's.
+    ``queries`` is the number of distinct queries, including the question; ``calls`` is that of the writer's calls;
+    ``prompt_tokens`` is the number of tokens in all prompts, including the answer prompt.
     """
 
     dataset: str
@@ -78,15 +78,15 @@ class Row:
 
     @property
     def recall(self) -> float | None:
-        """Evidence recall, or answer recall if the set marks no evidence."""
+        """The evidence recall, or the answer recall if the set marks no evidence."""
         return self.shown.answer_recall if self.shown.evidence_recall is None else self.shown.evidence_recall
 
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """The method under a policy, with its analyzer and writer, at one point of its curve.
+    """The method ``okralong`` under a policy, with its analyzer and writer, at a point of its curve.
 
-    If ``analyzer`` is None, the gold labels are used, for sets whose questions all have a type. Policies with
+    If ``analyzer`` is None, the gold labels are used; then all questions of the set must have a type. Policies with
     ``selection.method: csi`` need ``likelihood``, those with ``selection.space: compressor`` need ``compressor``, and
     those that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded.
     """
@@ -101,7 +101,7 @@ class PolicyRun:
 
 
 async def run_plain(bench: Bench, name: str, method: PlainMethod, reader: RememberedReader | None = None) -> list[Row]:
-    """Run every question at every count of a plain method; one with ``rerank`` needs ``reader``."""
+    """Run every question at every count of a plain method. A method with ``rerank`` needs ``reader``."""
     rows = []
     for question in bench.pooled.questions:
         asked, deepest = question.item.gold.question.question, max(*method.counts, method.rerank)
@@ -122,7 +122,7 @@ async def run_plain(bench: Bench, name: str, method: PlainMethod, reader: Rememb
 
 
 def ranked(found: Candidates, retriever: str) -> Sequence[Hit]:
-    """Return both lists merged into one ranking."""
+    """Return the ranking of ``retriever``; for "hybrid", both lists merged."""
     if retriever == "exact":
         return found.exact
     if retriever == "semantic":
@@ -146,7 +146,7 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
             run.compressor,
             run.reader,
         )
-        if not isinstance(run.writer, GoldWriter):  # a model may write something else the next time
+        if not isinstance(run.writer, GoldWriter):  # a model may write other queries the next time
             rows.append(await _followed(bench, name, tools, question, point))
             continue
         asked = question.item.gold.question
@@ -169,7 +169,7 @@ async def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> An
 
 
 async def _plan(tools: BenchTools, asked: str) -> Plan:
-    """Return the method's plan. Its steps are kept and not repeated."""
+    """Return the method's plan. The steps up to it are recorded and not repeated."""
     primary, scores = await primary_retrieval(tools, "primary/retrieve", asked)
     said = await tools.analyze("analyze", asked, primary, scores) if primary else None
     return organize(said, tools.policy, precise=False)
@@ -178,7 +178,7 @@ async def _plan(tools: BenchTools, asked: str) -> Plan:
 async def _followed(bench: Bench, name: str, tools: BenchTools, question: PooledQuestion, point: float) -> Row:
     answer = await orchestrate(question.item.gold.question.question, tools.again(), precise=False)
     workflow = answer.plan.workflow if answer.plan else "linear"
-    # A query that is repeated at another chunk size or for the analyzer counts once.
+    # A query that is repeated, with another chunk size or for the analyzer, counts once.
     spent = len(set(tools.queries)), tools.calls, tools.prompt_tokens
     return _row(bench, name, point, question, answer.context, workflow, spent)
 

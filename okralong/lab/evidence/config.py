@@ -19,20 +19,20 @@ Scale = Annotated[float, Field(gt=0, le=20)]
 
 RULES: Final = "rules"
 GOLD: Final = "gold"
-"""Analyzers available in every sweep: the keyword rules and the gold labels."""
+"""Analyzers that every sweep has: the keyword rules and the gold labels."""
 
 NamedSet = Annotated[str, Field(pattern=r"^\S+ \S+$")]
-"""Name and part of a set, separated by a blank."""
+"""The name and part of a set, separated by a blank."""
 
 Retriever = Literal["exact", "semantic", "reciprocal_rank"]
-"""BM25 alone, dense vectors alone, or both joined by reciprocal rank."""
+"""BM25 alone, dense vectors alone, or both, merged by reciprocal ranks."""
 
 
 class SweepSettings(Settings):
     """The keys that all sweep files share: those of the evidence bench, of ``evaluate`` and of ``tune``.
 
-    ``seed`` draws questions, pools documents and draws the bootstrap. ``catalog`` lists the sets' files, ``split`` is a
-    manifest as ``okralong split`` writes it; both may be your own files.
+    ``seed`` is used to draw questions, to pool documents and for the bootstrap. ``catalog`` is the list of the sets'
+    files, ``split`` a manifest that ``okralong split`` wrote; both may be the user's own files.
     """
 
     title: str
@@ -44,9 +44,9 @@ class SweepSettings(Settings):
 class SetChoice(Settings):
     """A set of the sweep's catalog by name and part.
 
-    ``pool_tokens`` pools its short texts into documents of at least that many o200k tokens; null makes each text a
-    document. ``limit`` draws that many questions by the sweep's seed. ``fill`` names further sets ("finqa dev") whose
-    texts of the same side fill up documents that would be too short.
+    With ``pool_tokens``, its short texts are pooled into documents of at least that many o200k tokens; with null, each
+    text is a document. ``limit`` is the number of questions to draw by the sweep's seed. ``fill`` names further sets
+    ("finqa dev"), whose texts of the same side fill up documents that would be too short.
     """
 
     name: str
@@ -62,10 +62,10 @@ class SetChoice(Settings):
 
 
 class PlainMethod(Settings):
-    """One retrieval of ``count`` chunks, shown best first. ``counts`` are the points of its curve.
+    """A single retrieval of ``count`` chunks, shown best first. ``counts`` are the points of its curve.
 
     ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``. ``rerank`` is the number of first chunks that
-    are reordered by ``reranker``, one of the sweep's.
+    ``reranker``, one of the sweep's ``rerankers``, reorders.
     """
 
     retriever: Retriever
@@ -86,13 +86,13 @@ class PlainMethod(Settings):
 
 
 class PolicyMethod(Settings):
-    """The method under a policy. ``overrides`` are dotted keys of the policy file.
+    """The method ``okralong`` under a policy. ``overrides`` maps dotted keys of the policy file to values.
 
-    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``. ``writer`` writes sub-questions and next queries:
-    gold (those of the set), embedded (the embedded model alone) or reader (with the shipped reader). ``reranker`` is
-    one of the sweep's ``rerankers``, for a policy that ranks by a cross-encoder. ``scales`` multiply every count and
-    token budget of the policy and are the points of its curve; 1 must be among them. ``query_prefix`` and
-    ``boundaries`` are as in ``configs/index.yaml``.
+    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``. ``writer`` is the source of sub-questions and next
+    queries: "gold" (those of the set), "embedded" (the embedded model) or "reader" (the embedded model with the shipped
+    reader adapter). ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by a cross-encoder.
+    ``scales`` are factors on every count and token budget of the policy, and the points of its curve; 1 must be among
+    them. ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
     """
 
     policy: str
@@ -113,7 +113,7 @@ class PolicyMethod(Settings):
 
 
 def _kind(value: Any) -> str:
-    """Distinguish the two kinds of method by a key that only one has, so that errors refer to that kind."""
+    """Return the kind of a method by a key that only one kind has, so that error messages refer to that kind."""
     plain = "retriever" in value if isinstance(value, dict) else isinstance(value, PlainMethod)
     return "retrieval" if plain else "policy"
 
@@ -121,18 +121,19 @@ def _kind(value: Any) -> str:
 Method = Annotated[
     Annotated[PlainMethod, Tag("retrieval")] | Annotated[PolicyMethod, Tag("policy")], Discriminator(_kind)
 ]
-"""A method of a sweep: one with the key ``retriever`` is a plain retrieval, any other runs a policy."""
+"""A method of a sweep: a plain retrieval if it has the key ``retriever``, else a policy."""
 
 
 class Sweep(SweepSettings):
     """Every method on every set, on one side of the split.
 
-    ``side: all`` takes whole sets of the format ``own``, which were not used in training. All other methods are
-    compared with those of ``against``, on each set and over all. Those of ``pictured`` are drawn, and ``words`` are
-    printed above the figures. ``scorer`` is the language model of policies with ``selection.method: csi``: "embedded",
-    a model folder or a hub name. ``compressor`` is that of policies with ``selection.space: compressor``: "shipped" or
-    a folder that ``okralong train-sara`` wrote. ``analyzers`` and ``rerankers`` add analyzers and cross-encoders under
-    the names that methods use. ``at_tokens`` adds what each method shows within that many context tokens.
+    With ``side: all``, sets of the format ``own``, which were not used in training, are taken as a whole. All other
+    methods are compared with those in ``against``, on each set and over all sets. The methods in ``pictured`` are drawn
+    in the picture; ``words`` is a text to print above the figures. ``scorer`` is the language model of policies with
+    ``selection.method: csi``: "embedded", a model folder or a hub name. ``compressor`` is that of policies with
+    ``selection.space: compressor``: "shipped" or a folder that ``okralong train-sara`` wrote. ``analyzers`` and
+    ``rerankers`` define further analyzers and cross-encoders, by the names that methods use. ``at_tokens`` is a number
+    of context tokens at which the methods are compared in addition.
     """
 
     side: Literal["validation", "tune", "test", "all"]

@@ -1,9 +1,9 @@
-"""Compare curves of recall against tokens of two methods on the same questions.
+"""Compare the curves (recall against tokens) of two methods on the same questions.
 
-A curve is read off the upper envelope: more tokens can always show what fewer tokens have shown. It is linear between
-points and from (0 tokens, recall 0) to the first point, and undefined beyond the last point. Methods are compared at
-equal recall or at equal tokens, and paired: each bootstrap draw takes whole documents, the same for both methods, and
-reads both curves again.
+A curve is the upper envelope of its points, since more tokens can always show what fewer tokens show. It is linear
+between points, and from (0 tokens, recall 0) to the first point; beyond the last point it is undefined. Methods are
+compared at equal recall or at equal tokens. The comparison is paired: each bootstrap draw takes whole documents, the
+same for both methods, and computes both curves again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import numpy as np
 from okralong.pipelines.reporting.statistics import DRAWS, Drawn, Estimate, Floats, estimate, mean_over_sets, resample
 
 _Compare: TypeAlias = Callable[[Floats, Floats, Floats, Floats], Floats]
-"""Compares mean tokens and recall of a method (curves, budgets) with those of a baseline at one budget (curves,)."""
+"""A function that compares mean tokens and recall of a method, shape (curves, budgets), with those of a baseline at one
+budget, shape (curves,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
-    """A method on the questions of a set: ``tokens`` shown and ``recall`` reached, each (budgets, questions).
+    """A method's results on a set: ``tokens`` shown and ``recall``, both of shape (budgets, questions).
 
-    Raises ValueError if the shapes differ or a value is nan: leave out questions without evidence.
+    Raises ValueError if the shapes differ or a value is nan. Questions without evidence must be left out.
     """
 
     tokens: Floats
@@ -41,7 +42,7 @@ class Results:
 
     @property
     def curve(self) -> Curve:
-        """Mean tokens and mean recall at each budget."""
+        """The mean tokens and mean recall at each budget."""
         return Curve(tuple(self.tokens.mean(axis=1).tolist()), tuple(self.recall.mean(axis=1).tolist()))
 
 
@@ -72,7 +73,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """Marks of two methods on the same questions, each (questions,): 1 if all evidence is shown, else 0."""
+    """For two methods, whether all evidence of each question is shown (1 or 0), shape (questions,)."""
 
     method: Floats
     baseline: Floats
@@ -80,14 +81,14 @@ class Rates:
 
 
 def recall_differences(pairs: Sequence[Pair], seed: int = 7, draws: int = DRAWS) -> list[Drawn]:
-    """Return, for each pair, the method's recall at the baseline's tokens minus the baseline's recall."""
+    """Return, for each pair, the method's recall at the baseline's tokens, minus the baseline's recall."""
     return _compared(pairs, lambda tokens, recall, x, y: recall_at(tokens, recall, x) - y, seed, draws)
 
 
 def token_ratios(pairs: Sequence[Pair], seed: int = 7, draws: int = DRAWS) -> list[Drawn]:
-    """Return, for each pair, the method's tokens at the baseline's recall divided by the baseline's tokens.
+    """Return, for each pair, the method's tokens at the baseline's recall, divided by the baseline's tokens.
 
-    The ratio is infinite where the method does not reach that recall.
+    The ratio is infinite if the method does not reach that recall.
     """
 
     def compare(tokens: Floats, recall: Floats, other_tokens: Floats, other_recall: Floats) -> Floats:
@@ -98,7 +99,7 @@ def token_ratios(pairs: Sequence[Pair], seed: int = 7, draws: int = DRAWS) -> li
 
 
 def rate_ratios(rates: Sequence[Rates], seed: int = 7, draws: int = DRAWS) -> list[Drawn]:
-    """Return, for each set, the method's rate divided by the baseline's; infinite where the baseline's is zero."""
+    """Return, for each set, the method's rate divided by the baseline's; infinite if the baseline's is zero."""
     found: list[Drawn] = []
     for n, rate in enumerate(rates):
         both = np.stack([rate.method, rate.baseline]).astype(np.float64)
@@ -108,7 +109,7 @@ def rate_ratios(rates: Sequence[Rates], seed: int = 7, draws: int = DRAWS) -> li
 
 
 def _compared(pairs: Sequence[Pair], compare: _Compare, seed: int, draws: int) -> list[Drawn]:
-    """Compare each pair on the questions as they are, and in each draw."""
+    """Compare each pair on the actual questions and in each bootstrap draw."""
 
     def means(pair: Pair, mean: Callable[[Floats], Floats]) -> Floats:
         method, baseline, at = pair.method, pair.baseline, pair.at
@@ -128,24 +129,24 @@ def _by(above: Floats, below: Floats) -> Floats:
 
 
 def mean_estimate(found: Sequence[Drawn]) -> Estimate:
-    """Return the mean over the sets on which the figure is finite, or over all where it is on none."""
+    """Return the mean over the sets on which the figure is finite, or over all sets if it is finite on none."""
     read = [each for each in found if np.isfinite(each[0])] or found
     return estimate(*mean_over_sets(read)) if read else Estimate(None)
 
 
 def recall_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
-    """Return the recall of each curve (curves, budgets) at a number of tokens (curves,); nan beyond its last point."""
+    """Return each curve's recall at a number of tokens ``at``, shape (curves,); nan beyond its last point."""
     return _read(*_envelope(tokens, recall), at)
 
 
 def tokens_at(tokens: Floats, recall: Floats, at: Floats) -> Floats:
-    """Return the fewest tokens at which each curve reaches a recall; nan if it never does."""
+    """Return the fewest tokens at which each curve has the recall ``at``, shape (curves,); nan if it never does."""
     x, y = _envelope(tokens, recall)
     return _read(y, x, at)
 
 
 def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
-    """Return the points (rows, budgets) by tokens, starting at zero, with the recall never falling."""
+    """Return the points sorted by tokens, shape (rows, budgets + 1), from zero on, with recall that never falls."""
     order = np.lexsort((-recall, tokens), axis=1)
     x = np.take_along_axis(tokens, order, axis=1)
     y = np.maximum.accumulate(np.take_along_axis(recall, order, axis=1), axis=1)
@@ -154,7 +155,7 @@ def _envelope(tokens: Floats, recall: Floats) -> tuple[Floats, Floats]:
 
 
 def _read(x: Floats, y: Floats, at: Floats) -> Floats:
-    """Return y where x first reaches ``at``, row by row, or nan. Neither x nor y ever falls along a row."""
+    """Return, for each row, y where x first reaches ``at``, or nan. Along a row, x and y never fall."""
     after = (x < at[:, None]).sum(axis=1)
     rows, last = np.arange(len(x)), x.shape[1] - 1
     right, left = np.minimum(after, last), np.maximum(np.minimum(after, last) - 1, 0)

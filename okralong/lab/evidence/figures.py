@@ -1,4 +1,4 @@
-"""Turn rows into figures: each method on each set, and each method against those that the sweep names."""
+"""Compute figures from rows: for each method on each set, and against the methods in ``against`` of the sweep."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from okralong.lab.evidence.curves import (
 from okralong.pipelines.reporting.statistics import DRAWS, Estimate, Floats, clustered_mean, joined_by_documents
 
 HALF: Final = 0.5
-"""The share of the baseline's tokens at which all-evidence rates are compared."""
+"""The share of the baseline's tokens at which the rates of all evidence being shown are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodFigures:
-    """A method on a set at its own point (its count, or scale 1), with its curve.
+    """A method's figures on a set at its own point (its count, or scale 1), and its curve.
 
-    Shares are means over questions that have them; ``all_evidence`` and ``cells`` are None if the set marks none. The
-    last two are read off the curves at the sweep's ``at_tokens``, or at their last points if the curves are shorter.
+    Shares are means over the questions for which they are defined; ``all_evidence`` and ``cells`` are None if the set
+    marks no evidence or cells. The last two fields are the values of the curves at the sweep's ``at_tokens``, or at
+    their last points if the curves end before.
     """
 
     tokens: float
@@ -51,11 +52,12 @@ class MethodFigures:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A method against another.
+    """A method compared with another one.
 
-    ``half`` is the ratio of all-evidence rates at the method's largest point of at most half of the other's tokens, and
-    ``half_tokens`` that point's share of tokens; None if there is no such point. ``left_out`` lists, by figure, the
-    sets on which it is not reached or undefined; a mean is over the others.
+    ``half`` is the ratio of the rates of all evidence being shown, at the method's largest point with at most half of
+    the other's tokens; ``half_tokens`` is that point's share of the other's tokens. Both are None if there is no such
+    point. ``left_out`` lists, for each figure, the sets on which it is undefined or not reached; means are over the
+    other sets.
     """
 
     token_ratio: Estimate
@@ -68,10 +70,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class SetFigures:
-    """The figures of a set: all methods, and, by each method that the sweep names, the others against it.
+    """The figures of a set: of all methods, and of their comparison with each method in ``against`` of the sweep.
 
-    ``measure`` is "evidence" or "answer"; ``questions`` counts those that have it, ``documents`` the sources asked
-    about.
+    ``measure`` is "evidence" or "answer". ``questions`` is the number of questions that have this measure,
+    ``documents`` that of the sources they are about.
     """
 
     name: str
@@ -84,9 +86,9 @@ class SetFigures:
 
 @dataclass(frozen=True)
 class _Method:
-    """Rows of a method as arrays (points, questions), points in the sweep's order; ``at`` is its own point.
+    """The rows of a method as arrays (points, questions), points in the sweep's order; ``at`` is its own point.
 
-    ``answered`` has answer recall, of the questions that have one, or None.
+    ``answered`` has the answer recall of the questions that have one, or is None.
     """
 
     results: Results
@@ -115,7 +117,7 @@ def set_figures(sweep: Sweep, name: str, rows: Sequence[Row]) -> SetFigures:
 def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
     """Return the measure of a set's recall ("evidence" or "answer"), and the rows that have it.
 
-    A set that marks evidence is judged by evidence alone: its questions without evidence are left out, so that no mean
+    If a set marks evidence, only evidence recall is used: its questions without evidence are left out, so that no mean
     mixes two measures. Raises ValueError if no row has either.
     """
     own = [row for row in rows if row.dataset == name]
@@ -127,9 +129,9 @@ def measured(name: str, rows: Sequence[Row]) -> tuple[str, list[Row]]:
 
 
 def over_sets(sweep: Sweep, rows: Sequence[Row], names: Sequence[str]) -> dict[str, dict[str, Comparison]]:
-    """Return, by each method that the sweep names, the others against it, in the mean over the sets.
+    """Return the comparison of all methods with each method in ``against`` of the sweep, in the mean over the sets.
 
-    A set on which a figure is not reached or undefined is left out of that figure's mean, and named.
+    A set on which a figure is undefined or not reached is left out of that figure's mean, and named.
     """
     by_set = {}
     for name in names:
@@ -147,7 +149,7 @@ def _against(by_set: Mapping[str, Mapping[str, _Method]], other: str, seed: int)
 
 
 def _compare(pairs: Mapping[str, tuple[_Method, _Method]], seed: int) -> Comparison:
-    """Compare a method with another, given both by set."""
+    """Compare two methods, given as a pair for each set."""
     curves = [Pair(method.results, other.results, method.clusters, other.at) for method, other in pairs.values()]
     whole = {
         name: Rates(mine[method.at], theirs[other.at], method.clusters)
@@ -174,7 +176,7 @@ def _compare(pairs: Mapping[str, tuple[_Method, _Method]], seed: int) -> Compari
 
 
 def _at_half(method: _Method, other: _Method) -> tuple[Rates, float] | None:
-    """Return all-evidence rates at the method's largest point within half of the other's tokens, and its share."""
+    """Return the rates for ``Comparison.half`` and the point's share of tokens (``half_tokens``), or None."""
     if method.all_evidence is None or other.all_evidence is None:
         return None
     whole = other.results.tokens[other.at].mean()

@@ -1,4 +1,4 @@
-"""Measure how much of the gold evidence is in the passages shown."""
+"""Measure how much of the gold evidence the passages of a prompt show."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from okralong.pipelines.core.types import Hit, Passage
 
 
 def shown_share(texts: Mapping[str, str], question: PooledQuestion, hits: Sequence[Hit]) -> float | None:
-    """Return the share of the gold evidence, or else of the answer's parts, that chunks hold; None if unknown."""
+    """Return the share of the gold evidence, or else of the answer's parts, that chunks contain; None if undefined."""
     shown = measure(question, [passage_of(hit) for hit in hits], texts)
     return shown.answer_recall if shown.evidence_recall is None else shown.evidence_recall
 
 
 Ranges = Mapping[str, Sequence[tuple[int, int]]]
-"""Sorted, disjoint character ranges by doc_id."""
+"""The sorted, disjoint character ranges of each document, by doc_id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Shares of the needed evidence that were shown, 0 to 1, or None if the set marks none.
+    """The shares of the gold evidence that were shown, 0 to 1; None if the set marks none.
 
     Attributes:
         evidence_recall: The share of gold characters.
-        pieces: The pieces of evidence.
-        pieces_shown: The pieces shown as a whole.
+        pieces: The number of pieces of evidence.
+        pieces_shown: The number of pieces that are shown as a whole.
         all_evidence: Whether all pieces are shown.
-        answer_recall: The share of the answer's parts.
+        answer_recall: The share of the answer's parts that are shown.
         cell_recall: The share of gold cells shown together with their row and column headers.
-        context_tokens: o200k tokens.
+        context_tokens: The o200k tokens of the passages.
     """
 
     evidence_recall: float | None
@@ -45,7 +45,7 @@ class Shown:
 
 
 def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Mapping[str, str]) -> Shown:
-    """Measure the passages shown for a question. ``documents`` has the text of each of its documents by doc_id."""
+    """Measure the passages shown for a question. ``documents`` has the texts of its documents by doc_id."""
     shown = ranges((p.doc_id, p.start_char, p.end_char) for p in passages)
 
     def needed(span: Span) -> int:
@@ -81,7 +81,7 @@ def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Ma
 
 
 def ranges(spans: Iterable[tuple[str, int, int]]) -> Ranges:
-    """Join spans (doc_id, start, end) that overlap or touch."""
+    """Merge spans (doc_id, start, end) that overlap or touch."""
     joined: dict[str, list[tuple[int, int]]] = {}
     for doc_id, start, end in sorted(spans):
         stretches = joined.setdefault(doc_id, [])

@@ -23,7 +23,7 @@ PANEL_HEIGHT: Final = 2.5
 LEGEND_ROW: Final = 0.24
 LEGEND_COLUMNS: Final = 4
 RECALL_WIDTH: Final = 9.0
-"""Inches; at 96 pixels an inch, about the 860 pixels of a README."""
+"""The width of the picture in inches. At 96 pixels per inch, it is about the 860 pixels of a README."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RecallLine:
 
 @dataclass(frozen=True, slots=True)
 class RecallPanel:
-    """A set with the numbers of its questions and documents, and the methods measured on it."""
+    """A set, the numbers of its questions and documents, and the methods measured on it."""
 
     name: str
     questions: int
@@ -47,7 +47,7 @@ class RecallPanel:
 
 
 def draw_recall(path: Path, panels: Sequence[RecallPanel]) -> None:
-    """Write the picture of ``panels`` to an SVG file. A method has one colour and marker in all panels.
+    """Write the picture of ``panels`` to an SVG file. A method has the same color and marker in all panels.
 
     Raises ValueError if no panel has a point, or a point has no tokens.
     """
@@ -88,7 +88,7 @@ def _recall_panel(axis: Axes, panel: RecallPanel, looks: Mapping[str, Mapping[st
 
 
 def _token_scale(axis: Axes, least: float, most: float) -> None:
-    """Scale tokens by powers of two and recall from 0 to 1, identically in all panels."""
+    """Give all panels the same axes: tokens on a logarithmic scale with powers of two, recall from 0 to 1."""
     first, last = math.floor(math.log2(least / 1000) + 0.01), math.ceil(math.log2(most / 1000) - 0.01)
     last = max(last, first + 1)
     axis.set_xscale("log", base=2)

@@ -23,10 +23,11 @@ def write_report(
     overall: Mapping[str, Mapping[str, Comparison]],
     other_side: bool = False,
 ) -> list[Path]:
-    """Write a page (.md), its data (.json) and, if the sweep names methods to picture, a picture (.svg) to ``folder``.
+    """Write a page (.md), its data (.json) and, if the sweep has ``pictured``, a picture (.svg) to ``folder``.
 
-    The files are named after the sweep's file, ``source``, followed by the side if it is the ``other_side`` than the
-    file's. ``overall`` has, by the name of the other method, each method against it over all sets. Returns the paths.
+    The files are named after the sweep's file, ``source``. If the sweep ran on ``other_side`` than the file says, the
+    side is appended. ``overall`` has the comparisons over all sets: the name of the method in ``against``, then that of
+    the compared method. Returns the paths.
     """
     name = f"{Path(source).stem}_{sweep.side}" if other_side else Path(source).stem
     content = {
@@ -103,13 +104,13 @@ def _words(choice: PlainMethod | PolicyMethod) -> str:
 
 
 def public_name(source: str) -> str:
-    """Return the name of a config or model for a report: of an absolute path only the last part."""
+    """Return the name of a config or model for a report; of an absolute path, only the last part."""
     path = Path(source).expanduser()
     return path.name if path.is_absolute() else source
 
 
 def _dumped(sweep: Sweep) -> dict[str, Any]:
-    """Return the sweep as it was run."""
+    """Return the sweep's keys as JSON values, as they were run."""
     content = sweep.model_dump()
     for key in ("catalog", "split", "scorer"):
         content[key] = public_name(content[key])
@@ -182,7 +183,7 @@ def _plain(value: float | None) -> str:
 
 
 def _rounded(value: object) -> object:
-    """Round floats to six digits, so that a result file changes only where a figure did; drop ``n`` of estimates."""
+    """Round floats to six digits, so that result files change only where figures do. Also drop ``n`` of estimates."""
     if isinstance(value, float):
         return round(value, 6)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Write a report as a Markdown page and a JSON file of its values: for the evidence bench and all trainings."""
+"""Write a report as a Markdown page and a JSON file with its values, for the evidence bench and all trainings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from okralong.pipelines.reporting.tables import NONE
 
 
 def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
-    """Format an estimate as "0.412 [0.380, 0.447]", with "-" for unknown numbers and ``form`` for each number."""
+    """Format an estimate as "0.412 [0.380, 0.447]". ``form`` is the format of each number; an unknown number is "-"."""
     if each is None or each.value is None:
         return NONE
     if each.low is None and each.high is None:
@@ -24,7 +24,7 @@ def estimate_words(each: Estimate | None, form: str = ".3f") -> str:
 
 
 def write_markdown_report(folder: Path, name: str, sections: Sequence[str], values: Any) -> list[Path]:
-    """Write the sections to NAME.md and the values, which may be dataclasses, to NAME.json; return both paths."""
+    """Write ``sections`` to NAME.md and ``values``, which may be dataclasses, to NAME.json; return both paths."""
     page, data = folder / f"{name}.md", folder / f"{name}.json"
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Cached retrieval, analyzers and cross-encoders: a sweep repeats the same queries many times."""
+"""Cache retrievals, analyses and readings, because a sweep repeats the same queries many times."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from okralong.pipelines.models.cross_encoder import CrossEncoder
 
 DEPTH: Final = 100  # project default
-"""Chunks retrieved by each retriever; a smaller request gets the first of them."""
+"""Number of chunks that each retriever returns. A request for fewer gets the first of them."""
 
 
 @dataclass
 class Retrievals:
-    """Both retrievers over one local archive, with a cache."""
+    """Both retrievers over a local archive, with a cache."""
 
     archive: Archive
     encoder: CachedEncoder
     _shards: dict[int, list[LocalShard]] = field(default_factory=dict)
 
     def shards(self, granularity: int) -> Sequence[LocalShard]:
-        """Return all shards of a granularity. Raises ArchiveError if the archive does not have it."""
+        """Return all shards of a chunk size. Raises ArchiveError if the archive does not have it."""
         if granularity not in self._shards:
             self._shards[granularity] = [RememberedShard(each.shard) for each in self.archive.clients(granularity)]
         return self._shards[granularity]
@@ -50,14 +50,14 @@ class Retrievals:
         return await search(self.shards(granularity), query, self.encoder.encode([prefix + query])[0], doc_ids, k)
 
     def prepare(self, queries: list[str]) -> None:
-        """Embed many queries at once into the cache."""
+        """Embed many queries at once, and cache their vectors."""
         if queries:
             self.encoder.encode(queries)
 
 
 @dataclass(frozen=True)
 class RememberedShard(LocalShard):
-    """A shard that caches the candidates of a query in a scope."""
+    """A shard that caches the candidates for each query and scope."""
 
     found: dict[Hashable, Candidates] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ class Remembered:
 
 @dataclass
 class RememberedReader:
-    """A cross-encoder that reads each pair of query and passage once. ``load`` loads it on first use."""
+    """A cross-encoder that caches its reading of each pair of query and passage. ``load`` loads it on first use."""
 
     name: str
     load: Callable[[], CrossEncoder]
@@ -112,7 +112,7 @@ class RememberedReader:
         return [self._read[query, passage] for passage in passages]
 
     async def port(self, query: str, passages: list[str]) -> list[Reading]:
-        """Read as a port of ``QuestionTools``."""
+        """See ``Models.read``."""
         return self.read(query, passages)
 
 

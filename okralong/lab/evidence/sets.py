@@ -1,4 +1,4 @@
-"""Read, split, draw, pool and index the sets of a sweep; existing archives are reused."""
+"""Read, split, draw, pool and index the sets of a sweep. Existing archives are reused."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DataSetStore:
-    """Reads and indexes data sets: ``data`` holds the files, ``work`` archives and vectors.
+    """Reads and indexes data sets. The folder ``data`` has the files, ``work`` the archives and vectors.
 
-    Without a ``split``, with the side "all", sets are taken whole, for questions unused in training and tuning.
+    With the side "all" there is no ``split``: sets that were not used in training and tuning are taken as a whole.
     """
 
     catalog: Catalog
@@ -53,9 +53,9 @@ class DataSetStore:
         return dataset if self.split is None or self.side == "all" else self.split.filter(dataset, self.side)
 
     def pooled(self, choice: SetChoice, every: bool = False) -> Pooled:
-        """Return the questions and documents of a set: ``every`` question, or only measurable ones.
+        """Return the documents of a set and its measurable questions; with ``every``, all of its questions.
 
-        Raises InputError if the choice cannot be satisfied.
+        Raises InputError if the set cannot satisfy ``choice``.
         """
         dataset = self.read(choice.name, choice.part)
         spare = [text for named in choice.fill for text in self.read(*named.split(" ", 1)).texts.values()]
@@ -74,7 +74,7 @@ class DataSetStore:
         sizes = "-".join(map(str, config.granularities))
         limit = "all" if choice.limit is None else str(choice.limit)
         by = "" if config.embedding.model == EMBEDDED else f"-{Path(config.embedding.model).name}"
-        # An archive has one table of compressed chunks, so another compressor needs another archive.
+        # An archive has only one table of compressed chunks, so another compressor needs another archive.
         table = "" if config.compressor in (NONE, AUTO, SHIPPED) else f"-{_fingerprint(config.compressor)}"
         cut = f"{config.boundaries}-at-{sizes}{by}{table}"
         return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}"
@@ -82,7 +82,7 @@ class DataSetStore:
 
 @dataclass(frozen=True)
 class Material:
-    """The sets of a sweep as questions and documents by their names, and the store that indexes them."""
+    """The questions and documents of a sweep's sets, by name, and the store that indexes them."""
 
     store: DataSetStore
     pooled: dict[str, Pooled]
@@ -102,10 +102,10 @@ class Material:
         gold_types: bool = False,
         skip_unreadable: bool = False,
     ) -> Material:
-        """Read, split, draw and pool all sets; nothing is embedded yet.
+        """Read, split, draw and pool all sets, without embedding anything.
 
-        ``gold_types`` requires a type of every question, for methods that analyze by gold labels. Raises InputError for
-        a set that cannot be read, or, with ``skip_unreadable``, if none can.
+        With ``gold_types`` every question must have a type, for methods that analyze by gold labels. Raises InputError
+        for a set that cannot be read, or, with ``skip_unreadable``, if none can.
         """
         store = DataSetStore(
             catalog=load_catalog(sweep.catalog),
@@ -139,10 +139,10 @@ def _fingerprint(compressor: str) -> str:
 
 
 def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed: int, every: bool = False) -> Pooled:
-    """Return the questions of one side that can be measured, over documents. Raises InputError if there are none.
+    """Return the documents and measurable questions of one side. Raises InputError if there are no such questions.
 
-    A question can be measured if its set gives a text for it, and marks evidence or parts of its answer; with ``every``
-    a text is enough.
+    A question is measurable if its set has a text for it and marks its evidence, or if its answer has parts. With
+    ``every``, a text is enough.
     """
     items = drawn(list(dataset.items) if every else measurable(dataset), choice.limit, f"{seed}:{choice.name}")
     if choice.pool_tokens is None:
@@ -164,14 +164,14 @@ def measurable(dataset: DataSet) -> list[Item]:
 
 
 def drawn(items: Sequence[Item], limit: int | None, seed: str) -> list[Item]:
-    """Return all items, or ``limit`` of them, drawn independently of their order."""
+    """Return all items, or ``limit`` of them, drawn by ``seed`` independently of their order."""
     if limit is None or len(items) <= limit:
         return list(items)
     return random.Random(seed).sample(sorted(items, key=lambda item: item.gold.question.query_id), limit)
 
 
 def check_types(choice: SetChoice, pooled: Pooled) -> None:
-    """Raise InputError if a question has no type, so that gold labels are impossible."""
+    """Raise InputError if a question has no type, since there are then no gold labels."""
     for question in pooled.questions:
         asked = question.item.gold.question
         if asked.type not in TYPES:

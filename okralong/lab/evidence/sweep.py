@@ -1,4 +1,4 @@
-"""Run every method on every set, row by row. Reading, indexing and retrieval are real; nothing is paid."""
+"""Run every method on every set. Reading, indexing and retrieval are real; nothing is paid."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from okralong.pipelines.sara.artifact import ArrayCompressor
 from okralong.pipelines.sara.config import NONE, compressor_folder
 
 SCALED: Final = ("contextual", "factoid", "split", "step")
-"""The parts of a policy whose counts and token budgets a scale multiplies."""
+"""The sections of a policy whose counts and token budgets are multiplied by a scale."""
 
 
 def run_sweep(
     sweep: Sweep, data: Path, work: Path, say: Say, models: Mapping[str, ModelWriter] | None = None
 ) -> list[Row]:
-    """Return the rows of every method on every set, over archives kept below ``work``.
+    """Return the rows of every method on every set, using archives that are kept below ``work``.
 
-    Methods whose writer is embedded or reader use ``models``. A set that cannot be read is reported and left out.
-    Raises ValueError for a missing writer, and ConfigError or InputError before anything is embedded if a policy or
-    model is unusable, a set is not in the catalog, or no set can be read.
+    ``models`` has the writers "embedded" and "reader". A set that cannot be read is reported and left out. Raises
+    ValueError for a missing writer. Raises ConfigError or InputError, before anything is embedded, if a policy or model
+    is unusable, a set is not in the catalog, or no set can be read.
     """
     policies = {name: scaled_policies(m) for name, m in sweep.methods.items() if isinstance(m, PolicyMethod)}
     writers: dict[str, Writer] = {"gold": GoldWriter(), **(models or {})}
@@ -71,7 +71,7 @@ def run_sweep(
     gold = any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values())
     material = Material.read(
         sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip_unreadable=True
-    )  # all of them first, so that a bad set does not waste an hour
+    )  # all sets are read first, so that a bad one does not waste an hour
     indexes = index_configs(sweep, policies)
     rows: list[Row] = []
     for choice in (each for each in sweep.sets if each.named in material.pooled):
@@ -83,12 +83,12 @@ def run_sweep(
 
 
 def rerankers(sweep: Sweep) -> dict[str, RerankerConfig]:
-    """Return the cross-encoders that methods may name: the shipped one and the sweep's own."""
+    """Return the cross-encoders that methods may name: the shipped one, and those that the sweep defines."""
     return {SHIPPED: RerankerConfig(), **sweep.rerankers}
 
 
 def _check_side(sweep: Sweep) -> None:
-    """Check that every set is in the catalog, and that sets taken whole are the user's own."""
+    """Check that every set is in the catalog, and that sets taken as a whole are the user's own."""
     named = [(choice.name, choice.part) for choice in sweep.sets]
     named += [(name, part) for choice in sweep.sets for name, part in (each.split(" ", 1) for each in choice.fill)]
     catalog = load_catalog(sweep.catalog)
@@ -108,14 +108,14 @@ def _likelihood(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) ->
 
 
 def compressor_of(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> ArrayCompressor | None:
-    """Load the compressor if a policy of the sweep needs one."""
+    """Load the compressor if a policy of the sweep needs it, else return None."""
     if any(policy.needs_compressor for by_scale in policies.values() for policy in by_scale.values()):
         return ArrayCompressor.load(compressor_folder(sweep.compressor))
     return None
 
 
 def _analyzers(sweep: Sweep) -> dict[str, Analyzer | None]:
-    """Load the analyzers that the sweep's methods name. Corrupted ones share one loaded analyzer."""
+    """Load the analyzers that methods name. Those that differ only in corruption share one loaded analyzer."""
     wanted = {method.analyzer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     loaded: dict[str, Remembered] = {}
     found: dict[str, Analyzer | None] = {RULES: KeywordRules(), GOLD: None}
@@ -139,7 +139,7 @@ def scaled_policies(method: PolicyMethod) -> dict[float, Policy]:
 
 
 def index_configs(sweep: Sweep, policies: Mapping[str, Mapping[float, Policy]]) -> dict[Boundaries, IndexConfig]:
-    """Return the index configs of each set for all methods: one archive per kind of chunk boundaries."""
+    """Return the index configs of each set: one archive, for all methods, per kind of chunk boundaries."""
     sizes: dict[Boundaries, set[int]] = {}
     for name, method in sweep.methods.items():
         wanted = sizes.setdefault(method.boundaries, set())
@@ -175,7 +175,7 @@ async def _run_set(
 
 
 def _known_queries(sweep: Sweep, bench: Bench) -> list[str]:
-    """Return the queries known in advance, which embed much faster in one batch."""
+    """Return the queries that are known in advance, because embedding them in one batch is much faster."""
     items = [question.item for question in bench.pooled.questions]
     queries = [item.gold.question.question for item in items]
     if any(isinstance(method, PolicyMethod) and method.writer == "gold" for method in sweep.methods.values()):

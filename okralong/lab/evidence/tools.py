@@ -1,4 +1,4 @@
-"""The tools of a run for one question of the bench: local retrieval, and a writer in place of the generator."""
+"""The tools of a run for a question of the bench, with local retrieval, and a writer instead of the generator."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from okralong.pipelines.core.types import (
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
 COMPLETION_LIMIT: Final = 512  # project default
-"""Tokens kept free for a reply."""
+"""Tokens of the window that are kept free for a reply."""
 
 LOOK_UP: Final = "retrieval"
-"""The kind of a retrieval step of ``QuestionTools``."""
+"""The journal's kind of a retrieval step (see ``QuestionTools``)."""
 
 Analyze = Callable[[AnalysisInput], Awaitable[Analysis]]
-"""Analyzes a question with its primary chunks and their retrievers' scores."""
+"""A function that analyzes a question with its primary chunks and the retrievers' scores."""
 
 Likelihood = Callable[[str, Sequence[str]], list[list[float]]]
 """See ``LikelihoodModel.score``."""
 
 
 class BenchTools(QuestionTools):
-    """One question over one archive. ``doc_ids`` is its resolved scope, ``gold_queries`` are the set's own queries.
+    """The tools of one question. ``doc_ids`` is its resolved scope; ``gold_queries`` are the set's own queries.
 
-    ``likelihood`` and ``compressor`` are None if the policy does not need them. ``calls`` counts the prompts for which
-    the writer wrote queries, ``prompt_tokens`` the o200k tokens of all prompts, including the answer's, without worked
-    examples.
+    ``likelihood`` and ``compressor`` are None if the policy does not need them. ``calls`` is the number of prompts for
+    which the writer wrote queries, ``prompt_tokens`` that of o200k tokens in all prompts, including the answer prompt
+    but without worked examples.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class BenchTools(QuestionTools):
             return compressor.pooled(vectors) if compressor else vectors
 
         found = reader or reader_of(policy)
-        # The bench measures what is shown: no answer is judged or escalated.
+        # Escalation is off: the bench measures what is shown, not answers.
         policy = policy.model_copy(update={"escalate": None})
 
         offline = OfflineGenerator(self._reply)
@@ -113,7 +113,7 @@ class BenchTools(QuestionTools):
         return [json.loads(body)["wanted"]["query"] for (_, kind), body in self._steps.kept.items() if kind == LOOK_UP]
 
     def again(self, path: str = "") -> QuestionTools:
-        """Return further tools of the question, or of its branch at ``path``; completed steps are not repeated."""
+        """Return new tools for the question, or for its branch at ``path``, with the same recorded steps."""
         return QuestionTools(self.ports, self.question, self.doc_ids, self.log, self.fan_out, path)
 
     async def _branch(self, branch: Branch, path: str) -> tuple[Any, Mapping[str, float]]:
@@ -122,7 +122,7 @@ class BenchTools(QuestionTools):
         return await branch.operator(tools, **branch.arguments), {}
 
     async def _reply(self, call: GeneratorCall) -> Reply:
-        """Return the writer's reply; only first replies are measured. Raises NobodyAsked for a second one."""
+        """Return the writer's reply. Raises NobodyAsked for a repair, because only first replies are measured."""
         if call.path.endswith(f"/{REPAIR}"):
             raise NobodyAsked("The bench requests only first replies.")
         self.calls += call.role in WRITTEN
@@ -133,7 +133,7 @@ class BenchTools(QuestionTools):
 
 
 def given(analysis: Analysis) -> Analyze:
-    """Return an analyzer that returns a known analysis."""
+    """Return an analyze function that returns a known analysis."""
 
     async def analyze(asked: AnalysisInput) -> Analysis:
         return analysis
@@ -142,7 +142,7 @@ def given(analysis: Analysis) -> Analyze:
 
 
 def analyzed_by(analyzer: Analyzer) -> Analyze:
-    """Return an analyzer that gets one question at a time."""
+    """Return an analyze function that calls ``analyzer`` with one question at a time."""
 
     async def analyze(asked: AnalysisInput) -> Analysis:
         return analyzer.analyze([asked])[0]
@@ -151,16 +151,17 @@ def analyzed_by(analyzer: Analyzer) -> Analyze:
 
 
 def prompt_size(messages: Iterable[Message]) -> int:
-    """Return the o200k tokens of a prompt, without those of a chat template."""
+    """Return the o200k tokens of a prompt, without those that a chat template adds."""
     return sum(count_tokens(message.content) + message.vector_rows for message in messages)
 
 
 async def gold_labels(
     retrievals: Retrievals, texts: Mapping[str, str], question: PooledQuestion, granularity: int, chunks: Sequence[Hit]
 ) -> tuple[Pattern, bool] | None:
-    """Return whose chunks of ``granularity`` tokens hold more of the evidence, and whether ``chunks`` hold all of it.
+    """Return the gold pattern and evidence: the better retriever, and whether ``chunks`` contain all evidence.
 
-    Returns None if the set gives neither evidence nor parts of the answer. ``texts`` are the documents by id.
+    The retrievers are compared by their chunks of ``granularity`` tokens. Returns None if the question has neither
+    evidence nor parts of its answer. ``texts`` are the documents by doc_id.
     """
     asked = question.item.gold.question.question
     found = await retrievals.find(asked, question.doc_ids, granularity, PATTERN_CHUNKS)
@@ -173,7 +174,7 @@ async def gold_labels(
 
 @dataclass(frozen=True)
 class Lookup:
-    """A ``Retriever`` for one question, as primary retrieval needs it."""
+    """A ``Retriever`` for one question, for primary retrieval."""
 
     retrievals: Retrievals
     policy: Policy

@@ -1,7 +1,7 @@
-"""Write sub-questions and next queries in the bench: by the set itself, or by a model.
+"""Writers of sub-questions and next queries in the bench: the set itself, or a model.
 
-The bench runs the real strategies, so a writer uses the generator's roles and prompt contracts. It does not
-write answers: a request for one gets "unanswerable".
+The bench runs the real strategies, so a writer has the generator's roles and prompts. It does not write answers: the
+reply to an answer prompt is "unanswerable".
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ WRITTEN: Final = ("split", "step")
 """The roles that write queries."""
 
 WINDOW: Final = 128_000
-"""GPT-4o's window (paper section 4.2), wide enough that nothing is truncated and only the policy matters."""
+"""GPT-4o's window (paper section 4.2). It is so large that nothing is truncated, so only the policy matters."""
 
 LONGEST: Final = 380
-"""Characters of a query that are sent; the parsers drop or truncate those above 400."""
+"""Most characters of a query in a reply; the parsers drop or truncate longer ones, from 400 on."""
 
 _STEP: Final = re.compile(r"(?:^|/)step/(\d+)/")
 
 Ask = Callable[[Sequence[Message], str], Awaitable[str]]
-"""Sends messages for a role to a model; returns the reply's text."""
+"""A function that sends messages for a role to a model, and returns the reply's text."""
 
 
 class Writer(Protocol):
-    """Replaces the generator."""
+    """The interface of writers, which replace the generator."""
 
     @property
     def name(self) -> str:
@@ -54,16 +54,16 @@ class Writer(Protocol):
 
     @property
     def window(self) -> int:
-        """Tokens of a prompt and its reply together."""
+        """The most tokens of a prompt and its reply together."""
         ...
 
     @property
     def demonstrate(self) -> bool:
-        """True if each prompt is preceded by a worked example."""
+        """True if prompts have a worked example."""
         ...
 
     def count(self, text: str) -> int:
-        """Count the writer's own tokens of a text."""
+        """Count the tokens of a text in the writer's vocabulary."""
         ...
 
     async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
@@ -72,9 +72,9 @@ class Writer(Protocol):
 
 
 class GoldWriter:
-    """Returns the set's own queries, one per step.
+    """A writer that replies with the set's own queries, one per step.
 
-    It never ends the steps early; the method does when a retrieval finds nothing new, and at the policy's bound.
+    It never ends the steps. The method ends them if a retrieval finds nothing new, or at the policy's bound.
     """
 
     name = "gold"
@@ -86,7 +86,7 @@ class GoldWriter:
         return count_tokens(text)
 
     async def write(self, gold_queries: Sequence[str], path: str, role: str, messages: Sequence[Message]) -> str:
-        """Return all queries for a split, or the query of the step's number."""
+        """Return all queries for a split, or the query with the number of the step."""
         if role == "split":
             return "\n".join(map(as_question, gold_queries))
         step = _STEP.search(path)
@@ -99,7 +99,7 @@ class GoldWriter:
 
 @dataclass
 class ModelWriter:
-    """A small model writes; ``ask`` sends it the prompts of an answer run, including the worked example."""
+    """A writer that is a small model. ``ask`` sends it the prompts of a run, including the worked example."""
 
     name: str
     ask: Ask
@@ -113,10 +113,10 @@ class ModelWriter:
 
 
 def as_question(query: str) -> str:
-    """Return a query in a form that both parsers keep: one line of several words with a final question mark.
+    """Return a query in a form that both parsers accept: one line of several words with a final question mark.
 
-    A title that they would drop as a bullet ("B. Traven"), as nothing ("No More") or as a remark (one word) becomes a
-    sentence.
+    A title that they would take for a bullet ("B. Traven"), for "no query" ("No More") or for a remark (one word)
+    becomes a sentence.
     """
     line = " ".join(query.replace("?", " ").split())[:LONGEST].rstrip(".!: ") or " ".join(query.split())
     plain = f"{line}?"
@@ -124,23 +124,22 @@ def as_question(query: str) -> str:
     return plain if survives else f"What is {line}?"
 
 
-# --------
-# The embedded model as the bench's writer, alone or with the shipped reader. A sweep starts it when needed and keeps
-# its replies for the next run.
+# -------- The embedded model as a writer, alone or with the shipped reader adapter. A sweep starts it if needed, and
+# keeps its replies for the next run.
 
 COMPLETION_TOKENS: Final = {"split": 96, "step": 160}
-"""By role, as in the shipped answer config."""
+"""The reply limits by role, as in the shipped answer config."""
 
 TIMEOUT_S: Final = 600.0
-"""As in the shipped answer config: two cores read a long prompt in half a minute."""
+"""Seconds, as in the shipped answer config: two cores read a long prompt in half a minute."""
 
 SEED: Final = 7
-"""As in the shipped answer config; at temperature 0 it has no effect."""
+"""The seed of the shipped answer config. At temperature 0 it has no effect."""
 
 
 @dataclass
 class KeptReplies:
-    """Replies by prompt, in a file of JSON lines, so that no prompt is ever sent twice.
+    """Replies by prompt, stored as JSON lines in a file, so that no prompt is ever sent twice.
 
     Only one process at a time may use a file.
     """
@@ -151,30 +150,30 @@ class KeptReplies:
     def __post_init__(self) -> None:
         if self.file.is_file():
             for line in self.file.read_text(encoding="utf-8").split("\n"):
-                # A killed run's incomplete line is requested again.
+                # An incomplete line, left by a killed run, is ignored and requested again.
                 with suppress(ValueError):
                     row = json.loads(line)
                     self._known[row["key"]] = row["reply"]
 
     def get(self, key: str) -> str | None:
-        """Return the reply known for a key, or None."""
+        """Return the stored reply for a key, or None."""
         return self._known.get(key)
 
     def keep(self, key: str, reply: str) -> None:
-        """Remember a reply, and write it to disk at once."""
+        """Store a reply, writing it to disk at once."""
         self._known[key] = reply
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a", encoding="utf-8") as out:
-            # The line break comes first, to end a line that was left incomplete.
+            # The line break is written first, to end a line that may be incomplete.
             out.write("\n" + json.dumps({"key": key, "reply": reply}))
 
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A served model as the writer calls it.
+    """A served model that a writer calls.
 
-    Kept replies are keyed by ``identity``, as ``base_url`` changes with every start of an own server. ``demonstrate``
-    puts a worked example before each prompt, ``constrained`` sends each role's grammar.
+    Stored replies are keyed by ``identity``, since ``base_url`` changes with every start of a local server. With
+    ``demonstrate`` each prompt has a worked example; with ``constrained`` the role's grammar is sent.
     """
 
     base_url: str
@@ -186,9 +185,9 @@ class KnownModel:
 
 @contextmanager
 def model_writers(sweep: Sweep, work: Path) -> Iterator[dict[str, ModelWriter]]:
-    """Yield a writer for each model that the sweep's methods name: the embedded one alone, and with the shipped reader.
+    """Yield the writers that methods of the sweep name: the embedded model alone, and with the shipped reader adapter.
 
-    Raises whatever starting the embedded server raises.
+    Raises what starting the embedded server raises.
     """
     wanted = {method.writer for method in sweep.methods.values() if isinstance(method, PolicyMethod)}
     with ExitStack() as servers:
@@ -209,9 +208,9 @@ def model_writers(sweep: Sweep, work: Path) -> Iterator[dict[str, ModelWriter]]:
 
 
 def asking_writer(served: KnownModel, kept_in: Path, window: int, count: CountTokens) -> ModelWriter:
-    """Return a writer that asks a served model each prompt once; its replies are kept in the file ``kept_in``.
+    """Return a writer that sends each prompt to a served model once, and stores replies in the file ``kept_in``.
 
-    ``window`` and ``count`` are in the model's own tokens. The writer raises the errors of the ``openai`` client.
+    ``window`` and ``count`` are in the model's own tokens. The writer raises the exceptions of the ``openai`` client.
     """
     config = LlmConfig(model=served.model, timeout_s=TIMEOUT_S)
     kept = KeptReplies(kept_in)

@@ -1,1 +1,1 @@
-"""Sweeps: methods, sets, policy variants and seeds under one budget, with intervals and paired tests."""
+"""Sweeps: run methods, sets, variants and seeds under one budget, and report intervals and paired tests."""

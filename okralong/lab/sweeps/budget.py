@@ -1,4 +1,4 @@
-"""Share one budget among many cells: a cell's grant is reserved before it starts, the rest released at its end."""
+"""Share one budget among many cells: a grant is reserved before a cell starts, and its rest released at the end."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.llm.replay import calls_begun
 
 HELD: Final = ("ok", "unknown")
-"""Statuses of attempts that cost or may have cost something."""
+"""Statuses of attempts that cost something, or may have."""
 
 
 @dataclass
 class SharedBudget:
-    """The budget of all cells; ``total_usd`` is None without a cap, ``spent`` is what each cell has cost before.
+    """The budget of all cells. ``total_usd`` is None without a cap; ``spent`` has what each cell has cost so far.
 
-    The grants of running cells and the spending of all others never exceed the total. Thread-safe.
+    The grants of running cells plus the costs of all others never exceed the total. Thread-safe.
     """
 
     total_usd: float | None
@@ -30,16 +30,16 @@ class SharedBudget:
 
     @property
     def free_usd(self) -> float | None:
-        """Dollars neither spent nor granted."""
+        """The dollars that are neither spent nor granted; None without a cap."""
         if self.total_usd is None:
             return None
         idle = sum(usd for cell, usd in self.spent.items() if cell not in self._granted)
         return max(0.0, self.total_usd - idle - sum(self._granted.values()))
 
     def grant(self, cell: str, sharers: int) -> float | None:
-        """Grant a cell an even share of the free dollars, and return its cap including its earlier spending.
+        """Grant a cell an equal share of the free dollars, and return its cap, which includes its earlier costs.
 
-        ``sharers`` counts the cells that may be waiting for a share, including this one. Returns None without a cap.
+        ``sharers`` is the number of cells that may need a share, including this one. Returns None without a cap.
         """
         with self._lock:
             free = self.free_usd
@@ -56,10 +56,10 @@ class SharedBudget:
 
 
 def spent_usd(run: Folder) -> float:
-    """Return the dollars that a run folder counts against its cap: billed, or reserved with unknown outcome.
+    """Return the dollars that count against the cap of a run: those billed, and reserves whose outcome is unknown.
 
-    A killed process leaves attempts without a ledger row, which the run's next process writes. They count here already,
-    because other cells may be granted the rest before then.
+    A killed process leaves attempts that have no ledger row until the run's next process writes it. They are counted
+    here, because the dollars might be granted to other cells before then.
     """
     rows = read_run_table(run, "ledger", ["call_id", "attempt", "status", "cost_usd"]).to_pylist()
     settled = {(row["call_id"], row["attempt"]) for row in rows}
@@ -70,5 +70,5 @@ def spent_usd(run: Folder) -> float:
 
 
 def spent_before(folders: Mapping[str, Folder]) -> dict[str, float]:
-    """Return the dollars in each cell's folder."""
+    """Return the dollars spent so far in the folder of each cell."""
     return {cell: spent_usd(folder) for cell, folder in folders.items()}

@@ -1,4 +1,4 @@
-"""Run the cells of a sweep concurrently: one generator, one set of models, shards of one archive, one budget."""
+"""Run the cells of a sweep concurrently, with shared generator, models and shards, under one budget."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from okralong.pipelines.llm.batch_tracker import ResumeState
 from okralong.pipelines.run.prepare import Prepared
 
 OPEN = "over_budget"
-"""The status of a question that a higher cap resumes."""
+"""The status of questions that are resumed if the cap is raised."""
 
 
 @dataclass(frozen=True)
 class PreparedCell:
-    """A cell with everything checked, and its run folder."""
+    """A cell whose run was checked and prepared, and its run folder."""
 
     plan: CellPlan
     prepared: Prepared
@@ -43,10 +43,10 @@ class PreparedCell:
 
     @property
     def may_go_on(self) -> bool:
-        """True if questions are left: the budget ran out before them, or the set has grown.
+        """True if questions are left, because the budget was used up or because the set has grown.
 
-        Raises ConfigError if its run was begun with another set-up or other questions under the same query_ids: those
-        answers are not this sweep's.
+        Raises ConfigError if its run was started with another config, or with other questions under the same query_ids,
+        since these are not the answers of this sweep.
         """
         folder = Folder.of(self.run)
         if not begun_alike(folder, self.prepared):
@@ -58,22 +58,22 @@ class PreparedCell:
 
 @dataclass(frozen=True)
 class CellEnd:
-    """The end of a cell's run in this start."""
+    """How the run of a cell ended."""
 
     cell: str
     result: RunResult
 
     @property
     def fatal(self) -> bool:
-        """True if its reason to stop applies to every other cell as well."""
+        """True if the reason why it stopped applies to all other cells as well."""
         return bool(self.result.stopped) and self.result.exit_code != EXIT_OVER_BUDGET
 
 
 @dataclass
 class Running:
-    """The state that all cells of a running sweep share.
+    """The state of a running sweep that its cells share.
 
-    Each of ``every`` cell may share its replies with others of its set.
+    ``every`` has all cells; a cell may reuse the replies of others on the same set.
     """
 
     sweep: Sweep
@@ -85,7 +85,7 @@ class Running:
     generators: dict[str, StartedGenerator] = field(default_factory=dict)
 
     def generator(self, prepared: Prepared) -> StartedGenerator:
-        """Return the generator of a cell, served once for all cells that differ only in the seed."""
+        """Return the generator of a cell, which is served once for all cells that differ only in the seed."""
         llm, compressor = prepared.llm, reading_vectors(prepared)
         key = f"{json.dumps(llm.model_dump(mode='json', exclude={'seed'}), sort_keys=True)} {compressor}"
         if key not in self.generators:
@@ -97,7 +97,7 @@ class Running:
         return replace(served, llm=served.llm.model_copy(update={"seed": llm.seed}))
 
     def others(self, cell: PreparedCell) -> tuple[str, ...]:
-        """Return the runs of the same set with a journal, whose replies the cell can reuse for free."""
+        """Return the other runs on the same set that have a journal, whose replies the cell can reuse for free."""
         if not self.sweep.share_replies:
             return ()
         own = [each.run for each in self.every if each.plan.named.set == cell.plan.named.set and each.run != cell.run]
@@ -112,9 +112,9 @@ def run_cells(
     address: str | None,
     console: Console,
 ) -> list[CellEnd]:
-    """Run the unfinished cells, archive by archive, and begin no further one after a fatal end.
+    """Run the unfinished cells, archive by archive. After a fatal end, start no further cell.
 
-    Cells that fit into this process come first: on Ray each would start a gateway and planners.
+    Cells that can run in this process come first, because on Ray each has to start a gateway and planners.
     """
     waiting = [cell for cell in cells if cell.may_go_on or not Folder.of(cell.run).exists(MANIFEST)]
     if not waiting:
@@ -153,7 +153,7 @@ def run_cells(
 
 
 def _needs_ray(cell: PreparedCell) -> bool:
-    """Return whether a cell cannot run in this process: by its size, or for batches that an earlier start left."""
+    """Return whether a cell cannot run in this process, because of its size or because of unfinished batches."""
     prepared = cell.prepared
     return bool(why_ray(prepared, len(prepared.questions)) or ResumeState.load(Folder.of(cell.run)).open)
 
@@ -171,17 +171,17 @@ def _by_archive(cells: Sequence[PreparedCell]) -> list[list[PreparedCell]]:
 
 
 HostOf = Callable[[Prepared, StartedGenerator], Host]
-"""Returns the host of a cell, with the generator that it shares with others."""
+"""A function that returns the host for a cell and its generator."""
 Work = tuple[PreparedCell, StartedGenerator, HostOf]
 
 
 def _run_archive(running: Running, cells: Sequence[PreparedCell], hosts: Sequence[HostOf]) -> list[CellEnd]:
     """Run the cells over one archive.
 
-    Cells whose share of the budget was too small resume one by one while some of it is left. Raises what a
-    cell raised, after all have stopped.
+    Cells whose share of the budget was too small are resumed one by one while dollars are left. Raises what a cell
+    raised, after all cells have stopped.
     """
-    # One after the other, before anything runs: each may start a server.
+    # Generators are started one after the other, before anything runs, since each may start a server.
     served = [running.generator(cell.prepared) for cell in cells]
     work = list(zip(cells, served, hosts, strict=True))
     ends = _side_by_side(running, work)
@@ -192,7 +192,7 @@ def _run_archive(running: Running, cells: Sequence[PreparedCell], hosts: Sequenc
 
 
 def _side_by_side(running: Running, work: Sequence[Work]) -> list[CellEnd]:
-    """Run ``parallel`` cells at a time; begin no further one after a fatal end."""
+    """Run ``parallel`` cells at a time. After a fatal end, start no further cell."""
     ends: dict[str, CellEnd] = {}
     waiting = list(work)
     parallel = running.sweep.parallel
@@ -217,13 +217,13 @@ def _side_by_side(running: Running, work: Sequence[Work]) -> list[CellEnd]:
 
 
 def _run_cell(running: Running, cell: PreparedCell, served: StartedGenerator, host_of: HostOf, sharers: int) -> CellEnd:
-    """Run a cell under its share of the budget, of which ``sharers`` may be waiting for some."""
+    """Run a cell with its share of the budget (for ``sharers`` see ``SharedBudget.grant``)."""
     name = cell.plan.named.cell
     cap = running.budget.grant(name, sharers)
     try:
         config = cell.prepared.config.model_copy(update={"budget_usd": cap})
         prepared = replace(cell.prepared, config=config, replies_from=running.others(cell))
-        silent = Console(file=io.StringIO())  # progress bars of several runs would overwrite each other
+        silent = Console(file=io.StringIO())  # the progress bars of several runs would overwrite each other
         starting = Starting(console=silent, interrupt=running.interrupt)
         result = answer_prepared(prepared, str(cell.run), starting, host_of(prepared, served))
     finally:

@@ -1,4 +1,4 @@
-"""Compare two runs over the same questions, and detect whether the second is worse beyond a bound."""
+"""Compare two runs over the same questions, and detect whether the second is worse by more than a bound."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND: Final[System] = ("B", "default")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One metric: both means, the second minus the first with interval and p-value, and how many questions have it."""
+    """A metric: the means of both runs, second minus first with interval and p-value, and the number of questions."""
 
     metric: str
     first: float | None
@@ -38,7 +38,7 @@ class Compared:
     n: int
 
     def worse_by(self) -> float:
-        """Return the amount by which the second run is worse: negative if it is better, 0 if unknown."""
+        """Return the amount by which the second run is worse; negative if it is better, 0 if it is unknown."""
         if self.difference is None:
             return 0.0
         return -self.difference if METRICS[self.metric] == "more" else self.difference
@@ -47,7 +47,7 @@ class Compared:
 def compare_runs(first: str, second: str, questions: str | None = None) -> list[Compared]:
     """Compare every metric that both runs have. ``questions`` is the gold file; cells of a sweep need none.
 
-    Raises InputError if there is no gold, a run is not a run folder, or the two were not asked the same questions.
+    Raises InputError if there are no gold answers, a folder is not a run, or the two runs have different questions.
     """
     golds = read_gold_questions(questions or gold_of(first, second))
     rows: list[dict[str, Any]] = []
@@ -79,7 +79,7 @@ def compare_runs(first: str, second: str, questions: str | None = None) -> list[
 
 
 def regression(found: Sequence[Compared], metric: str, bound: float) -> Compared | None:
-    """Return the metric if the second run's mean is worse in it by more than ``bound``, else None.
+    """Return the comparison of ``metric`` if the second run's mean is worse by more than ``bound``, else None.
 
     Raises ConfigError for an unknown metric, or one that the two runs do not have.
     """
@@ -95,9 +95,9 @@ def regression(found: Sequence[Compared], metric: str, bound: float) -> Compared
 
 
 def gold_of(*runs: str) -> str:
-    """Return the gold questions file of cells of a sweep.
+    """Return the file of gold questions that cells of a sweep name.
 
-    Raises InputError for runs that name none, or different ones.
+    Raises InputError for runs that name none, or that name different files.
     """
     found = set()
     for run in runs:
@@ -129,6 +129,6 @@ def _rows(place: str, system: System, golds: Sequence[GoldQuestion]) -> list[dic
     text = cache(lambda doc_id: archive.document(doc_id).text)
     named = CellName(system[0], system[0], "questions", system[1], 0)
     known = set(archive.doc_ids())
-    # Evidence in a document that the archive lacks cannot be located.
+    # Evidence in a document that is not in the archive cannot be located, so it is dropped.
     fitting = [g if {s.doc_id for s in g.evidence} <= known else replace(g, evidence=()) for g in golds]
     return score_rows(run, named, fitting, text)

@@ -1,4 +1,4 @@
-"""The keys of sweep and tune files, and their expansion into cells: one answer run each, with config and policy."""
+"""The keys of sweep and tune files, and their expansion into cells, each an answer run with config and policy."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.sara.config import NONE
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]+([ ._+-][A-Za-z0-9]+)*$", max_length=60)]
-"""Letters and digits separated by single signs: names become parts of folder names, which are joined by "__"."""
+"""A name: letters and digits separated by single signs, because names become parts of folder names, joined by "__"."""
 
 DEFAULT = "default"
-"""The variant of a sweep that names none."""
+"""The name of the variant if a sweep defines none."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellName:
-    """The names of a run's rows in the tables."""
+    """The columns that name a cell in the tables."""
 
     cell: str
     method: str
@@ -41,7 +41,7 @@ class CellName:
 
 
 class SweepSet(SetChoice):
-    """A set of the catalog as for the evidence bench. ``label`` is its name in the tables (null: "name part")."""
+    """A set of the catalog, as for the evidence bench. ``label`` is its name in the tables (null: "name part")."""
 
     label: Name | None = None
 
@@ -52,19 +52,19 @@ class SweepSet(SetChoice):
 
 
 class SweepMethod(Settings):
-    """A strategy by its name (null: the method's own), run under ``variants`` (null: all)."""
+    """A method: its ``strategy`` (null: the method's name in the sweep), run with ``variants`` (null: all)."""
 
     strategy: str | None = None
     variants: list[Name] | None = None
 
 
 class Variant(Settings):
-    """How a method is run: another policy, or changes to it or to the answer config.
+    """A change of how methods are run: another policy, or changes of the policy or the answer config.
 
-    ``policy`` is a policy file (null: the answer config's), ``policy_overrides`` are dotted keys of it, ``overrides``
-    dotted keys of the answer config. ``analyzer: gold`` gives the set's own types, and labels derived from the marked
-    evidence by retrieval; ``corrupted`` falsifies that share of the analyzer's labels, by the cell's seed. ``methods``
-    limits the variant to these methods (null: all).
+    ``policy`` is a policy file (null: the answer config's). ``policy_overrides`` and ``overrides`` map dotted keys of
+    the policy and of the answer config to values. ``analyzer`` "gold" uses the set's own types, and labels derived from
+    retrieval and the marked evidence. ``corrupted`` is the share of the analyzer's labels that are changed, by the
+    cell's seed. ``methods`` lists the methods that the variant applies to (null: all).
     """
 
     policy: str | None = None
@@ -76,11 +76,11 @@ class Variant(Settings):
 
 
 class JudgeConfig(Settings):
-    """A language model that judges answers, right or wrong.
+    """A language model that judges whether answers are right.
 
-    ``answer`` is an answer config whose ``llm`` judges, ``overrides`` are dotted keys of it. With ``marks``, one more
-    call per answer gives SARA's four marks. Each of the ``seeds`` costs further calls: the config's ``llm.seed`` and
-    the ones after it. The judge's dollars count against the sweep's budget.
+    ``answer`` is an answer config whose ``llm`` is the judge; ``overrides`` maps dotted keys of it to values. With
+    ``marks``, a further call per answer returns SARA's four marks. All calls are repeated for each of ``seeds`` seeds:
+    the config's ``llm.seed`` and the following ones. The judge's dollars count against the sweep's budget.
     """
 
     answer: str = "answer.yaml"
@@ -92,10 +92,10 @@ class JudgeConfig(Settings):
 class CellSettings(SweepSettings):
     """The keys that a sweep and a tune file share.
 
-    ``seeds`` are those of the generator and of corrupted labels. ``answer`` is the answer config that all cells start
-    from, with ``overrides`` (dotted keys). ``every`` also asks questions without marked evidence or a searchable
-    answer. ``embedding`` is the archives' encoder: "embedded" or a model folder. ``budget_usd`` caps everything
-    together; ``parallel`` cells run at a time.
+    ``seeds`` are the seeds of the generator and of corrupted labels. ``answer`` is the answer config of all cells,
+    changed by ``overrides`` (dotted keys). With ``every``, questions without marked evidence or a searchable answer are
+    asked, too. ``embedding`` is the encoder of the archives: "embedded" or a model folder. ``budget_usd`` is a cap on
+    everything together; ``parallel`` is the number of cells to run at a time.
     """
 
     seeds: list[int] = Field(default=[7], min_length=1)
@@ -109,11 +109,12 @@ class CellSettings(SweepSettings):
 
 
 class Sweep(CellSettings):
-    """Every method under each of its variants, on every set, with every seed: each is a *cell*.
+    """Every method with each of its variants, on every set, with every seed. Each combination is a *cell*.
 
-    ``side`` is that of the split; "all" takes sets whole, without a split, for questions unused in choosing models
-    and policies. ``against`` names the systems, "method" or "method/variant", that all others are compared with. With
-    ``share_replies``, a request that another cell of the set has sent is free. ``words`` are printed above the tables.
+    ``side`` is a side of the split. With "all", sets are taken as a whole, which is for questions that were not used to
+    choose models and policies. ``against`` lists the systems, "method" or "method/variant", with which all others are
+    compared. With ``share_replies``, the reply to a request that another cell of the set has sent is reused for free.
+    ``words`` is a text to print above the tables.
     """
 
     words: str = ""
@@ -153,7 +154,7 @@ class Sweep(CellSettings):
 
 
 def as_system(name: str) -> tuple[str, str]:
-    """Split a name of ``against``: "method/variant", or "method" under the default variant."""
+    """Split a name in ``against``: "method/variant", or "method" for the default variant."""
     method, _, variant = name.partition("/")
     return method, variant or DEFAULT
 
@@ -165,23 +166,22 @@ def _are_known(what: str, named: Mapping[str, list[str] | None], known: Mapping[
             raise ValueError(f"{what}: {owner} names {unknown[0]!r}, which is none of {', '.join(known)}")
 
 
-# --------
-# Choosing values of a policy on one side of the split, to be reported on another.
+# -------- Tuning: choose values of a policy on one side of the split, and report them on another.
 
 BASE = "base"
 CHOSEN = "chosen"
-"""The variants of the report: the unchanged policy, and the one with the chosen values."""
+"""The variants in the report of a tune: the unchanged policy, and the policy with the chosen values."""
 
 MOST_VARIANTS = 200  # project default
-"""Variants of one grid; more would be a typo, or too many for a tune side to distinguish."""
+"""Most variants of a grid. More are a typo, or too many to be distinguished on a tune side."""
 
 
 class Tune(CellSettings):
-    """Every combination of the ``grid``'s values (dotted keys of ``policy``) under ``method`` on the side ``search``.
+    """A search over all combinations of values in ``grid`` (dotted keys of ``policy``), with ``method``, on ``search``.
 
-    The combination with the best mean of ``metric`` over the sets is reported on the side ``report``, next to the
-    unchanged policy. ``most`` bounds the means of other metrics ({weighted_tokens: 1500}); ties go to fewer tokens.
-    ``budget_usd`` caps both sides together.
+    ``search`` and ``report`` are sides of the split. The combination with the best mean of ``metric`` over the sets is
+    reported on the side ``report``, together with the unchanged policy. ``most`` has upper bounds on the means of other
+    metrics ({weighted_tokens: 1500}); ties go to fewer tokens. ``budget_usd`` is a cap on both sides together.
     """
 
     method: str = "okralong"
@@ -215,19 +215,19 @@ class Tune(CellSettings):
         return self
 
     def points(self) -> dict[str, dict[str, Any]]:
-        """Return the combinations by the name of their variant, in the grid's order."""
+        """Return the combinations, by the name of their variant, in the order of the grid."""
         combined = itertools.product(*self.grid.values())
         return {f"point{at:03d}": dict(zip(self.grid, values, strict=True)) for at, values in enumerate(combined)}
 
     def searching(self) -> Sweep:
-        """Return the sweep that finds the values."""
+        """Return the sweep of the search."""
         variants = {
             name: Variant(policy=self.policy, policy_overrides=values) for name, values in self.points().items()
         }
         return self._sweep("search", self.search, variants, self.budget_usd, [])
 
     def reporting(self, values: Mapping[str, Any], budget_usd: float | None) -> Sweep:
-        """Return the sweep that reports the chosen values and the unchanged policy on the other side."""
+        """Return the sweep that runs the chosen values and the unchanged policy on the side of the report."""
         variants = {
             BASE: Variant(policy=self.policy),
             CHOSEN: Variant(policy=self.policy, policy_overrides=dict(values)),
@@ -242,18 +242,17 @@ class Tune(CellSettings):
         return Sweep(**same, side=side, methods={self.method: SweepMethod()}, variants=variants, against=against)
 
 
-# --------
-# Expanding a sweep into cells: one answer run each, with its config and policy.
+# -------- Expand a sweep into cells, each an answer run with its config and policy.
 
 CELLS = "cells"
-"""The folder below a sweep's folder that holds the cells' run folders by name."""
+"""The subfolder of a sweep's folder with the run folders of the cells, by name."""
 BETWEEN = "__"
-"""Separates the parts of a cell's name; no part contains it."""
+"""The separator of the parts of a cell's name. No part contains it."""
 
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """The parts of a sweep's folder, which is absolute, since actors have other working directories."""
+    """The paths in a sweep's folder. They are absolute, since actors have other working directories."""
 
     path: Path
 
@@ -262,7 +261,7 @@ class SweepFolder:
         return self.path / CELLS / cell
 
     def runs(self) -> list[Path]:
-        """Return the run folders of all cells that were ever begun here."""
+        """Return the run folders of all cells that were ever started here."""
         return sorted(place for place in (self.path / CELLS).glob("*") if place.is_dir())
 
     def questions(self, chosen: SweepSet) -> Path:
@@ -270,7 +269,7 @@ class SweepFolder:
         return self.path / "sets" / slug(chosen.named) / "questions.jsonl"
 
     def labels(self, chosen: SweepSet) -> Path:
-        """Return the file of gold labels of a set."""
+        """Return the file with the gold labels of a set."""
         return self.path / "sets" / slug(chosen.named) / "labels.jsonl"
 
     def policy(self, variant: str) -> Path:
@@ -280,7 +279,7 @@ class SweepFolder:
 
 @dataclass(frozen=True)
 class CellPlan:
-    """A cell: its names, set and run config. ``config.policy`` is where ``policy`` will be written."""
+    """A cell: its names, set and run config. ``config.policy`` is the path to which ``policy`` will be written."""
 
     named: CellName
     chosen: SweepSet
@@ -290,7 +289,7 @@ class CellPlan:
 
     @property
     def granularities(self) -> tuple[int, ...]:
-        """Chunk sizes, in tokens, that the set's archive must hold for it."""
+        """The chunk sizes, in tokens, that the set's archive must have for the cell."""
         return self.strategy.needs.granularities
 
 
@@ -338,12 +337,12 @@ def cell_name(method: str, chosen: SweepSet, variant: str, seed: int) -> str:
 
 
 def slug(name: str) -> str:
-    """Return a name as a part of a folder's name."""
+    """Return a name in a form that can be a part of a folder's name."""
     return re.sub(r"\s+", "-", name.strip())
 
 
 def sizes_by_set(plans: Sequence[CellPlan]) -> dict[str, list[int]]:
-    """Return, by set, the chunk sizes of one archive for all its cells, so that each set is indexed once."""
+    """Return the chunk sizes that all cells of a set need together, by set, so that each set is indexed once."""
     sizes: dict[str, set[int]] = {}
     for plan in plans:
         sizes.setdefault(plan.named.set, set()).update(plan.granularities)
@@ -351,14 +350,14 @@ def sizes_by_set(plans: Sequence[CellPlan]) -> dict[str, list[int]]:
 
 
 CompressedBy = tuple[str, str]
-"""The compressor of an archive's table, and the generator that makes memory slots, as an index config names them."""
+"""The compressor of an archive's table and the generator for memory slots, as an index config names them."""
 
 
 def tables_by_cell(plans: Sequence[CellPlan]) -> dict[str, CompressedBy]:
-    """Return, by cell, the table of compressed chunks of its archive.
+    """Return the table of compressed chunks that each cell's archive must have, by cell.
 
-    An archive holds one table: cells of a set that need others get archives of their own, and a cell that reads no
-    vectors shares that of the first one that does.
+    An archive has only one table, so cells of a set that need different tables have different archives. A cell that
+    needs no table uses the archive of the first cell that does.
     """
     vectors = [plan for plan in plans if plan.strategy.needs.sara_generator]
     own = {plan.named.cell: (plan.config.sara.compressor, plan.config.llm.model) for plan in vectors}

@@ -1,4 +1,4 @@
-"""Run a sweep: make sets and archives once, run the cells under one budget, then judge, score and write the results.
+"""Run a sweep: prepare sets and archives, run the cells under one budget, then judge, score and write the results.
 
 Each cell is an ordinary run folder, so an interrupted sweep resumes from every cell's journal.
 """
@@ -49,7 +49,7 @@ LOCK = "okralong evaluate"
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The outcome of a sweep. ``exit_code`` is the command's; ``stopped`` is why it could not go on, or ""."""
+    """The outcome of a sweep. ``exit_code`` is that of the command; ``stopped`` is why it stopped early, or ""."""
 
     folder: Path
     cells: int
@@ -78,7 +78,7 @@ class Expanded:
 
 
 def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Console) -> Expanded:
-    """Check everything, read the sets, and estimate; nothing is indexed or written.
+    """Check everything, read the sets, and estimate the cost, without indexing or writing anything.
 
     Raises ConfigError or InputError for an unusable strategy, policy, config or set.
     """
@@ -95,7 +95,7 @@ def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Conso
 
 
 def run_sweep(expanded: Expanded, *, address: str | None = None, console: Console | None = None) -> SweepResult:
-    """Run unfinished cells, score every cell, and write the tables, and the manifest last when all is complete.
+    """Run unfinished cells, score all cells, and write the tables. When all is complete, write the manifest last.
 
     Raises OkraError before anything is spent if a part is unusable, and MetricError if a score cannot be computed.
     """
@@ -103,7 +103,7 @@ def run_sweep(expanded: Expanded, *, address: str | None = None, console: Consol
     started = time.monotonic()
     folder = Folder.of(expanded.folder.path)
     with folder.locked(LOCK):
-        folder.remove(MANIFEST)  # its presence means complete
+        folder.remove(MANIFEST)  # it is present only if the sweep is complete
         cells = _prepared(expanded, console)
         budget = SharedBudget(expanded.sweep.budget_usd, spent_so_far(expanded.folder))
         ends = run_cells(expanded.sweep, expanded.folder.path, cells, budget, address, console)
@@ -123,14 +123,14 @@ def run_sweep(expanded: Expanded, *, address: str | None = None, console: Consol
 
 
 def spent_so_far(folder: SweepFolder) -> dict[str, float]:
-    """Return dollars by cell and by its judge, including cells that the sweep no longer names."""
+    """Return the dollars spent by each cell and its judge, including cells that the sweep no longer has."""
     runs = {run.name: Folder.of(run) for run in folder.runs()}
     judges = {f"{name}/{JUDGE}": run.at(JUDGE) for name, run in runs.items()}
     return spent_before({**runs, **judges})
 
 
 def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
-    """Make archives and files and check every cell, so that a bad cell is found before the others cost anything."""
+    """Write archives and files, and check every cell, so that a bad cell is found before others cost anything."""
     sweep, folder, plans = expanded.sweep, expanded.folder, expanded.plans
     write_cell_files(folder, plans, expanded.material)
     sizes, tables = sizes_by_set(plans), tables_by_cell(plans)
@@ -149,7 +149,7 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
     cells = []
     for plan in plans:
         location = benches[plan.named.set, tables[plan.named.cell]].retrievals.archive.location
-        asked, _ = read_questions(folder.questions(plan.chosen), strict=False)  # it has gold in further columns
+        asked, _ = read_questions(folder.questions(plan.chosen), strict=False)  # it has columns of gold data, too
         prepared = prepare(location, asked, plan.config)
         cells.append(PreparedCell(plan, prepared, folder.cell(plan.named.cell)))
     return cells
@@ -158,7 +158,7 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
 def _scored(
     expanded: Expanded, cells: Sequence[PreparedCell], budget: SharedBudget, *, judging: bool
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return the score rows of all finished questions, and the reason why the judge's budget ran out, or ""."""
+    """Return the score rows of all finished questions, and why the judge could not judge all of them, or ""."""
     sweep = expanded.sweep
     golds = {chosen.named: read_gold_questions(expanded.folder.questions(chosen)) for chosen in sweep.sets}
     by_set: dict[str, Text] = {}
@@ -199,7 +199,7 @@ def _outcome(
 
 
 def _manifest(expanded: Expanded, statuses: Mapping[str, int], seconds: float) -> dict[str, Any]:
-    """Describe the sweep without paths of this machine."""
+    """Return the content of the manifest, without paths of this machine."""
     return {
         "title": expanded.sweep.title,
         "sweep": json.loads(expanded.sweep.model_dump_json()),

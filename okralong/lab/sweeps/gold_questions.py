@@ -1,9 +1,9 @@
-"""Questions files with gold, which ``okralong answer`` asks and scoring reads.
+"""Questions files with gold data, which ``okralong answer`` and the scoring read.
 
-In addition to the columns of a questions file, a row has ``dataset``, ``parts`` (for answer recall) and
-``documents`` (the sources that the question is about, which the bootstrap draws together). In a plain questions file
-the parts are the answers and the documents the ``doc_ids``. ``evidence`` holds ranges, "doc_id:start:end"; any other
-evidence gives no recall.
+In addition to the columns of a questions file, a row has ``dataset``, ``parts`` (for answer recall) and ``documents``
+(the sources that the question is about, which the bootstrap draws together). In a plain questions file, the answers are
+the parts, and ``doc_ids`` the documents. ``evidence`` has ranges, "doc_id:start:end"; evidence in another form yields
+no recall.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from okralong.pipelines.run.questions import question_row, read_questions
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question with its gold. Questions linked by a chain of shared documents have the same ``cluster``."""
+    """A question with its gold data. Questions linked by a chain of shared documents have the same ``cluster``."""
 
     gold: Gold
     evidence: tuple[Span, ...]
@@ -34,7 +34,7 @@ class GoldQuestion:
 
 
 def write_gold_questions(folder: Folder, name: str, questions: Iterable[PooledQuestion]) -> None:
-    """Write the file ``name`` in ``folder``; the questions name the documents that they were pooled into."""
+    """Write the file ``name`` in ``folder``. The ``doc_ids`` of a question are the documents it was pooled into."""
     rows = []
     for each in questions:
         spans = tuple(f"{span.doc_id}:{span.start_char}:{span.end_char}" for span in each.evidence)
@@ -48,7 +48,7 @@ def write_gold_questions(folder: Folder, name: str, questions: Iterable[PooledQu
 def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
     """Read the questions of such a file, or of a plain questions file, in order.
 
-    Raises InputError for an unreadable file, a row that cannot be asked, and malformed gold.
+    Raises InputError for an unreadable file, a row that cannot be asked, or malformed gold data.
     """
     questions, bad = read_questions(path, strict=False)
     if bad:
@@ -78,14 +78,14 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
 
 
 def _listed(value: Any) -> Sequence[Any]:
-    """Return the value if it is a list. Raises TypeError otherwise: a string would be split into letters."""
+    """Return the value if it is a list. Raises TypeError otherwise, because a string would be split into letters."""
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{value!r} is not a list")
     return value
 
 
 def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
-    """Return the columns of a jsonl file that a questions file does not have; other kinds of file have none."""
+    """Return the columns of a jsonl file that a questions file does not have; none for other kinds of files."""
     if Path(path).suffix.lower() not in (".jsonl", ".ndjson"):
         return {}
     where = Folder.of(Path(path).parent)
@@ -95,6 +95,6 @@ def _extra_columns(path: str | Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _places(evidence: Sequence[str]) -> tuple[Span, ...]:
-    """Return the ranges, or none if one is malformed, so that recall never covers only part of the evidence."""
+    """Return the ranges, or none if one is malformed, so that recall never refers to only a part of the evidence."""
     found = [span for each in evidence if (span := evidence_span(each)) is not None]
     return tuple(Span(*span) for span in found) if len(found) == len(evidence) else ()

@@ -1,12 +1,12 @@
 """Judge answers with a language model: a verdict (right or wrong) and four marks.
 
-Calls go through the ledger client: they are reserved, journaled, counted, and replayed by a rerun. They have the role
+Calls are made by ``LlmClient``: they are reserved, journaled, counted, and replayed by a rerun. They have the role
 ``analyze`` (a short JSON object) and the step ``judge``. An answer that equals a gold answer is right without a call,
 and a question without an answer is wrong.
 
 The four marks are those of SARA's tables (appendix A.3, after RAGAS): answer relevance, correctness, similarity and
 faithfulness, each 0 to 1. The paper computes each by a separate pipeline (claims, entailment, embeddings, a
-cross-encoder); here one call at the step ``marks`` gives all four on a scale of 1 to 5, by a rubric of this project.
+cross-encoder). Here, one call at the step ``marks`` returns all four on a scale of 1 to 5, by a rubric of this project.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ToJudge:
 
 
 def judge_prompt(asked: ToJudge) -> list[Message]:
-    """Return the messages; answers and question cannot close their frames."""
+    """Return the messages that ask for a verdict. Answers and question cannot close their frames."""
     parts = [("question", asked.question), *(("correct", gold) for gold in asked.golds), ("answer", asked.answer)]
     user = "\n".join(f'<passage id="{name}">\n{neutralise(text).strip()}\n</passage>' for name, text in parts)
     return [Message("system", SYSTEM), Message("user", user)]
@@ -67,10 +67,10 @@ def parse_verdict(text: str) -> bool:
 
 
 async def judge(asked: Sequence[ToJudge], client: LlmClient, at_once: int, turn: int = 0) -> Mapping[str, float]:
-    """Return 1 or 0 by query_id. ``turn`` numbers the seeds; each has its own steps.
+    """Return the verdicts, 1 or 0, by query_id. ``turn`` is the number of the seed; each seed has its own steps.
 
-    Raises MetricError if a verdict is missing, EndpointError or OverBudget as the client does; earlier verdicts are in
-    the journal.
+    Raises MetricError if a verdict is missing, and EndpointError or OverBudget as the client does. Earlier verdicts are
+    kept in the journal.
     """
     doubtful = [each for each in asked if not best(exact_match, each.answer, each.golds)]
     said = await _each(doubtful, client, at_once, _step(STEP, turn), judge_prompt, lambda each: parse_verdict)
@@ -94,21 +94,20 @@ MARKS: Final = tuple(RUBRIC)
 MARKS_STEP: Final = "marks"
 
 MOST_CONTEXT: Final = 6000  # project default
-"""Tokens (o200k) of the context that the judge sees.
+"""Most o200k tokens of the context that the judge sees.
 
-A claim that only the rest supports counts as unsupported, so faithfulness is a lower bound for methods that show whole
-documents.
-"""
+A claim that only the rest of the context supports counts as unsupported, so faithfulness is a lower bound for methods
+that show whole documents."""
 
 LEAST, TOP = 1, 5
-"""The scale of a mark, in whole numbers."""
+"""The lowest and highest mark, in whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToMark:
     """An answered question with its gold answers and the texts of its context.
 
-    Without context there is no mark for faithfulness.
+    If there is no context, there is no mark for faithfulness.
     """
 
     query_id: str
@@ -124,7 +123,10 @@ class ToMark:
 
 
 def marks_prompt(asked: ToMark) -> list[Message]:
-    """Return the messages; quotations cannot close their frames. The context is cut at ``MOST_CONTEXT`` tokens."""
+    """Return the messages that ask for marks. The context is truncated to ``MOST_CONTEXT`` tokens.
+
+    Quoted texts cannot close their frames.
+    """
     parts = [("question", asked.question), *(("correct", gold) for gold in asked.golds), ("answer", asked.answer)]
     left = MOST_CONTEXT
     for text in asked.context:
@@ -154,19 +156,19 @@ def _rubric(wanted: Sequence[str]) -> str:
 
 def _head(text: str, tokens: int) -> str:
     """Return the longest beginning of ``text`` with at most that many tokens."""
-    text = text[: 12 * tokens]  # prose has fewer characters per token, so a whole document need not be counted
+    text = text[: 12 * tokens]  # prose has fewer characters per token; this avoids counting whole documents
     return text[: most_that_fits(len(text), lambda length: count_tokens(text[:length]) <= tokens)]
 
 
 def parse_marks(text: str, wanted: Sequence[str]) -> dict[str, float]:
-    """Parse the marks as shares: 1 is 0.0, 5 is 1.0. Raises ReplyError if one is missing or off the scale."""
+    """Parse the marks as shares: 1 is 0.0, 5 is 1.0. Raises ReplyError if one is missing or not on the scale."""
     start, end = text.find("{"), text.rfind("}")
     try:
         said = json.loads(text[start : end + 1])
     except (ValueError, RecursionError):
         said = None
     found = {name: said.get(name) for name in wanted} if isinstance(said, dict) else {}
-    # True would pass as an int.
+    # ``isinstance`` is not used, because True is an int.
     good = {name: mark for name, mark in found.items() if type(mark) is int and LEAST <= mark <= TOP}
     if len(good) < len(wanted):
         lacking = ", ".join(name for name in wanted if name not in good)
@@ -205,7 +207,7 @@ async def _each(
     prompt: Callable[[A], list[Message]],
     reader: Callable[[A], Callable[[str], T]],
 ) -> dict[str, T]:
-    """Call the judge for each, and return its replies by query_id."""
+    """Call the judge for each answer, and return its parsed replies by query_id."""
     places = asyncio.Semaphore(at_once)
 
     async def one(each: A) -> tuple[str, T]:

@@ -1,4 +1,4 @@
-"""The judge of a sweep: a language model marks the answers of each cell, with a journal and ledger in the cell."""
+"""Judge the answers of a sweep's cells, with a journal and ledger of the judge in the folder of each cell."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from okralong.pipelines.run.rows import JUDGE, table
 S = TypeVar("S")
 T = TypeVar("T")
 Runs = Mapping[str, tuple[Path, Sequence[GoldQuestion]]]
-"""By cell: the run's folder, and its gold questions."""
+"""The folder and gold questions of each run, by cell."""
 Verdicts = Mapping[str, Mapping[str, float]]
-"""1 or 0, by cell and query_id."""
+"""Verdicts, 1 or 0, by cell and query_id."""
 Marks = Mapping[str, Mapping[str, Mapping[str, float]]]
 """SARA's four marks, 0 to 1, by cell, query_id and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The judge's verdicts and marks, one element for each seed."""
+    """The judge's verdicts and marks, with one element for each seed."""
 
     verdicts: Sequence[Verdicts] = ()
     marks: Sequence[Marks] = ()
 
     def of(self, cell: str) -> dict[str, dict[str, list[float]]]:
-        """Return a cell's values over the seeds, by query_id and name; verdicts are called ``judge``."""
+        """Return the values of a cell with each seed, by query_id and name; the name of verdicts is ``judge``."""
         found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for verdicts in self.verdicts:
             for query_id, verdict in verdicts.get(cell, {}).items():
@@ -59,7 +59,7 @@ class Judged:
 
 
 def judge_sweep(said: JudgeConfig, runs: Runs, texts: Mapping[str, Text], budget: SharedBudget) -> tuple[Judged, str]:
-    """Judge all cells with as many seeds as the ``budget`` allows; return also why seeds are missing, or ""."""
+    """Judge all cells with as many seeds as ``budget`` allows. Also return why seeds are missing, or ""."""
     config = judge_config(said)
     verdicts, paid = each_seed(partial(judge_cells, runs, config, budget), said.seeds)
     marks: list[Marks] = []
@@ -76,7 +76,7 @@ def judge_sweep(said: JudgeConfig, runs: Runs, texts: Mapping[str, Text], budget
 
 
 def each_seed(ask: Callable[[int], S], seeds: int) -> tuple[list[S], bool]:
-    """Return the results of ``ask`` for each turn within the budget, and whether these are all turns."""
+    """Return the results of ``ask`` for each seed that the budget allows, and whether these are all seeds."""
     found: list[S] = []
     for turn in range(seeds):
         try:
@@ -87,7 +87,7 @@ def each_seed(ask: Callable[[int], S], seeds: int) -> tuple[list[S], bool]:
 
 
 def judge_config(said: JudgeConfig) -> RunConfig:
-    """Load the answer config whose ``llm`` judges. Raises ConfigError if it is unusable or names the embedded model."""
+    """Load the answer config whose ``llm`` judges. Raises ConfigError if it is unusable or has the embedded model."""
     config = load_config(RunConfig, said.answer, dict(said.overrides))
     if config.llm.base_url == EMBEDDED or config.llm.mode == "batch":
         raise ConfigError(
@@ -101,9 +101,9 @@ def judge_config(said: JudgeConfig) -> RunConfig:
 def judge_cells(runs: Runs, config: RunConfig, budget: SharedBudget, turn: int = 0) -> dict[str, dict[str, float]]:
     """Return verdicts by cell and query_id, paid out of the ``budget``.
 
-    Answered questions with gold answers are judged. Others that have ended get 0, or 1 if "unanswerable" is the gold
-    answer. ``turn`` is added to the judge's seed, a null seed counting as 0. Raises as ``judge`` does, and
-    EndpointError if the endpoint is gone.
+    Answered questions that have gold answers are judged. Other finished questions get 0, or 1 if they are
+    "unanswerable" and that is the gold answer. ``turn`` is added to the judge's seed (null counts as 0). Raises as
+    ``judge`` does, and EndpointError if the endpoint cannot be reached.
     """
 
     def to_judge(_: str, question: Question, row: Mapping[str, Any]) -> ToJudge:
@@ -117,8 +117,9 @@ def mark_cells(
 ) -> dict[str, dict[str, Mapping[str, float]]]:
     """Return SARA's four marks by cell, query_id and name, paid out of the ``budget``.
 
-    Questions are chosen as in ``judge_cells``; those without an answer have no mark for faithfulness. ``texts`` gives
-    the documents of each cell, from which the judge reads the context of an answer. Raises as ``judge_cells`` does.
+    The same questions are judged as in ``judge_cells``; those without an answer have no mark for faithfulness.
+    ``texts`` has, for each cell, a function that returns the documents with the contexts. Raises as ``judge_cells``
+    does.
     """
 
     def to_mark(cell: str, question: Question, row: Mapping[str, Any]) -> ToMark:
@@ -137,7 +138,7 @@ def _over_cells(
     ask: Callable[..., Awaitable[Mapping[str, T]]],
     unanswered: Callable[[float], T],
 ) -> dict[str, dict[str, T]]:
-    """Call ``ask(asked, client, at_once, turn=...)`` for each cell; ``unanswered`` gives the value of the others."""
+    """Call ``ask(asked, client, at_once, turn=...)`` for each cell; ``unanswered`` returns the value of others."""
     llm = config.llm
     llm = llm.model_copy(update={"seed": (llm.seed or 0) + turn}) if turn else llm
     found: dict[str, dict[str, T]] = {}
@@ -155,7 +156,7 @@ def _over_cells(
 
 
 def _ends(run: Path, golds: Sequence[GoldQuestion]) -> Iterator[tuple[Question, Mapping[str, Any]]]:
-    """Yield the questions with gold answers that have ended in the run, with their rows."""
+    """Yield the finished questions of a run that have gold answers, with their rows."""
     columns = ["query_id", "status", "answer", "context", "citations"]
     rows = {row["query_id"]: row for row in table(Folder.of(run), "answers", columns)}
     for each in golds:
@@ -166,18 +167,18 @@ def _ends(run: Path, golds: Sequence[GoldQuestion]) -> Iterator[tuple[Question, 
 
 
 def _rightly_unanswered(question: Question, row: Mapping[str, Any]) -> float:
-    # The answer of an unanswerable question is that word, whatever text its row has.
+    # The answer of an unanswerable question is that word, whatever the text in its row.
     return float(row["status"] == UNANSWERABLE and best(exact_match, UNANSWERABLE, question.answers))
 
 
 LONG: Final = 4000  # project default
-"""Characters above which the judge is shown the cited places of a passage before the rest."""
+"""In a passage of more characters than this, the judge is shown the cited places before the rest."""
 AROUND: Final = 900  # project default
 """Characters shown on each side of a cited place in a long passage."""
 
 
 def _context(row: Mapping[str, Any], text: Text) -> tuple[str, ...]:
-    """Return the context of an answer: cited passages first, the cited places of long ones, then the rest."""
+    """Return the context of an answer: cited passages first (of long ones, the cited places), then the rest."""
     cited = spans_of(row["citations"])
     first: list[tuple[str, int, int]] = []
     rest: list[tuple[str, int, int]] = []

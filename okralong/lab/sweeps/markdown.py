@@ -29,7 +29,7 @@ SHOWN: Final[Mapping[str, str]] = {
     "alone_usd": "dollars alone",
     "seconds_total": "seconds",
 }
-"""The metrics on the page with their heads; the Parquet and CSV files have all."""
+"""The metrics on the page, with their column heads. The Parquet and CSV files have all metrics."""
 
 _WORDS: Final = (
     "Means over questions with 95 % intervals from a bootstrap over documents. Tokens are input + 4 x output, of a "
@@ -44,7 +44,7 @@ _PAIRED_WORDS: Final = (
 
 
 def summary_page(title: str, words: str, rows: Sequence[ResultRow]) -> str:
-    """Return the page of rows of ``summary``."""
+    """Return the page for rows of the table ``summary``."""
     parts = [f"# {title}", *([words.strip()] if words.strip() else []), _WORDS]
     for name in in_order(row["set"] for row in rows):
         own = [row for row in rows if row["set"] == name and not row["type"]]
@@ -63,7 +63,7 @@ _AGREEMENT_WORDS: Final = (
 
 
 def agreement_page(rows: Sequence[ResultRow]) -> str:
-    """Return how the judge's verdicts agree with exact match and F1, set by set; "" without a judge."""
+    """Return the section on how the judge's verdicts agree with exact match and F1, set by set; "" without a judge."""
     lines = []
     for name in in_order(row["set"] for row in rows):
         judged = [row for row in rows if row["set"] == name and row["judge"] is not None]
@@ -73,7 +73,7 @@ def agreement_page(rows: Sequence[ResultRow]) -> str:
         marked = [row for row in judged if row["judge_correctness"] is not None]
         correct = np.array([row["judge_correctness"] for row in marked])
         beside = np.array([float(row["f1"]) for row in marked])
-        right = (verdict > 0.5).astype(float)  # the majority over several seeds
+        right = (verdict > 0.5).astype(float)  # the majority of several seeds
         agree = float((right == (em == 1)).mean())
         figures = (verdict.mean(), em.mean(), agree, kappa(right, em == 1), r_of(verdict, f1), r_of(correct, beside))
         lines.append([name, f"{len(judged):,}", *(shown_number(None if f is None else float(f)) for f in figures)])
@@ -107,7 +107,7 @@ _SEEDS_WORDS: Final = (
 
 
 def seeds_page(rows: Sequence[ResultRow]) -> str:
-    """Return how much the judge's marks vary over its seeds, mark by mark; "" for a single seed."""
+    """Return the section on how much the judge's marks vary over its seeds; "" for a single seed."""
     spoken = [row | {"by_seed": dict(row["judge_seeds"])} for row in map(dict, rows) if row.get("judge_seeds")]
     parts = []
     for mark in in_order(name for row in spoken for name in row["by_seed"]):
@@ -144,7 +144,7 @@ _INDEXING_WORDS: Final = (
 
 
 def indexing_page(rows: Sequence[ResultRow]) -> str:
-    """Return the section on data written once for the documents; "" if there are none."""
+    """Return the section on artifacts, which are written once per document; "" if there are none."""
     if not rows:
         return ""
     head = ["", "set", "written", "calls", "prompt tokens", "completion tokens", "dollars alone"]
@@ -158,7 +158,7 @@ def indexing_page(rows: Sequence[ResultRow]) -> str:
 
 
 def paired_page(title: str, rows: Sequence[ResultRow]) -> str:
-    """Return the page of rows of ``paired``."""
+    """Return the page for rows of the table ``paired``."""
     parts = [f"# {title}: paired differences", _PAIRED_WORDS]
     if not rows:
         parts.append("There is nothing to compare.")
@@ -174,7 +174,7 @@ def paired_page(title: str, rows: Sequence[ResultRow]) -> str:
 
 
 def shown_number(value: float | None) -> str:
-    """Format a number: three decimals for shares, four significant digits otherwise, no decimals from 100."""
+    """Format a number: three decimals for shares, else four significant digits, and no decimals from 100 on."""
     if value is None:
         return NONE
     if abs(value) >= 100:
@@ -218,10 +218,10 @@ def _system(row: ResultRow) -> str:
 
 
 def system_name(method: str, variant: str) -> str:
-    """Return the name of a method under a variant, as tables print it."""
+    """Return the name of a method with a variant, as tables print it."""
     return method if variant == DEFAULT else f"{method} ({variant})"
 
 
 def in_order(values: Iterable[Any]) -> list[Any]:
-    """Return the values, each once, in the order in which they first appear."""
+    """Return the distinct values, in the order in which they first appear."""
     return list(dict.fromkeys(values))

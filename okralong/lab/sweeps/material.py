@@ -26,11 +26,11 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.sara.config import NONE
 
 CELL_FILE = "cell.json"
-"""The file in a cell's folder that holds its names and the relative path of its questions."""
+"""The file in a cell's folder with the cell's names and the relative path of its questions."""
 
 
 def read_material(sweep: Sweep, data: Path, work: Path, say: Say) -> Material:
-    """Read, split, draw and pool all sets; nothing is embedded yet. Raises InputError if one cannot be read."""
+    """Read, split, draw and pool all sets, without embedding. Raises InputError if one cannot be read."""
     gold = any(variant.analyzer == "gold" for variant in sweep.variants.values())
     return Material.read(
         sweep,
@@ -52,7 +52,7 @@ def build(
     embedding: str,
     table: CompressedBy = (NONE, EMBEDDED),
 ) -> Bench:
-    """Return the archive of a set at all chunk sizes of its cells, with its table of compressed chunks.
+    """Return the archive of a set, with all chunk sizes of its cells and its table of compressed chunks.
 
     An existing archive is reused.
     """
@@ -67,7 +67,7 @@ def build(
 
 
 def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: Material) -> None:
-    """Write the questions, the policies, and each cell's names."""
+    """Write the files of questions and policies, and the file with the names of each cell."""
     for chosen in {plan.named.set: plan.chosen for plan in plans}.values():
         file = folder.questions(chosen)
         write_gold_questions(Folder.of(file.parent), file.name, material.pooled[chosen.named].questions)
@@ -81,9 +81,10 @@ def write_cell_files(folder: SweepFolder, plans: Sequence[CellPlan], material: M
 
 
 async def write_gold_labels(file: Path, bench: Bench, policy: Policy) -> None:
-    """Write the gold labels of a set's questions, with the chunks that primary retrieval finds under ``policy``.
+    """Write the gold labels of a set's questions, for the chunks of primary retrieval under ``policy``.
 
-    They are those of the bench: the set's own type, and pattern and evidence from retrieval and the marked evidence.
+    They are the labels of the bench: the set's own type, and pattern and evidence from retrieval and the marked
+    evidence.
     """
     rows = [(q.item.gold.question.query_id, await _labels(bench, policy, q)) for q in bench.pooled.questions]
     write_labels(file, rows)

@@ -32,19 +32,18 @@ METRICS: Final[Mapping[str, Better]] = {
     "seconds_generation": "less",
     "seconds_total": "less",
 }
-"""The better direction of each metric, by column of the table ``scores``.
+"""Whether more or less is better, for each metric (a column of the table ``scores``).
 
-Marks and recalls are 0 to 1, all others a question's sum.
-"""
+Marks and recalls are 0 to 1; all others are sums over a question."""
 
 
 def citation_precision(
     citations: Sequence[Span], evidence: Sequence[Span], documents: Mapping[str, str]
 ) -> float | None:
-    """Return the share of citations that share at least one character, except white space, with a piece of evidence.
+    """Return the share of citations that overlap a piece of evidence in at least one character other than white space.
 
-    Returns None without citations, or if the set marks no evidence. It is a lower bound: a citation of another place
-    with the same content counts as wrong.
+    Returns None if there are no citations, or if the set marks no evidence. The result is a lower bound, since a
+    citation of another place with the same content counts as wrong.
     """
     if not citations or not evidence:
         return None

@@ -1,8 +1,8 @@
-"""The cost of a sweep before anything is indexed.
+"""Estimate the cost of a sweep before anything is indexed.
 
-The prompts of a cell follow from the sizes that its policy names and from the sizes of the documents. The replies to
-them are simulated as in ``okralong estimate`` (``pipelines/run/simulation.py``). Methods whose policy names no sizes
-count as ``configs/outline.yaml`` says.
+The prompts of a cell are derived from the chunk sizes and counts in its policy and from the sizes of the documents. The
+replies are simulated as in ``okralong estimate`` (``pipelines/run/simulation.py``). For methods whose policy has no
+sizes, ``configs/outline.yaml`` has assumptions.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from okralong.pipelines.run.simulation import GeneratorParameters, Simulation
 FREE: Final = Price(input=0.0, cached_input=0.0, output=0.0)
 VERDICT: Final = 8
 MARKS_REPLY: Final = 32
-"""Tokens (o200k) of the judge's replies, a verdict and four marks, counted on examples of the requested form."""
+"""The o200k tokens of the judge's replies, a verdict and four marks, counted on examples."""
 SAMPLES: Final = 20_000  # project default
-"""Simulated questions of a cell, several for each kind of question: sums are then exact to about half a percent."""
+"""Number of simulated questions of a cell, several per kind of question. Sums are then exact to about half a
+percent."""
 
 Asked = tuple[str, int]
-"""The type of a question, and the most tokens that its documents can show."""
+"""A kind of question: its type, and the tokens of its documents, which are the most that can be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,14 @@ class UsePrior(Settings):
 
     @property
     def use(self) -> Use:
-        """The same as a value."""
+        """The same as a ``Use``."""
         return Use(self.calls, self.prompt_tokens, self.completion_tokens)
 
 
 class VectorPrompt(Settings):
-    """Tokens of SARA's prompt and reply.
+    """The tokens of SARA's prompt and reply.
 
-    ``overhead`` counts rules and question, ``passage`` the frame of one passage, ``vector`` the line of one vector.
+    ``overhead`` is for rules and question, ``passage`` for the frame of a passage, ``vector`` for the line of a vector.
     """
 
     overhead: Positive
@@ -84,12 +85,12 @@ class VectorPrompt(Settings):
 
 
 class Sizes(Settings):
-    """Assumptions for a sweep without an index.
+    """Assumptions for estimating a sweep without an index.
 
-    ``overhead`` counts the tokens around a prompt's passages, ``absent`` is the share of questions whose evidence is
-    not in the primary chunks, ``range`` has the factors of a range of dollars. ``methods`` gives the use of a question
-    by methods whose policy names no sizes, ``other`` that of any further method, and ``trees`` what a method uses once
-    per token of the documents.
+    ``overhead`` is the number of tokens of a prompt in addition to its passages, ``absent`` the share of questions
+    whose evidence is not in the primary chunks. ``range`` has the factors that turn expected dollars into a range.
+    ``methods`` has the use per question for methods whose policy has no sizes, ``other`` that for any other method, and
+    ``trees`` the use once per token of the documents, for methods that write artifacts.
     """
 
     overhead: Annotated[int, Field(gt=0)]
@@ -105,7 +106,7 @@ class Sizes(Settings):
 class CostEstimate:
     """Expected calls, tokens and dollars of a cell, with a range of dollars.
 
-    ``described`` is False for a method with a rough guess only.
+    ``described`` is False if the estimate of the method is only a rough guess.
     """
 
     questions: int = 0
@@ -137,7 +138,7 @@ def total(cells: Sequence[CostEstimate]) -> CostEstimate:
 
 @dataclass
 class Outline:
-    """Estimates the cost of cells over sets that were read."""
+    """Estimates the cost of cells over sets that have been read."""
 
     priors: Priors = field(default_factory=lambda: load_config(Priors, "estimate.yaml"))
     sizes: Sizes = field(default_factory=lambda: load_config(Sizes, "outline.yaml"))
@@ -169,7 +170,7 @@ class Outline:
             prompt_tokens=used.prompt_tokens,
             completion_tokens=used.completion_tokens,
             usd=first_usd + share * again_usd,
-            # The range goes from no answer escalated to all of them.
+            # The range extends from escalating no answer to escalating all.
             low_usd=low * first_usd,
             high_usd=high * (first_usd + again_usd),
             described=strategy in (*BY_SIZES, "sara", *self.sizes.methods),
@@ -178,7 +179,8 @@ class Outline:
     def judging(self, plan: CellPlan, pooled: Pooled, config: RunConfig, judge: JudgeConfig) -> CostEstimate:
         """Return the cost of judging all answers of the cell with each seed.
 
-        An answer has the expected length of the cell's replies; the context shown for marks is its prompt, bounded.
+        An answer is assumed to have the expected length of the cell's replies; the context for marks, that of its
+        prompt, up to ``MOST_CONTEXT``.
         """
         price = _prices(config.prices).price(config.llm.model, config.llm.price)
         asked = self._asked(plan, pooled)
@@ -215,7 +217,7 @@ class Outline:
         return self._counted[id(pooled)]
 
     def _uses(self, plan: CellPlan, asked: Collection[Asked], priors: Priors) -> dict[Asked, Use]:
-        """Return the expected use of each kind of question."""
+        """Return the expected use for a question of each kind."""
         strategy, policy = plan.config.strategy, plan.policy
         if strategy == "sara":
             return {each: _vectors_use(policy, each[1], self.sizes.sara) for each in asked}
@@ -225,7 +227,7 @@ class Outline:
         return simulated_uses(forecasts, priors, plan.config.llm.completion_limit)
 
     def _uses_again(self, plan: CellPlan, asked: Collection[Asked], priors: Priors) -> dict[Asked, Use]:
-        """Return the additional use of each kind of question if its answer is escalated."""
+        """Return the additional use for a question of each kind if its answer is escalated."""
         escalate = plan.policy.escalate
         if escalate is None or plan.config.strategy not in METHODS:
             return {}
@@ -237,7 +239,7 @@ class Outline:
 
 METHODS: Final = ("okralong", "okralong_precise")
 BY_SIZES: Final = (*METHODS, "std_rag", "budget_rag", "long_context", "self_route")
-"""Strategies whose prompts follow from the sizes in the policy."""
+"""Strategies whose prompts can be derived from the sizes in the policy."""
 
 
 def forecasts_by_sizes(
@@ -245,10 +247,10 @@ def forecasts_by_sizes(
 ) -> Sequence[tuple[float, Forecast]]:
     """Return the possible forecasts of a question of type ``kind``, each with its probability.
 
-    ``whole`` is the most tokens that its documents can show.
+    ``whole`` is the number of tokens of its documents.
     """
     if strategy in METHODS:
-        # Assume that the analyzer is right; a question without a type counts as extractive.
+        # The analyzer is assumed to be right. A question without a type counts as extractive.
         known: QuestionType = next((each for each in get_args(QuestionType) if each == kind), "extractive")
         full_text = whole + sizes.overhead if strategy == "okralong_precise" else 0
         found = []
@@ -257,7 +259,7 @@ def forecasts_by_sizes(
             forecast = forecast_of_plan(organize(analysis, policy, precise=False), whole, sizes.overhead)
             found.append((share, replace(forecast, full_text=full_text)))
         return found
-    section = dict(policy)  # the registry adds the sections of methods as fields
+    section = dict(policy)  # includes the sections of methods, which the registry adds as fields
     std, budget, route = section["std_rag"], section["budget_rag"], section["self_route"]
     shown = {
         "std_rag": std.count * std.granularity,
@@ -272,7 +274,7 @@ def forecasts_by_sizes(
 def simulated_uses(
     forecasts: Mapping[Asked, Sequence[tuple[float, Forecast]]], priors: Priors, limit: Callable[[str], int]
 ) -> dict[Asked, Use]:
-    """Return the mean use of each kind of question with an average generator."""
+    """Return the mean use for a question of each kind, with an average generator."""
     flat = [(asked, share, forecast) for asked, each in forecasts.items() for share, forecast in each]
     runs = -(-SAMPLES // max(1, len(flat)))
     kinds = [asked[0] for asked, _, _ in flat]
@@ -287,7 +289,7 @@ def simulated_uses(
 
 
 def _vectors_use(policy: Policy, whole: int, assumed: VectorPrompt) -> Use:
-    """Return SARA's use: some chunks as text, the others as vectors on a line each."""
+    """Return the use of SARA, which shows some chunks as text and the others as vectors."""
     sara = dict(policy)["sara"]
     candidates = min(sara.candidates, math.ceil(whole / sara.granularity))
     text = min(sara.text, candidates)

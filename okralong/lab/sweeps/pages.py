@@ -1,4 +1,4 @@
-"""Make the report of a sweep: methods side by side over data sets, from its scores, its summary and its cells' runs."""
+"""Make the report page of a sweep, with methods side by side, from its scores, its summary and its cells' runs."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ from okralong.pipelines.run.questions import read_questions
 from okralong.pipelines.run.rows import BEGUN
 
 QUESTIONS: Final = "questions.jsonl"
-"""The questions of a set with their gold, in ``sets/SET`` below a sweep."""
+"""The file with the questions and gold data of a set, in ``sets/SET`` below a sweep."""
 
 Records = Sequence[Mapping[str, Any]]
 """Rows of a table of the sweep."""
 Labels = Mapping[System, str]
-"""The label of each method under a variant."""
+"""The label of each pair of method and variant."""
 
 
 def recognizes(folder: Folder) -> bool:
-    """Return whether the folder holds a table of scores, as a sweep's does."""
+    """Return whether the folder has a table of scores, as that of a sweep does."""
     return folder.exists(SCORES_FOLDER)
 
 
 def make_report(sweep: Folder, details: int) -> Report:
-    """Make the report of a sweep's folder, finished or not. ``details`` bounds the answers that can be opened.
+    """Make the report of a sweep, finished or not. ``details`` is the most answers whose details can be opened.
 
     Raises InputError if the folder has no scores.
     """
@@ -105,8 +105,7 @@ def make_report(sweep: Folder, details: int) -> Report:
     )
 
 
-# --------
-# Reading a sweep's folder: scores, summary with intervals, paired differences, and the cells' run folders.
+# -------- Read a sweep's folder: scores, summary with intervals, paired differences, and the run folders of the cells.
 
 
 def _records(folder: Folder, name: str) -> Records:
@@ -116,14 +115,14 @@ def _records(folder: Folder, name: str) -> Records:
 
 
 def _labels(scores: Records) -> Labels:
-    """Label the systems in order; the variant is named if the method has several."""
+    """Label the systems, in order. A label names the variant if the method has several."""
     systems = list(dict.fromkeys((row["method"], row["variant"]) for row in scores))
     count = Counter(method for method, _ in systems)
     return {(m, variant): f"{m} ({variant})" if count[m] > 1 else m for m, variant in systems}
 
 
 class Summary:
-    """The sweep's own means and intervals, which the report repeats."""
+    """The means and intervals that the sweep computed, which the report repeats."""
 
     def __init__(self, rows: Records, labels: Labels) -> None:
         self._figures: defaultdict[tuple[str, str, str, str], list[Estimate]] = defaultdict(list)
@@ -134,23 +133,23 @@ class Summary:
                 self._figures[label, row["set"], row["type"], row["metric"]].append(figure)
 
     def figure(self, label: str, dataset: str, metric: str, kind: str = "") -> Estimate | None:
-        """Return the figure of a method on a set ("": mean over the sets) and type ("": all).
+        """Return the figure of a method on a set ("": the mean over the sets), for a type ("": all).
 
-        Returns None if the summary has none, or one for each of several seeds.
+        Returns None if the summary lacks it, or has one for each of several seeds.
         """
         found = self._figures.get((label, dataset, kind, metric), [])
         return found[0] if len(found) == 1 else None
 
 
 def _cell_folders(sweep: Folder, scores: Records) -> dict[str, Folder]:
-    """Return the existing run folders by cell. A cell's name cannot lead outside of ``cells``."""
+    """Return the existing run folders by cell. A name that would lead outside of ``cells`` is ignored."""
     cells = [cell for cell in dict.fromkeys(row["cell"] for row in scores) if ".." not in cell.split("/")]
     places = {cell: sweep.at(CELLS, cell) for cell in cells}
     return {cell: place for cell, place in places.items() if place.exists(BEGUN)}
 
 
 def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Question]]:
-    """Return gold questions by set and query_id, for sets whose questions are in the sweep's folder."""
+    """Return the gold questions, by set and query_id, of sets whose questions are in the sweep's folder."""
     found = {}
     for name in names:
         folder = sweep.at("sets", slug(name))
@@ -162,7 +161,7 @@ def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Quest
 
 
 def _common_facts(folders: Mapping[str, Folder], scores: Records) -> list[tuple[str, str]]:
-    """Return what all cells have in common, and the seeds."""
+    """Return the settings that all cells have in common, and the seeds."""
     each = []
     for folder in folders.values():
         answers = read_run_table(folder, "answers", ["replied_by"]).to_pylist()
@@ -178,9 +177,9 @@ def _common_facts(folders: Mapping[str, Folder], scores: Records) -> list[tuple[
 
 
 def _sweep_rows(scores: Records, labels: Labels, folders: Mapping[str, Folder]) -> list[Row]:
-    """Return the rows of the report: the first question of every set under all methods, then the second, and so on.
+    """Return the rows of the report: the first question of every set with all methods, then the second, and so on.
 
-    A bound on details thus leaves whole questions, evenly over the sets.
+    So, if details are bounded, whole questions have them, spread evenly over the sets.
     """
     columns = ["query_id", "question", "answer", "cited", "analysis", "plan"]
     answers = {
@@ -198,7 +197,7 @@ def _sweep_rows(scores: Records, labels: Labels, folders: Mapping[str, Folder]) 
 
 
 def _row(score: Mapping[str, Any], labels: Labels, answer: Mapping[str, Any]) -> Row:
-    # A question that the budget did not reach has only its cost.
+    # A question for which the budget did not suffice has only a cost.
     asked = score["status"] != OPEN
     held = MEASURES if asked else [name for name in COST if name.endswith("_usd")]
     return Row(
@@ -222,7 +221,7 @@ def _row(score: Mapping[str, Any], labels: Labels, answer: Mapping[str, Any]) ->
 def _details(
     rows: Sequence[Row], folders: Mapping[str, Folder], golds: Mapping[str, Mapping[str, Question]]
 ) -> tuple[list[str], str]:
-    """Return the details of the rows as JSON ("null" without a run folder), and a sentence on a missing archive."""
+    """Return the details of rows as JSON ("null" without a run folder), and a sentence if an archive is missing."""
     wanted: defaultdict[str, list[int]] = defaultdict(list)
     for at, row in enumerate(rows):
         if row.cell in folders:
@@ -241,21 +240,20 @@ def _details(
     return found, trouble
 
 
-# --------
-# Tables with a line per method, as papers print them.
+# -------- Tables with a row per method, as in papers.
 
 INTERVALS = "Means over questions with 95 % intervals, documents drawn; over sets every set weighs alike."
 
 
 def _main_accuracy(panels: Sequence[Panel]) -> str:
-    """Return the measure that tables and pictures begin with: the first of ``ACCURACY`` that any point has."""
+    """Return the main measure of tables and pictures: the first of ``ACCURACY`` that any point has."""
     return next(iter(known_measures(_points(panels), ACCURACY)), "f1")
 
 
 def _paper_table(panels: Sequence[Panel]) -> Table:
     """Return a paper's main table: accuracy and tokens of each method on each set and over all.
 
-    The last column counts the pictures in which the method is on the Pareto frontier.
+    The last column is the number of panels in which the method is on the Pareto frontier.
     """
     accuracy, cost = _main_accuracy(panels), "weighted_tokens"
     columns = [Column("method", "Method")]
@@ -277,7 +275,7 @@ def _paper_table(panels: Sequence[Panel]) -> Table:
 
 
 def _measure_tables(panels: Sequence[Panel]) -> list[Table]:
-    """Return one table per measure: methods down, sets across."""
+    """Return a table per measure, with a row per method and a column per set."""
     tables = []
     for measure in known_measures(_points(panels), MEASURES):
         better: Better = "more" if measure in ACCURACY else "less"
@@ -288,7 +286,7 @@ def _measure_tables(panels: Sequence[Panel]) -> list[Table]:
 
 
 def _type_tables(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summary: Summary) -> list[Table]:
-    """Return the accuracy of each method by question type; nothing if no type is known."""
+    """Return a table with the accuracy of each method by question type; no table if no type is known."""
     every = [row for rows in by_method.values() for row in rows]
     kinds = in_order((row.type for row in every if row.type), TYPES)
     measures = known_measures((row.measures for row in every), ACCURACY)
@@ -309,7 +307,7 @@ def _type_tables(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], su
 
 
 def _paired_tables(rows: Records, labels: Labels) -> list[Table]:
-    """Return the sweep's paired differences over all types, as it wrote them."""
+    """Return the sweep's own paired differences over all types."""
     lines: list[list[Cell]] = []
     for row in rows:
         if row["type"] or row["metric"] not in MEASURES:
@@ -343,7 +341,7 @@ def _names(panels: Sequence[Panel]) -> list[str]:
 
 
 def _panels(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summary: Summary) -> list[Panel]:
-    """Return one panel per set, preceded by the mean over several sets. Figures missing in the summary are computed."""
+    """Return a panel per set, after one for the mean of several. Figures that the summary lacks are computed."""
     panels = []
     for name in sets:
         points: dict[str, Mapping[str, Estimate]] = {}
@@ -367,7 +365,7 @@ def _over_sets(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summ
 
 
 def _confusions(by_method: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:
-    """Return one matrix for all methods whose analyzers agree, named after the first."""
+    """Return the confusion matrices of analyzers: one for all methods whose analyses agree, named after the first."""
     found: dict[str, dict[str, Any]] = {}
     count: Counter[str] = Counter()
     for label, rows in by_method.items():

@@ -1,4 +1,4 @@
-"""Pay for calls outside a run: a client whose journal and ledger lie in a folder."""
+"""Make paid calls outside a run, by a client whose journal and ledger are in a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from okralong.pipelines.run.config import RunConfig
 async def paid_client(
     config: RunConfig, served: StartedGenerator, folder: Folder, cap_usd: float | None
 ) -> AsyncIterator[tuple[LlmClient, RunLedger]]:
-    """Open a client of the served generator and its ledger; calls recorded in the folder are never paid again."""
+    """Open a client for the served generator, and its ledger. Calls that the folder has recorded are not paid again."""
     ledger = RunLedger(folder, cap_usd)
     llm = served.llm
     gateway = Gateway(ledger, [LocalLimiter(endpoint.limits) for endpoint in llm.all_endpoints])

@@ -27,10 +27,10 @@ def write_results(
     seed: int = 7,
     indexing: Sequence[ResultRow] = (),
 ) -> list[str]:
-    """Write ``scores`` as Parquet, summary and differences as Parquet, CSV and Markdown.
+    """Write ``scores`` as Parquet, and summary and differences as Parquet, CSV and Markdown.
 
-    ``indexing`` (rows of ``indexing_row``) becomes a CSV and a section below the summary. ``words`` are printed above
-    the means. Returns the names of the files in ``folder``.
+    ``indexing`` (rows of ``indexing_row``) is written as CSV and as a section below the summary. ``words`` is a text to
+    print above the means. Returns the names of the files in ``folder``.
     """
     folder.at(SCORES_FOLDER).write_table(PART, pa.Table.from_pylist(list(rows), schema=SCORES))
     cells = cells_of(rows)

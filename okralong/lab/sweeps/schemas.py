@@ -1,4 +1,4 @@
-"""The Arrow schemas of the scores of a sweep and their summaries."""
+"""The Arrow schemas of a sweep's scores and their summaries."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ SCORES: Final = table_schema(
         ("replied_by", pa.string()),
     ],
 )
-"""A question under a cell of a sweep.
+"""A row of ``scores``: a question in a cell of a sweep.
 
 A metric is null if it is undefined (see ``lab/sweeps/metrics.py`` and ``docs/evaluate.md``). The judge's columns are
-means over its seeds; ``judge_seeds`` has the values of several seeds by column. ``cluster`` names the documents that a
-chain of shared documents joins, which the bootstrap draws together. ``replied_by`` is that of the answers row.
-"""
+means over its seeds; if there are several, ``judge_seeds`` has the value of each by column. Questions that are linked
+by a chain of shared documents have the same ``cluster``; the bootstrap draws them together. ``replied_by`` is that of
+the answers row."""
 
 _SCOPE: Final[list[tuple[str, pa.DataType]]] = [
     ("method", pa.string()),
@@ -73,10 +73,10 @@ SUMMARY: Final = table_schema(
         ("clusters", pa.int64()),
     ],
 )
-"""A metric of a cell with its 95 % interval.
+"""A row of ``summary``: a metric of a cell with its 95 % interval.
 
-``type`` "" is all types, ``cell`` and ``set`` "" the mean over the sets, and ``seed`` null the mean over the seeds.
-"""
+An empty ``type`` means all types, an empty ``cell`` and ``set`` the mean over the sets, and a null ``seed`` the mean
+over the seeds."""
 
 PAIRED: Final = table_schema(
     "paired",
@@ -93,4 +93,5 @@ PAIRED: Final = table_schema(
         ("clusters", pa.int64()),
     ],
 )
-"""A method minus another on the same questions. ``set`` "" is the mean over the sets, ``type`` "" all types."""
+"""A row of ``paired``: a method minus another on the same questions. An empty ``set`` means the mean over the sets, an
+empty ``type`` all types."""

@@ -1,4 +1,4 @@
-"""Score a run folder with the gold of its questions: rows of the table ``scores``. Errors in a metric are raised."""
+"""Score a run with the gold data of its questions, as rows of the table ``scores``. Errors in metrics are raised."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ from okralong.pipelines.reporting.sources import spans_of
 from okralong.pipelines.run.rows import artifacts_taken
 
 Text = Callable[[str], str]
-"""Returns the text of a document of the archive by its doc_id."""
+"""A function that returns the text of a document of the archive by its doc_id."""
 
 JUDGED: Final = "judge"
 """The column of the judge's verdict, and the prefix of the columns of its marks."""
 ANALYSIS: Final = frozenset({"analyze"})
 RETRIEVAL: Final = frozenset({"retrieve", "select"})
 TOTAL: Final = "total"
-"""Stages of ``answers.seconds``; any other stage is a role of the generator.
+"""The stages in ``answers.seconds`` that are not a role of the generator.
 
-Branches run concurrently, so stages may add up to more than the total.
-"""
+Branches run concurrently, so the sum of the stages may exceed the total."""
 
 
 def score_rows(
@@ -48,9 +47,9 @@ def score_rows(
 ) -> list[dict[str, Any]]:
     """Return a row for each question that the run has finished, in the order of ``golds``.
 
-    ``judged`` has the judge's values with each seed by query_id: verdicts as ``judge``, and the four marks by name; a
-    row has the means. Raises InputError if the run was asked another question under a query_id, MetricError if a metric
-    cannot be computed.
+    ``judged`` has the judge's values with each seed, by query_id and name (``judge`` for verdicts, and the four marks);
+    a row has their means. Raises InputError if the run was asked another question under a query_id, MetricError if a
+    metric cannot be computed.
     """
     answers = {row["query_id"]: row for row in read_run_table(run, "answers").to_pylist()}
     attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -79,7 +78,7 @@ def score_rows(
 
 
 def _said(by_seed: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Return the judge's columns of a row: means over seeds, and the values of several seeds."""
+    """Return the judge's columns of a row: means over seeds and, if there are several, the values of each seed."""
     names = {JUDGED: by_seed.get(JUDGED), **{f"{JUDGED}_{name}": by_seed.get(name) for name in MARKS}}
     several = {name: list(values) for name, values in names.items() if values is not None and len(values) > 1}
     means = {name: fmean(values) if values else None for name, values in names.items()}
@@ -117,10 +116,10 @@ def _row(
 
 
 def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
-    """Return the row on data that a cell's method wrote once for all its questions (trees, graphs), or None.
+    """Return a row on the artifacts of a cell (trees, graphs), which serve all its questions, or None.
 
-    ``artifacts`` counts these, including those found in the archive; ``alone_usd`` is their cost without sharing with
-    other runs or the archive. No question's row includes them.
+    ``artifacts`` is their number, including those found in the archive; ``alone_usd`` is what they would have cost if
+    nothing had been reused from other runs or the archive. The rows of questions do not include these costs.
     """
     ledger = read_run_table(run, "ledger", COLUMNS).to_pylist()
     made = [row for row in ledger if row["query_id"].startswith(ARTIFACT) and row["status"] in USED]
@@ -140,7 +139,7 @@ def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
 
 
 def _seconds(spent: Mapping[str, float], shared: bool) -> dict[str, float | None]:
-    """Return seconds by stage and in total; unknown for a question that reused another run's reply."""
+    """Return the seconds by stage and in total; None for a question that reused a reply of another run."""
     rest = spent.keys() - ANALYSIS - RETRIEVAL - {TOTAL}
     stages = {"analysis": ANALYSIS, "retrieval": RETRIEVAL, "generation": rest, "total": {TOTAL}}
     return {
@@ -150,7 +149,7 @@ def _seconds(spent: Mapping[str, float], shared: bool) -> dict[str, float | None
 
 
 def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, float | None]:
-    """Return recalls of the context and the precision of citations; unknown for a question that was not asked."""
+    """Return the recalls of the context and the precision of citations; None for a question that was not asked."""
     if row["status"] == "over_budget":
         return dict.fromkeys(("answer_recall", "evidence_recall", "citation_precision"))
     context, citations = ([Span(*span) for span in spans_of(row[name])] for name in ("context", "citations"))

@@ -1,6 +1,6 @@
 """Significance tests of paired differences between methods.
 
-Questions about the same document are correlated, so the tests flip the signs of clusters of questions (documents).
+Questions about the same document are correlated, so the tests flip the signs of whole clusters of questions.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from okralong.pipelines.reporting.statistics import Floats
 
 FLIPS: Final = 9_999  # project default
-"""Number of random sign flips if there are too many to enumerate; the smallest p-value is 0.0001."""
+"""Number of random sign flips if there are too many to enumerate. The smallest possible p-value is then 0.0001."""
 
 ALL_UP_TO: Final = 13  # project default
-"""Number of clusters up to which all (8,192) sign flips are enumerated."""
+"""With at most this many clusters, all (up to 8,192) sign flips are enumerated."""
 
 _BLOCK: Final = 1_000
 _ROUNDING: Final = 1e-12
@@ -25,9 +25,10 @@ _ROUNDING: Final = 1e-12
 def sign_flip_p(contributions: Floats, seed: int = 7) -> Floats:
     """Test paired differences with random sign flips and return two-sided p-values, (columns,).
 
-    If two methods were equally good, each cluster's difference could equally have the opposite sign. The p-value is
-    the share of flips, the observed one included, whose sum is at least as far from 0 as the observed sum; it is nan
-    for fewer than two clusters. ``contributions`` (clusters, columns) holds each cluster's part of each difference.
+    If two methods were equally good, each cluster's difference could just as well have the opposite sign. The p-value
+    is the share of flips, including the observed signs, whose sum is at least as far from 0 as the observed sum; it is
+    nan for fewer than two clusters. ``contributions``, shape (clusters, columns), has each cluster's part of each
+    difference.
     """
     clusters, columns = contributions.shape
     if clusters < 2:
@@ -39,7 +40,7 @@ def sign_flip_p(contributions: Floats, seed: int = 7) -> Floats:
         signs = 1.0 - 2.0 * (numbers & 1)
         return np.asarray((np.abs(signs @ contributions) >= bound).mean(axis=0))
     random = np.random.default_rng(seed)
-    beyond = np.ones(columns)  # the observed one
+    beyond = np.ones(columns)  # counts the observed signs
     for start in range(0, FLIPS, _BLOCK):
         drawn = random.integers(0, 2, size=(min(_BLOCK, FLIPS - start), clusters))
         beyond += (np.abs((1.0 - 2.0 * drawn) @ contributions) >= bound).sum(axis=0)
@@ -47,7 +48,7 @@ def sign_flip_p(contributions: Floats, seed: int = 7) -> Floats:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust the p-values of a family of tests by Holm's (1979) correction. nan stays nan and is not counted."""
+    """Adjust the p-values of a family of tests by Holm's correction (1979). nan stays nan and is not counted."""
     found = sorted((p, at) for at, p in enumerate(p_values) if not np.isnan(p))
     raised = [float("nan")] * len(p_values)
     highest = 0.0

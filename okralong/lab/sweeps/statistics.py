@@ -1,4 +1,4 @@
-"""Compute means and paired differences of the table ``scores``, with intervals.
+"""Compute means and paired differences, with intervals, from the table ``scores``.
 
 The bootstrap draws documents, not questions; see ``reporting/statistics.py``.
 """
@@ -26,7 +26,7 @@ from okralong.pipelines.reporting.statistics import (
 )
 
 NAMES: Final = tuple(METRICS)
-"""The order of the metrics in arrays."""
+"""The metrics, in their order in arrays."""
 
 System = tuple[str, str]
 """A method and its variant."""
@@ -36,9 +36,9 @@ ResultRow = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Questions of one set under one system: ``values`` (questions, metrics) is nan where a metric is undefined.
+    """The questions of a set with a system. ``values`` (questions, metrics) is nan where a metric is undefined.
 
-    All metrics are undefined for a question that the budget did not reach, because its 0 tokens are not a saving.
+    For a question for which the budget did not suffice, all metrics are undefined: its 0 tokens are no saving.
     """
 
     query_ids: tuple[str, ...]
@@ -47,7 +47,7 @@ class Questions:
     values: Floats
 
     def at(self, numbers: Sequence[int]) -> Questions:
-        """Return the questions of these numbers, in this order."""
+        """Return the questions with these indexes, in this order."""
         query_ids, clusters, types = (
             tuple(each[number] for number in numbers) for each in (self.query_ids, self.clusters, self.types)
         )
@@ -87,7 +87,7 @@ def _questions(rows: Sequence[ResultRow]) -> Questions:
 
 
 def over_seeds(cells: Iterable[Cell]) -> dict[System, dict[str, Questions]]:
-    """Return, by system and set, each question with the mean of its values over the seeds."""
+    """Return each question with the mean of its values over the seeds, by system and set."""
     grouped: dict[System, dict[str, list[Questions]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
         grouped[cell.system][cell.set].append(cell.questions)
@@ -110,7 +110,7 @@ def _averaged(several: Sequence[Questions]) -> Questions:
 
 
 def _types(sets: Iterable[Questions]) -> tuple[str, ...]:
-    """Return "" for all questions, then each type that one of them has."""
+    """Return "" (for all questions), then each type that a question has."""
     return ("", *sorted({kind for questions in sets for kind in questions.types if kind}))
 
 
@@ -119,9 +119,9 @@ def _of_type(sets: Iterable[Questions], kind: str) -> list[Questions]:
 
 
 def _metrics(sets: Sequence[Questions], seed: int) -> Iterator[tuple[int, Estimate, int]]:
-    """Yield, for each defined metric, its number, its mean over the sets, and how many clusters it is over.
+    """Yield, for each defined metric, its index, its mean over the sets, and the number of clusters.
 
-    Sets have equal weight, and each is drawn separately.
+    Sets have equal weights; the bootstrap draws from each separately.
     """
     found = [mean(questions.values.T, resample(questions.clusters, seed + at)) for at, questions in enumerate(sets)]
     values, draws = mean_over_sets(found, skip_undefined=True)
@@ -136,12 +136,11 @@ def _metrics(sets: Sequence[Questions], seed: int) -> Iterator[tuple[int, Estima
             yield number, estimate(values[number], None if draws is None else draws[:, number], n), len(clusters)
 
 
-# --------
-# Means: of each cell, overall and by type, and of each system over the sets.
+# -------- Means of each cell, overall and by type, and of each system over the sets.
 
 
 def summary_rows(cells: Sequence[Cell], seed: int = 7) -> list[dict[str, Any]]:
-    """Return the rows of the table ``summary``: those of each cell, then the means of systems over several sets.
+    """Return the rows of the table ``summary``: those of each cell, then means of systems over several sets.
 
     A metric that is undefined for all questions has no row.
     """
@@ -165,16 +164,15 @@ def _summarized(
             yield {**named, "type": kind, "metric": NAMES[number], **figures}
 
 
-# --------
-# Paired differences: the same questions under two systems, with interval, p-value and Holm's correction.
+# -------- Paired differences of two systems on the same questions, with interval, p-value and Holm's correction.
 
 
 def paired_rows(cells: Sequence[Cell], against: Sequence[System], seed: int = 7) -> list[dict[str, Any]]:
-    """Return the rows of the table ``paired``: every other system minus each one of ``against``.
+    """Return the rows of the table ``paired``: every other system minus each system in ``against``.
 
     There are rows for each set, for the mean over the sets, and for that mean by type. Systems are compared on the
-    questions that both have. Holm's families are all rows of one metric on single sets, all over the sets, and all by
-    type.
+    questions that both have. For Holm's correction, the rows of a metric form three families: those on single sets,
+    those over the sets, and those by type.
     """
     systems = over_seeds(cells)
     rows: list[dict[str, Any]] = []
@@ -215,14 +213,14 @@ def _tested(scope: Mapping[str, Any], sets: Sequence[Questions], seed: int) -> I
 
 
 def _contributions(questions: Questions, sets: Floats) -> Floats:
-    """Return the contribution of each cluster of a set to the mean over ``sets`` sets (by metric)."""
+    """Return the contribution of each cluster of a set to the mean over ``sets`` sets (a number per metric)."""
     known = ~np.isnan(questions.values)
     sums = cluster_sums(np.where(known, questions.values, 0.0).T, cluster_index(questions.clusters))
     return np.asarray(sums / np.maximum(known.sum(axis=0), 1) / np.maximum(sets, 1))
 
 
 def _correct(rows: Sequence[dict[str, Any]]) -> None:
-    """Write ``p_holm`` into the rows, family by family. A minus B and B minus A are one test."""
+    """Write ``p_holm`` into the rows, family by family. A minus B and B minus A count as one test."""
     families: dict[tuple[str, bool, bool], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         families[row["metric"], bool(row["set"]), bool(row["type"])].append(row)

@@ -1,4 +1,4 @@
-"""Choose values of a policy from the search of a tune."""
+"""Choose the values of a policy from the results of a tune's search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from okralong.pipelines.core.types import InputError
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A combination of the grid with its means over the sets. ``fits`` is True within the bounds."""
+    """A combination of the grid, with its means over the sets. ``fits`` is True if they are within the bounds."""
 
     name: str
     values: Mapping[str, Any]
@@ -22,7 +22,7 @@ class Point:
 
 
 def points_of(tune: Tune, summary: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """Return the combinations with their rows of ``summary``: means over sets and seeds."""
+    """Return the combinations, with their means over sets and seeds from the rows of ``summary``."""
     found = []
     for name, values in tune.points().items():
         own = [row for row in summary if row["variant"] == name and not row["type"]]
@@ -40,7 +40,7 @@ def points_of(tune: Tune, summary: Sequence[Mapping[str, Any]]) -> list[Point]:
 def choose(tune: Tune, points: Sequence[Point]) -> Point:
     """Return the best point within the bounds; ties go to fewer tokens, then to the earlier one.
 
-    Raises InputError if none does, or none has the metric.
+    Raises InputError if no point is within the bounds, or none has the metric.
     """
     able = [point for point in points if point.fits and tune.metric in point.means]
     if not able:
