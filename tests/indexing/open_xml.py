@@ -51,9 +51,11 @@ def package(main: Part) -> bytes:
     out = io.BytesIO()
     seen: set[str] = set()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
-        types = (
-            f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="xml" ContentType="application/xml"/></Types>'
-        )
+        kind = "wordprocessingml.document" if main.name.startswith("word/") else "presentationml.presentation"
+        types = f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="xml" ContentType="application/xml"/>'
+        types += '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        types += f'<Override PartName="/{main.name}" ContentType="application/vnd.openxmlformats-officedocument.{kind}'
+        types += '.main+xml"/></Types>'
         packed.writestr("[Content_Types].xml", types)
         packed.writestr("_rels/.rels", _links({"r1": main}))
         waiting = [main]

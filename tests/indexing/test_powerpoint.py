@@ -236,6 +236,8 @@ def test_pictures_are_counted_once_each(tmp_path: Path) -> None:
     found = read(tmp_path, saved(made))
     assert found.text == "Growth\n\nGrowth\n\nGrowth"
     assert found.metadata["not_read"] == "2 pictures"
+    behind = "</p:spTree><p:bg><p:bgPr><a:blipFill><a:blip r:embed='r1'/></a:blipFill></p:bgPr></p:bg><p:spTree>"
+    assert not_read(tmp_path, behind, {"r1": Part("image", "ppt/a.png", b"x")}) == "1 picture"
 
 
 @pytest.mark.documented(".pptx", "videos, sounds, ink")

@@ -14,6 +14,7 @@ from docx.shared import Cm
 from PIL import Image
 
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source
+from okralong.pipelines.indexing.formats.numbering import written
 from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing import open_xml
 from tests.indexing.open_xml import Part, drawing, paragraph, table, word_part, words
@@ -72,6 +73,7 @@ def test_insertions_are_in_and_deletions_out(tmp_path: Path) -> None:
 def test_a_deleted_paragraph_mark_joins_and_deleted_rows_and_cells_go(tmp_path: Path) -> None:
     body = paragraph("The loan of EUR 5 ", "<w:rPr><w:del/></w:rPr>") + paragraph("million is repaid.")
     assert text(tmp_path, body) == "The loan of EUR 5 million is repaid."
+    assert text(tmp_path, paragraph("Above", "<w:rPr><w:del/></w:rPr>") + table([paragraph("a")])) == "Above\n\n| a |"
     row = "<w:tr>{}<w:tc>{}<w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc><w:tc><w:p>{}</w:p></w:tc></w:tr>"
     rows = row.format("<w:trPr><w:del/></w:trPr>", "", "old", words("1"))
     rows += row.format("<w:trPr><w:ins/></w:trPr>", "", "new", words("2"))
@@ -194,6 +196,24 @@ def test_clauses_have_their_numbers(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [section.name for section in found.sections] == ["1. Terms", "2. Covenants"]
     assert found.metadata["not_read"] == "1 automatic number"
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "said"),
+    [
+        ("lowerRoman", 49, "xlix"),
+        ("upperLetter", 28, "BB"),
+        ("decimalZero", 7, "07"),
+        ("ordinal", 112, "112th"),
+        ("ordinalText", 21, "Twenty-first"),
+        ("ordinalText", 90, "Ninetieth"),
+        ("cardinalText", 12, "Twelve"),
+        ("cardinalText", 100, "100"),
+        ("chineseCounting", 2, None),
+    ],
+)
+def test_formats_of_numbers(kind: str, number: int, said: str | None) -> None:
+    assert written(number, kind) == said
 
 
 def test_numbers_of_the_default_template(tmp_path: Path) -> None:
@@ -364,6 +384,8 @@ def test_charts(tmp_path: Path) -> None:
         "Figure 1\n\nResults\n\n|  | Revenue | Margin |\n| 2022 | 1,200.5 | 12.5% |\n| 2023 | 1,300.0 | 13.0% |"
     )
     assert not_read(tmp_path, body, {"r1": open_xml.chart("<c:barChart/>")}) == "1 chart without saved data"
+    found = text(tmp_path, table([paragraph("Left"), f"<w:p>{CHART}</w:p>"]), {"r1": open_xml.chart(plots, "R" * 200)})
+    assert found.startswith(f"Left\n\n{'R' * 200}\n\n|  | Revenue | Margin |\n| 2022 |")
 
 
 @pytest.mark.documented(".docx", "SmartArt")

@@ -257,6 +257,30 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
+_BELOW_TWENTY: Final = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen
+"""
+_ONES: Final = _BELOW_TWENTY.split()
+_TENS: Final = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_ORDINALS: Final = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"} | {
+    "nine": "ninth",
+    "twelve": "twelfth",
+}
+
+
+def _words(number: int, ordinal: bool) -> str:
+    """Return a number below 100 in English words, as "Twenty-first"."""
+    if not 0 <= number < 100:
+        return _ordinal(number) if ordinal else str(number)
+    tens, ones = divmod(number, 10)
+    parts = [_ONES[number]] if number < 20 else [_TENS[tens - 2], *([_ONES[ones]] if ones else [])]
+    if ordinal:
+        last = parts[-1]
+        parts[-1] = _ORDINALS.get(last, f"{last[:-1]}ieth" if last.endswith("y") else f"{last}th")
+    return "-".join(parts).capitalize()
+
+
 _FORMATS: Final[Mapping[str, Callable[[int], str]]] = {
     "decimal": str,
     "decimalZero": lambda number: f"{number:02}",
@@ -265,6 +289,8 @@ _FORMATS: Final[Mapping[str, Callable[[int], str]]] = {
     "lowerRoman": _roman,
     "upperRoman": lambda number: _roman(number).upper(),
     "ordinal": _ordinal,
+    "cardinalText": lambda number: _words(number, ordinal=False),
+    "ordinalText": lambda number: _words(number, ordinal=True),
     "numberInDash": lambda number: f"- {number} -",
     "none": lambda number: "",
 }

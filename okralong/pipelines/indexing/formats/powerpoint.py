@@ -79,6 +79,8 @@ class _Deck:
             return
         self.blocks.begin("slide", str(number))
         self._tree(root, slide)
+        for blip in root.iterfind(f"{P}cSld/{P}bg//{A}blip"):  # some programs save each slide as a picture
+            self.count_picture(slide.related(blip.get(f"{R}embed")))
         if root.get("showMasterSp") not in ("0", "false"):
             self._behind(slide)
         for notes in slide.of_kind("notesSlide"):

@@ -80,7 +80,7 @@ def read_docx(source: Source) -> Iterator[ParserOutput]:
 
 @dataclass(slots=True)
 class _Block:
-    """A paragraph, or a table with its ``rows``."""
+    """A paragraph, or a table or chart with its ``rows``."""
 
     text: str
     heading: bool = False
@@ -243,9 +243,11 @@ class _Container:
     blocks: list[_Block] = field(default_factory=list)
     begun: str = ""
 
-    def finished(self) -> list[_Block]:
+    def flush(self) -> list[_Block]:
+        """End a paragraph that nothing continued, and return all blocks."""
         if self.begun.strip():
             self.blocks.append(_Block(self.begun.strip()))
+        self.begun = ""
         return self.blocks
 
 
@@ -328,7 +330,7 @@ class _Story:
                 end(self, element)
                 if top.blocks and len(self._containers) == 1 and not self._paragraphs:
                     yield from self._taken(top)
-        top.finished()
+        top.flush()
         yield from self._taken(top)
 
     def _taken(self, top: _Container) -> Iterator[_Block]:
@@ -505,6 +507,7 @@ class _Story:
     # Tables.
 
     def _begin_table(self, element: Any) -> bool:
+        self._containers[-1].flush()
         self._tables.append([])
         return False
 
@@ -539,7 +542,7 @@ class _Story:
     def _end_cell(self, element: Any) -> None:
         top = self._containers[-1]
         if isinstance(top, _Cell) and top.element is element:
-            self._containers.pop().finished()
+            self._containers.pop().flush()
 
     def _end_table(self, element: Any) -> None:
         self._containers[-1].blocks.extend(_table_blocks(self._tables.pop()))
@@ -570,7 +573,7 @@ class _Story:
         return False
 
     def _end_box(self, element: Any) -> None:
-        self._place(self._containers.pop().finished())
+        self._place(self._containers.pop().flush())
 
     def _place(self, blocks: Sequence[_Block]) -> None:
         """Place blocks after the current paragraph."""
@@ -620,7 +623,8 @@ class _Story:
         return True
 
     def _place_text(self, text: str) -> None:
-        self._place([_Block(text)] if text else [])
+        rows = [[line] for line in text.split("\n") if line]
+        self._place([_Block(text, rows=rows)] if text else [])
 
     def _object(self, element: Any) -> bool:
         inner = next(element.iter(f"{_O}OLEObject", f"{W}control"), None)
