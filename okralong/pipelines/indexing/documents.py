@@ -72,6 +72,7 @@ class Losses:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, str], int] = {}
+        self._within: list[str] = []
 
     def add(self, one: str, many: str, count: int = 1, remedy: str = "") -> None:
         """Count ``count`` more of a kind, named in the singular and in the plural; ``remedy`` is a short clause."""
@@ -79,16 +80,23 @@ class Losses:
             self._counts[one, many, remedy] = self._counts.get((one, many, remedy), 0) + count
 
     def include(self, other: Losses) -> None:
-        """Add the counts of a document within this one."""
+        """Add the counts of another part of the document."""
         for (one, many, remedy), count in other._counts.items():
             self.add(one, many, count, remedy)
+        self._within += other._within
+
+    def add_within(self, place: str, words: str) -> None:
+        """Add the counts in words of a document within this one, such as an attachment."""
+        if words:
+            self._within.append(f"{place}: {words.replace('; ', ', ')}")
 
     def words(self) -> str:
         """Return all counts in words: "2 comments; 1 picture (the remedy)"; "" if there are none."""
-        return "; ".join(
+        counts = (
             f"{count:,} {one if count == 1 else many}{f' ({remedy})' if remedy else ''}"
             for (one, many, remedy), count in self._counts.items()
         )
+        return "; ".join([*counts, *self._within])
 
     def metadata(self) -> dict[str, str]:
         """Return the counts as a document's metadata, empty if there are none."""

@@ -4,34 +4,59 @@ from __future__ import annotations
 
 import email
 import email.utils
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from email import policy
-from email.message import EmailMessage
-from pathlib import PurePosixPath
+from email.message import Message
 from typing import Any, Final
 
-from okralong.pipelines.core.types import DocumentError, Section
-from okralong.pipelines.indexing.documents import BadRow, Blocks, HeldSource, Parser, ParserOutput, RawDocument, Source
+from okralong.pipelines.core.encodings import decoded
+from okralong.pipelines.core.types import NOT_READ, DocumentError, Section
+from okralong.pipelines.indexing.documents import (
+    BadRow,
+    Blocks,
+    HeldSource,
+    Losses,
+    Parser,
+    ParserOutput,
+    RawDocument,
+    Source,
+)
 from okralong.pipelines.indexing.formats.html import page_of_html
+from okralong.pipelines.indexing.formats.mail_parts import (
+    Attachment,
+    calendar_text,
+    header,
+    parts_of,
+    text_of,
+    uuencoded,
+    without_pgp,
+)
+from okralong.pipelines.indexing.formats.tnef import Tnef, rtf_text, unpack
 
 _HEADERS: Final = ("From", "To", "Cc", "Date", "Subject")
 _MOST_DEPTH: Final = 5
 """Nesting depth of mails; deeper ones are named but not read. # project default"""
 _MOST_ATTACHMENTS: Final = 200
-_MOST_NAME_CHARS: Final = 200
+_NAMED: Final = 5
+"""Attachments that were not read and are named in the warning. # project default"""
+_PICTURE_BYTES: Final = 10_000
+"""Pictures in the body of fewer bytes are taken for logos and counters. # project default"""
+_FORMS: Final = ("text/html", "text/calendar")
+_ENCRYPTED: Final = re.compile(r"application/(?:x-)?pkcs7-mime|application/pgp-encrypted|.*\.(?:p7m|pgp|gpg|asc)")
+_TNEF: Final = re.compile(r"application/(?:vnd\.)?ms-tnef|win(?:mail)?\.dat")
 
 
 def read_mail(source: Source, find: Callable[[str], Parser | None]) -> Iterator[ParserOutput]:
     """Yield the document of an .eml file; ``find`` returns the parser of an attachment by its name.
 
-    Attachments of unsupported kinds and pictures in the body are only named; attachments that cannot be read become
-    BadRows.
+    Attachments of unsupported kinds are named and counted; those that cannot be read become BadRows too.
 
     Raises:
         DocumentError: The file is not a mail.
     """
-    message = email.message_from_bytes(source.read_bytes(), policy=policy.default)
-    if not any(_header(message, name) for name in _HEADERS):
+    message = email.message_from_bytes(source.read_bytes(), policy=policy.compat32)
+    if not any(header(message, name) for name in _HEADERS):
         raise DocumentError(
             f"{source.uri} has none of the headers of a mail ({', '.join(_HEADERS)}). Save it again as .eml, or give "
             "it the suffix of its true format."
@@ -41,15 +66,15 @@ def read_mail(source: Source, find: Callable[[str], Parser | None]) -> Iterator[
     metadata = {
         name: value
         for name, value in {
-            "date": _day(_header(message, "Date")),
-            "from": _header(message, "From"),
+            "date": _day(header(message, "Date")),
+            "from": header(message, "From"),
             "attachments": str(mail.attachments) if mail.attachments else "",
-            "attachments_not_read": str(mail.unread) if mail.unread else "",
+            "attachments_not_read": str(len(mail.unread)) if mail.unread else "",
         }.items()
         if value
     }
     yield from mail.bad
-    yield mail.blocks.document(source, _header(message, "Subject"), metadata)
+    yield mail.blocks.document(source, header(message, "Subject"), metadata | mail.losses().metadata())
 
 
 class _Mail:
@@ -57,64 +82,158 @@ class _Mail:
 
     def __init__(self, source: Source, find: Callable[[str], Parser | None]) -> None:
         self._source, self._find = source, find
+        self._losses = Losses()
         self.blocks = Blocks()
         self.bad: list[BadRow] = []
-        self.attachments = self.unread = 0
+        self.unread: list[str] = []
+        self.attachments = 0
 
-    def write(self, message: EmailMessage, called: str, depth: int) -> None:
+    def losses(self) -> Losses:
+        """Return what the document does not give, with the names of the attachments that were not read."""
+        all_of_it = Losses()
+        names = ", ".join(self.unread[:_NAMED]) + (", …" if len(self.unread) > _NAMED else "")
+        all_of_it.add("attachment", "attachments", len(self.unread), names)
+        all_of_it.include(self._losses)
+        return all_of_it
+
+    def write(self, message: Message, called: str, depth: int) -> None:
         """Add headers, body and attachments; ``called`` is the path of an attached mail."""
-        parts = list(message.iter_attachments()) if message.is_multipart() else []
-        names = [_name(part, number) for number, part in enumerate(parts, start=1)]
-        head = [f"{name}: {value}" for name in _HEADERS if (value := _header(message, name))]
+        parts = parts_of(message)
+        body, held, has_page = self._body(parts.bodies)
+        self._losses.add("encrypted part", "encrypted parts", parts.encrypted)
+        held = [*parts.attachments, *held]
+        containers: dict[int, Tnef] = {}
+        for place, each in enumerate(held):
+            if _TNEF.fullmatch(each.kind) or _TNEF.fullmatch(each.name.lower()):
+                try:
+                    containers[place] = unpack(each.data())
+                except ValueError:
+                    continue  # named like any other attachment that cannot be read
+        names = [
+            f"{each.name} ({', '.join(inner.name or 'unnamed' for inner in containers[place].attachments)})"
+            if place in containers and containers[place].attachments
+            else each.name
+            for place, each in enumerate(held)
+            if not each.is_decoration
+        ]
+        head = [f"{name}: {value}" for name in _HEADERS if (value := header(message, name))]
         self.blocks.add("\n".join(head + ([f"Attachments: {', '.join(names)}"] if names else [])))
-        self.blocks.add(self._body(message))
-        for name, part in zip(names, parts, strict=True):
-            self.attachments += 1
-            if self.attachments > _MOST_ATTACHMENTS:
-                self.unread += 1
-                continue
-            self._attachment(part, f"{called}{name}", depth)
+        for text in body:
+            self.blocks.add(text)
+        for place, each in enumerate(held):
+            if place in containers:
+                self._container(containers[place], f"{called}{each.name}", depth, not any(body))
+            else:
+                if each.is_decoration and not has_page:  # a page counts its pictures
+                    self._losses.add("picture", "pictures", int(len(each.data()) >= _PICTURE_BYTES))
+                self._attachment(each, f"{called}{each.name}", depth)
 
-    def _body(self, message: EmailMessage) -> str:
-        body = message.get_body(("plain", "html"))
-        if body is None:
-            return ""
-        text = _text_of(body)
-        if body.get_content_type() != "text/html" or not text.strip():
-            return text
-        return page_of_html(text, self._source.uri).text
+    def _body(self, bodies: Sequence[Sequence[Any]]) -> tuple[list[str], list[Attachment], bool]:
+        """Return the texts of the body, files that stand within them, and whether one of the texts is a page.
 
-    def _attachment(self, part: Any, name: str, depth: int) -> None:
-        kind = part.get_content_type()
-        if kind == "message/rfc822" or name.lower().endswith(".eml"):
-            inner = part.get_content()
-            if isinstance(inner, bytes):
-                inner = email.message_from_bytes(inner, policy=policy.default)
-            if depth == _MOST_DEPTH or not isinstance(inner, EmailMessage):
-                self.unread += 1
-                return
-            self.blocks.begin("attachment", name)
-            self.write(inner, f"{name}, ", depth + 1)
-            return
-        read = self._find(name)
-        in_body = part.get_content_maintype() == "image" and (part["Content-ID"] or _is_inline(part))
-        if read is None or in_body:
-            self.unread += 1
-            return
-        data = part.get_payload(decode=True)
-        place = f"{self._source.uri}, attachment {name}"
-        held = HeldSource(place, self._source.doc_id, len(data or b""), data=data or b"")
+        Each of ``bodies`` comes in one or several forms.
+        """
+        has_page = False
+        texts: list[str] = []
+        held: list[Attachment] = []
+        for forms in bodies:
+            said = {part.get_content_type(): text_of(part) for part in forms}
+            events = [calendar_text(text) for kind, (text, _) in said.items() if kind == "text/calendar"]
+            markup, doubtful_markup = said.get("text/html", ("", False))
+            plain, doubtful = next((each for kind, each in said.items() if kind not in _FORMS), ("", False))
+            rich, lost = self._page(markup)
+            if rich.strip() and _says_more(rich, plain):
+                self._losses.include(lost)
+                has_page = True
+                texts += [rich, *events]
+                doubtful = doubtful_markup
+            else:
+                plain, files = uuencoded(plain)
+                plain, encrypted = without_pgp(plain)
+                held += files
+                self._losses.add("encrypted part", "encrypted parts", encrypted)
+                texts += [plain, *events]
+            self._losses.add("text in an unknown encoding", "texts in an unknown encoding", int(doubtful))
+        return [text for text in texts if text.strip()], held, has_page
+
+    def _page(self, markup: str) -> tuple[str, Losses]:
         try:
-            for reading in read(held):
+            page = page_of_html(markup, self._source.uri)
+        except DocumentError:  # an empty one
+            return "", Losses()
+        return page.text, page.losses
+
+    def _container(self, found: Tnef, name: str, depth: int, with_body: bool) -> None:
+        """Add the attachments of a container of Outlook, and its body if the mail has no other."""
+        if with_body:
+            text = found.text
+            if found.html.strip():
+                rich, lost = self._page(found.html)
+                if rich.strip() and _says_more(rich, text):
+                    text = rich
+                    self._losses.include(lost)
+            if not text.strip() and found.rtf:
+                try:
+                    text = rtf_text(found.rtf)
+                except ValueError:
+                    self._losses.add("text in RTF", "texts in RTF")
+            self.blocks.begin("attachment", name)
+            self.blocks.add(text)
+        for number, inner in enumerate(found.attachments, start=1):
+            called = inner.name or f"attachment {number}"
+            if not inner.is_message:
+                held = Attachment(called, inner.kind, inner.bytes, inner.in_body)
+                self._attachment(held, f"{name}, {called}", depth)
+                continue
+            try:
+                message = unpack(inner.data) if depth < _MOST_DEPTH else None
+            except ValueError:
+                message = None
+            self.attachments += 1
+            if message is None:
+                self.unread.append(f"{name}, {called}")
+            else:
+                self._container(message, f"{name}, {called}", depth + 1, True)
+
+    def _attachment(self, held: Attachment, name: str, depth: int) -> None:
+        if held.is_decoration:
+            return
+        self.attachments += 1
+        encrypted = _ENCRYPTED.fullmatch(held.kind) or _ENCRYPTED.fullmatch(held.name.lower())
+        if self.attachments > _MOST_ATTACHMENTS or encrypted:
+            self.unread.append(name)
+        elif held.kind == "message/rfc822" or name.lower().endswith(".eml"):
+            inner = held.message or email.message_from_bytes(held.data(), policy=policy.compat32)
+            if depth == _MOST_DEPTH or not any(header(inner, each) for each in _HEADERS):
+                self.unread.append(name)
+            else:
+                self.blocks.begin("attachment", name)
+                self.write(inner, f"{name}, ", depth + 1)
+        elif held.kind == "text/calendar" or name.lower().endswith(".ics"):
+            self.blocks.begin("attachment", name)
+            self.blocks.add(calendar_text(decoded(held.data())[0]))
+        elif (read := self._find(held.name)) is not None:
+            self._read(read, held.data(), name, "")
+        elif (suffix := held.usual_suffix()) and (read := self._find(f"a{suffix}")) is not None:
+            self._read(read, held.data(), name, suffix)
+        else:
+            self.unread.append(name)
+
+    def _read(self, read: Parser, data: bytes, name: str, suffix: str) -> None:
+        place = f"{self._source.uri}, attachment {name}{suffix}"
+        found = HeldSource(place, self._source.doc_id, len(data), data=data)
+        try:
+            for reading in read(found):
                 self._take(reading, name)
         except DocumentError as error:
-            self.unread += 1
+            self.unread.append(name)
             self.bad.append(BadRow(f"{self._source.doc_id}, {name}", str(error)))
 
     def _take(self, reading: ParserOutput, name: str) -> None:
         if isinstance(reading, BadRow):
             self.bad.append(BadRow(f"{self._source.doc_id}, {name}", reading.message))
             return
+        self._losses.add_within(name, reading.metadata.get(NOT_READ, ""))
         self.blocks.begin("attachment", name, _begins_with_ocr(reading))
         start = self.blocks.add(reading.text)
         inner = (each for each in reading.sections if each.kind != "heading")
@@ -124,44 +243,26 @@ class _Mail:
         )
 
 
+_WORD: Final = re.compile(r"\w+")
+_NUMBER: Final = re.compile(r"\d[\d.,]*")
+_TIMES_MORE: Final = 2.0
+"""The HTML form of a body is taken if it has this many times the words of the plain one. # project default"""
+
+
+def _says_more(rich: str, plain: str) -> bool:
+    """Return whether the HTML form has numbers that the plain one lacks, or far more words: "view this in HTML"."""
+    numbers = {match[0].rstrip(".,") for match in _NUMBER.finditer(rich)}
+    if numbers - {match[0].rstrip(".,") for match in _NUMBER.finditer(plain)}:
+        return True
+    return len(_WORD.findall(rich)) > _TIMES_MORE * len(_WORD.findall(plain))
+
+
 def _begins_with_ocr(document: RawDocument) -> bool:
     return bool(document.sections) and document.sections[0].ocr
-
-
-def _header(message: EmailMessage, name: str) -> str:
-    """Return a header's text on one line, "" if it is missing or unreadable."""
-    try:
-        return " ".join(str(message[name] or "").split())
-    except (ValueError, TypeError, IndexError, AttributeError):  # the standard parser fails on some odd headers
-        return ""
-
-
-def _name(part: Any, number: int) -> str:
-    try:
-        name = str(part.get_filename() or "")
-    except (ValueError, TypeError, AttributeError):
-        name = ""
-    if not name and part.get_content_type() == "message/rfc822":
-        inner = part.get_content()
-        name = (_header(inner, "Subject") if isinstance(inner, EmailMessage) else "") or f"mail {number}"
-    name = PurePosixPath(name.replace("\\", "/")).name
-    return " ".join(name.split())[-_MOST_NAME_CHARS:] or f"attachment {number}"
-
-
-def _is_inline(part: Any) -> bool:
-    return bool(part.get_content_disposition() == "inline")
-
-
-def _text_of(part: Any) -> str:
-    """Return the text of a part, even if its declared encoding is wrong."""
-    try:
-        return str(part.get_content())
-    except (LookupError, ValueError):
-        return bytes(part.get_payload(decode=True) or b"").decode("utf-8", "replace")
 
 
 def _day(said: str) -> str:
     try:
         return email.utils.parsedate_to_datetime(said).date().isoformat()
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return ""

@@ -1,0 +1,381 @@
+"""Mails: what becomes of each kind of content, as ``docs/documents.md`` says."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+import struct
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from okralong.pipelines.core.encodings import decoded
+from okralong.pipelines.core.types import section_at
+from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats.tnef import rtf_text, unpack
+from okralong.pipelines.indexing.parsers import read_source
+from tests.indexing import office_files
+from tests.indexing.growth import LINEAR, growth
+from tests.indexing.sheet_files import rows, workbook
+from tests.indexing.tiny_pdf import tiny_pdf
+
+HEAD = "From: Ines <ines@example.org>\nSubject: Limits\nMIME-Version: 1.0\n"
+EDGES = itertools.count()
+
+
+def readings(file: Path, data: bytes | str) -> list[ParserOutput]:
+    data = data if isinstance(data, bytes) else data.encode()
+    file.write_bytes(data)
+    return list(read_source(Source(str(file), "a", len(data)), 10**9))
+
+
+def read(file: Path, data: bytes | str) -> RawDocument:
+    (found,) = readings(file, data)
+    assert isinstance(found, RawDocument), found
+    return found
+
+
+def body(found: RawDocument) -> str:
+    """The text below the headers."""
+    return found.text.partition("\n\n")[2]
+
+
+def lost(found: RawDocument) -> str:
+    return found.metadata.get("not_read", "")
+
+
+def parts(kind: str, *inner: str, head: str = HEAD) -> str:
+    """A multipart of parts, each headers and content; a part that ends with a boundary may be nested."""
+    edge = f"edge-{next(EDGES)}"
+    joined = "".join(f"--{edge}\n{part}\n" for part in inner)
+    return f'{head}Content-Type: multipart/{kind}; boundary="{edge}"\n\n{joined}--{edge}--\n'
+
+
+def attached(name: str, data: bytes, kind: str = "application/octet-stream", more: str = "") -> str:
+    said = f'Content-Disposition: attachment; filename="{name}"\n' if name else "Content-Disposition: attachment\n"
+    coded = base64.encodebytes(data).decode()
+    return f"Content-Type: {kind}\n{said}{more}Content-Transfer-Encoding: base64\n\n{coded}"
+
+
+def plain(text: str) -> str:
+    return f"Content-Type: text/plain; charset=utf-8\n\n{text}\n"
+
+
+def html(text: str, more: str = "") -> str:
+    return f"Content-Type: text/html; charset=utf-8{more}\n\n{text}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "a.eml"
+
+
+@pytest.mark.documented(".eml", "From, To, Cc, Date, Subject")
+@pytest.mark.documented(".eml", "other headers")
+def test_headers(file: Path) -> None:
+    data = (
+        b"From: =?iso-8859-1?Q?Gr=FC=DFe_=80?= <a@b.c>\nDate: Tue, 5 Mar 2024 09:12:00 +0100\nX-Mailer: Pegasus\n"
+        b"Subject: Kreditlimit \x80 f\xfcr\n =?klingon?Q?=C3=BC?= =?utf-8?B?w?="
+        b" =?utf-8?Q?a=C3?=\n =?utf-8?Q?=BCb?=\n\nx"
+    )
+    found = read(file, data)
+    assert found.text == (
+        "From: Grüße € <a@b.c>\nDate: Tue, 5 Mar 2024 09:12:00 +0100\nSubject: Kreditlimit € für üwaüb\n\nx"
+    )
+    assert found.metadata["from"] == "Grüße € <a@b.c>"
+    assert (found.metadata["date"], found.title) == ("2024-03-05", "Kreditlimit € für üwaüb")
+
+
+@pytest.mark.documented(".eml", "texts in a wrong, unknown or missing encoding")
+@pytest.mark.parametrize(
+    ("declared", "data", "text", "doubtful"),
+    [
+        ("iso-8859-1", b"\x80 2.5 million \x96 f\xfcr", "€ 2.5 million \N{EN DASH} für", False),
+        ("us-ascii", b"\x80 2.5", "€ 2.5", False),
+        ("us-ascii", "€ 2.5".encode(), "€ 2.5", False),
+        ("iso-8859-1", "€ für".encode(), "€ für", False),
+        ("", "€ für".encode(), "€ für", False),
+        ("", b"\x80 f\xfcr", "€ für", False),
+        ("klingon", b"Gr\xfc\xdfe", "Grüße", False),
+        ("utf-8", b"Gr\xfc\xdfe \x80", "Grüße €", False),
+        ("utf-8", "für alle Läufer ".encode() + b"\x80", "für alle Läufer €", False),
+        ("iso-8859-15", b"\xa4 5", "€ 5", False),
+        ("iso-8859-2", b"\x9cr\xf3da", "śróda", False),
+        ("windows-1251", "лимит".encode("cp1251"), "лимит", False),
+        ("iso-2022-jp", "限度額".encode("iso-2022-jp"), "限度額", False),
+        ("gb2312", "額度".encode("gb18030"), "額度", False),
+        ("utf-16", "Limit €".encode("utf-16"), "Limit €", False),
+        ("", "лимит по кредиту".encode("cp1251"), "ëèìèò ïî êðåäèòó", True),
+        ("utf-8", b"\x81\x8d abc", "\N{REPLACEMENT CHARACTER}" * 2 + " abc", True),
+        ("hex", b"Gr\xfc\xdfe", "Grüße", False),
+    ],
+)
+def test_encodings(file: Path, declared: str, data: bytes, text: str, doubtful: bool) -> None:
+    assert decoded(data, declared) == (text, doubtful)
+    kind = f"text/plain; charset={declared}" if declared else "text/plain"
+    head = f"{HEAD}Content-Type: {kind}\nContent-Transfer-Encoding: base64\n\n".encode()
+    found = read(file, head + base64.encodebytes(data))
+    assert body(found) == text
+    assert lost(found) == ("1 text in an unknown encoding" if doubtful else "")
+
+
+def test_a_page_declares_its_encoding_itself(file: Path) -> None:
+    page = '<html><head><meta charset="windows-1251"></head><p>лимит</p></html>'.encode("cp1251")
+    found = read(file, f"{HEAD}Content-Type: text/html\nContent-Transfer-Encoding: 8bit\n\n".encode() + page)
+    assert body(found) == "лимит"
+
+
+@pytest.mark.documented(".eml", "body in plain text, HTML or both")
+@pytest.mark.documented(".eml", "hidden text of a page")
+def test_bodies(file: Path) -> None:
+    page = html('<div style="display:none">preview 99</div><p>The limit is 2.5 million.</p>')
+    assert body(read(file, HEAD + page)) == "The limit is 2.5 million."
+    for said in ("", "View this mail in HTML.", "The limit is shown in the other form of this mail."):
+        assert body(read(file, parts("alternative", plain(said), page))) == "The limit is 2.5 million."
+    same = "The limit is 2.5 million; see http://a.b/?id=77"
+    assert body(read(file, parts("alternative", plain(same), page))) == same
+    assert body(read(file, parts("alternative", plain(same), html("")))) == same
+    quoted = f"{same}\n\n-----Original Message-----\nFrom: Bo\n> It was 2.4 million."
+    assert body(read(file, HEAD + plain(quoted))) == quoted
+
+
+@pytest.mark.documented(".eml", "attachments of the formats on this page")
+@pytest.mark.documented(".eml", "texts between attachments, attachments without a name")
+def test_attachments(file: Path) -> None:
+    sheet = workbook(rows("Limit|5"), rows("x"), states={1: "hidden"})
+    mixed = parts(
+        "mixed",
+        plain("First."),
+        attached("", tiny_pdf(["The mast is of larch."]), "application/pdf"),
+        plain("Second 7."),
+        attached("", sheet),
+        attached("Limits v1.2", b"a,b\n1,2", "text/csv"),
+        head="",
+    )
+    found = read(file, parts("alternative", plain("First. Second 7."), mixed))
+    assert "Attachments: attachment 1, attachment 2, Limits v1.2" in found.text
+    assert body(found).split("\n\n") == [
+        "First.", "Second 7.", "The mast is of larch.", "One", "| Limit | 5 |", "| a | b |\n| 1 | 2 |",
+    ]  # fmt: skip
+    assert lost(found) == "attachment 2: 1 hidden sheet"
+    assert str(section_at(found.sections, found.text.index("5 |"))) == "attachment attachment 2, sheet One"
+    assert found.metadata["attachments"] == "3"
+
+
+@pytest.mark.documented(".eml", "other attachments (zip, old Office formats)")
+def test_attachments_of_other_kinds_are_named_and_counted(file: Path) -> None:
+    several = [attached(f"{name}.zip", b"PK") for name in "abcdef"]
+    found, bad = None, None
+    for reading in readings(file, parts("mixed", plain("Text."), *several, attached("old.docx", b"no zip"))):
+        found, bad = (reading, bad) if isinstance(reading, RawDocument) else (found, reading)
+    assert isinstance(found, RawDocument)
+    assert isinstance(bad, BadRow)
+    assert "a.eml, attachment old.docx is not a .docx file" in bad.message
+    assert lost(found) == "7 attachments (a.zip, b.zip, c.zip, d.zip, e.zip, …)"
+    assert found.metadata["attachments_not_read"] == "7"
+
+
+@pytest.mark.documented(".eml", "attached mails")
+def test_attached_mails(file: Path) -> None:
+    inner = parts("mixed", plain("The old limit was 3."), attached("b.zip", b"PK"))
+    found = read(file, parts("mixed", plain("See below."), f"Content-Type: message/rfc822\n\n{inner}"))
+    assert "Attachments: Limits\n\nSee below." in found.text
+    assert str(section_at(found.sections, found.text.index("old limit"))) == "attachment Limits"
+    assert lost(found) == "1 attachment (Limits, b.zip)"
+    found = read(file, parts("mixed", plain("See below."), attached("old.eml", inner.encode())))
+    assert "The old limit was 3." in found.text
+
+
+def tnef(*attributes: tuple[int, bytes]) -> bytes:
+    """A container of Outlook; attributes of attachments have the level 2."""
+    said = [struct.pack("<IH", 0x223E9F78, 1)]
+    for name, data in attributes:
+        level = 2 if name in (0x9002, 0x8010, 0x800F, 0x9005) else 1
+        said.append(struct.pack("<BII", level, 0x60000 | name, len(data)) + data)
+        said.append(struct.pack("<H", sum(data) & 0xFFFF))
+    return b"".join(said)
+
+
+def prop(name: int, data: bytes, kind: int = 0x102) -> bytes:
+    if kind == 3:
+        return struct.pack("<HH", kind, name) + data
+    padded = data + bytes(-len(data) % 4)
+    return struct.pack("<HHII", kind, name, 1, len(data)) + padded
+
+
+def properties(*each: bytes) -> bytes:
+    return struct.pack("<I", len(each)) + b"".join(each)
+
+
+RTF = b"{\\rtf1\\ansi\\ansicpg1252 The limit is \\'80 5.\\par}"
+RAW_RTF = struct.pack("<II4sI", len(RTF) + 12, len(RTF), b"MELA", 0) + RTF
+
+
+def outlook(data: bytes) -> str:
+    return attached("winmail.dat", data, "application/ms-tnef")
+
+
+@pytest.mark.documented(".eml", "`winmail.dat` of Outlook")
+def test_winmail(file: Path) -> None:
+    named = properties(
+        struct.pack("<HH16sIII", 3, 0x8001, bytes(16), 0, 7, 1),
+        struct.pack("<HH16sII", 0xB, 0x8002, bytes(16), 1, 6) + b"a\0b\0\0\0" + bytes(2) + bytes(4),
+        prop(0x3707, "Änderung des Limits.txt\0".encode("utf-16-le"), 0x1F),
+        prop(0x370E, b"text/plain\0", 0x1E),
+    )
+    picture = properties(prop(0x370E, b"image/png\0", 0x1E), prop(0x3712, b"id\0", 0x1E))
+    inner = tnef((0x9003, properties(prop(0x1000, "Inner text 8.\0".encode("utf-16-le"), 0x1F))))
+    object_ = properties(prop(0x3701, bytes(16) + inner, 0xD), prop(0x3001, b"Fwd\0", 0x1E))
+    container = tnef(
+        (0x9007, struct.pack("<II", 1252, 0)),
+        (0x9003, properties(prop(0x1000, b"Same text.\0", 0x1E), prop(0x1009, RAW_RTF))),
+        (0x9002, bytes(14)), (0x8010, b"AENDER~1.TXT\0"), (0x800F, b"The code is ZX-440."), (0x9005, named),
+        (0x9002, bytes(14)), (0x8010, b"img.png\0"), (0x800F, b"\x89PNG"), (0x9005, picture),
+        (0x9002, bytes(14)), (0x9005, object_),
+        (0x9002, bytes(14)), (0x8010, b"all.zip\0"), (0x800F, b"PK"),
+    )  # fmt: skip
+    found = read(file, parts("mixed", plain("Same text."), outlook(container)))
+    assert "Attachments: winmail.dat (Änderung des Limits.txt, img.png, Fwd, all.zip)" in found.text
+    assert body(found) == "Same text.\n\nThe code is ZX-440.\n\nInner text 8."
+    where = str(section_at(found.sections, found.text.index("ZX-440")))
+    assert where == "attachment winmail.dat, Änderung des Limits.txt"
+    assert lost(found) == "1 attachment (winmail.dat, all.zip)"
+    assert "Same text." in body(read(file, parts("mixed", outlook(container))))
+
+    page = tnef((0x9003, properties(prop(0x1013, b"<p>The limit is 5 \x80.</p>"), prop(0x3FDE, b"\xe4\4\0\0", 3))))
+    assert body(read(file, parts("mixed", outlook(page)))) == "The limit is 5 €."
+    rtf = tnef((0x9003, properties(prop(0x1009, RAW_RTF))))
+    assert body(read(file, parts("mixed", outlook(rtf)))) == "The limit is € 5."
+    odd = tnef((0x9003, properties(prop(0x1009, b"x" * 40))))
+    assert lost(read(file, parts("mixed", outlook(odd)))) == "1 text in RTF"
+    for broken in (container[:-40], b"no container", b""):
+        found = read(file, parts("mixed", plain("Text."), outlook(broken)))
+        assert (body(found), lost(found)) == ("Text.", "1 attachment (winmail.dat)")
+
+
+def test_compressed_rtf() -> None:
+    """The example of the specification of the compression (MS-OXRTFCP, 3.1)."""
+    packed = bytes.fromhex(
+        "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af82068656c090020627705b06c647d0a800fa0"
+    )
+    assert rtf_text(packed).strip() == "hello world"
+
+
+@pytest.mark.documented(".eml", "invitations (iCalendar)")
+def test_invitations(file: Path) -> None:
+    event = (
+        "BEGIN:VCALENDAR\nBEGIN:VTIMEZONE\nDTSTART:19700101T000000\nEND:VTIMEZONE\nBEGIN:VEVENT\nUID:1\n"
+        'SUMMARY:Credit committee\\, Kestrel\nDTSTART;TZID="Europe/Vienna":20240305T091200\nDTEND:20240305T101200Z\n'
+        "DUE;VALUE=DATE:20240306\nORGANIZER;CN=Ines Calder:MAILTO:ines@example.org\nLOCATION:Room 4\n"
+        "DESCRIPTION:The limit is 2.5 mil\n lion.\\nBring notes.\nEND:VEVENT\nEND:VCALENDAR\n"
+    )
+    lines = [
+        "Event: Credit committee, Kestrel", "Begins: 2024-03-05 09:12 Europe/Vienna", "Ends: 2024-03-05 10:12 UTC",
+        "Due: 2024-03-06", "Organizer: Ines Calder <ines@example.org>", "Place: Room 4",
+        "Description: The limit is 2.5 million.", "Bring notes.",
+    ]  # fmt: skip
+    invited = parts(
+        "alternative", plain("Please come."), html("<p>Please come.</p>"), f"Content-Type: text/calendar\n\n{event}"
+    )
+    found = read(file, invited)
+    assert body(found) == "Please come.\n\n" + "\n".join(lines)
+    found = read(file, parts("mixed", plain("Hi."), attached("a.ics", event.encode())))
+    assert found.text.endswith("\n".join(lines))
+    assert lost(found) == ""
+
+
+@pytest.mark.documented(".eml", "delivery reports")
+def test_delivery_reports(file: Path) -> None:
+    fields = "Reporting-MTA: dns; a.b\n\nFinal-Recipient: rfc822; bo@x.y\nAction: failed\n"
+    status = f"Content-Type: message/delivery-status\n\n{fields}"
+    found = read(file, parts("report", plain("Not delivered."), status))
+    assert body(found).endswith("Final-Recipient: rfc822; bo@x.y\nAction: failed")
+
+
+@pytest.mark.documented(".eml", "files in uuencode within the text")
+def test_uuencode(file: Path) -> None:
+    coded = binascii.b2a_uu(b"The code is ZX-440.").decode()
+    found = read(file, f"{HEAD}\nbegin at the beginning\nbegin 644 memo.txt\n{coded}`\nend\nBye 3.")
+    assert body(found) == "begin at the beginning\n\nBye 3.\n\nThe code is ZX-440."
+    assert str(section_at(found.sections, found.text.index("ZX"))) == "attachment memo.txt"
+    assert "begin 644 memo.txt\nno code" in read(file, f"{HEAD}\nbegin 644 memo.txt\nno code at all\nend").text
+
+
+@pytest.mark.documented(".eml", "encrypted parts (S/MIME, PGP)")
+@pytest.mark.documented(".eml", "signatures and keys (S/MIME, PGP)")
+def test_encrypted_parts_are_counted(file: Path) -> None:
+    signed = parts("signed", plain("The limit is 5."), attached("smime.p7s", b"x", "application/pkcs7-signature"))
+    found = read(file, signed)
+    assert (body(found), lost(found), "Attachments" in found.text) == ("The limit is 5.", "", False)
+    found = read(
+        file, parts("encrypted", attached("", b"Version: 1", "application/pgp-encrypted"), attached("x.asc", b"x"))
+    )
+    assert lost(found) == "1 encrypted part"
+    found = read(file, f"{HEAD}Content-Type: application/pkcs7-mime; name=smime.p7m\n\nMIAG")
+    assert lost(found) == "1 attachment (smime.p7m)"
+    block = "-----BEGIN PGP {0}-----\nabc\n-----END PGP {0}-----\n"
+    signature, secret = (block.format(kind) for kind in ("SIGNATURE", "MESSAGE"))
+    said = f"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nHello 5.\n{signature}{secret}Bye."
+    found = read(file, HEAD + plain(said))
+    assert (body(found), lost(found)) == ("Hello 5.\n\n\nBye.", "1 encrypted part")
+
+
+@pytest.mark.documented(".eml", "pictures in the body")
+def test_pictures_in_the_body(file: Path) -> None:
+    shown = "Content-ID: <p>\n"
+    logo, scan = (attached("i.png", b"\x89PNG" * n, "image/png", shown) for n in (9, 9_000))
+    found = read(file, parts("related", plain("Text 5."), logo, scan))
+    assert (body(found), lost(found)) == ("Text 5.", "1 picture")
+    page = html('<p>Text 5.</p><img src="cid:p" alt="Chart of limits">')
+    assert lost(read(file, parts("related", page, scan))) == "1 picture"
+
+
+def test_a_mail_whose_boundary_is_missing_is_read_as_text(file: Path) -> None:
+    found = read(file, f"{HEAD}Content-Type: multipart/mixed; boundary=x\n\nThe limit is 5.")
+    assert body(found) == "The limit is 5."
+
+
+def test_file_names_in_every_encoding(file: Path) -> None:
+    names = {
+        "filename*=iso-8859-1''Gr%FC%80.txt": "Grü€.txt",
+        'filename="=?utf-8?B?R3LDvA==?=.txt"': "Grü.txt",
+        'filename="Gr\xfc.txt"': "Grü.txt",
+        "filename*0=long; filename*1=er.txt": "longer.txt",
+        'filename="C:\\\\docs\\\\a.txt"': "a.txt",
+    }
+    for declared, name in names.items():
+        part = f"Content-Type: text/plain\nContent-Disposition: attachment; {declared}\n\ninside"
+        found = read(file, parts("mixed", plain("x"), part).encode("latin-1"))
+        assert f"Attachments: {name}" in found.text
+        assert found.text.endswith("inside")
+
+
+def test_mails_take_linear_time(file: Path) -> None:
+    def many(unit: str, around: str = "{}") -> float:
+        return growth(lambda size: read(file, HEAD + around.format(unit * size)), 2_000)
+
+    assert many("begin 644 x\n!!!!\n", "\n{}end\n") < LINEAR
+    assert many("=?utf-8?Q?a?= ", "X: y\nTo: {}\n\nx") < LINEAR
+    assert many("-----BEGIN PGP MESSAGE-----\n", "\n{}") < LINEAR
+    assert many("--e\n\na 1\n", "Content-Type: multipart/mixed; boundary=e\n\n{}") < LINEAR
+    assert many("--e\n\na 1\n", "Content-Type: multipart/alternative; boundary=e\n\n{}") < LINEAR
+    assert many("A;B=C", "Content-Type: text/calendar\n\nBEGIN:VEVENT\n{}\n") < LINEAR
+
+    def containers(size: int) -> None:
+        unpack(tnef(*[(0x9002, bytes(14)), (0x8010, b"a\0")] * size))
+
+    assert growth(containers, 2_000) < LINEAR
+    assert growth(lambda size: decoded(b"\xff\xe4" * size), 20_000) < LINEAR
+
+
+def test_a_message_made_by_the_standard_library(file: Path) -> None:
+    message = EmailMessage()
+    message["From"], message["Subject"] = "Ines Calder <a@b.c>", "Kosten der Fähre"
+    message.set_content("Siehe Anhang, 1.204 €.")
+    message.add_attachment(office_files.workbook(), maintype="application", subtype="x", filename="Kosten Fähre.xlsx")
+    found = read(file, message.as_bytes())
+    assert found.title == "Kosten der Fähre"
+    assert "Attachments: Kosten Fähre.xlsx\n\nSiehe Anhang, 1.204 €." in found.text
+    assert lost(found) == "Kosten Fähre.xlsx: 1 hidden sheet"
