@@ -1,1 +1,1 @@
-"""The training of the shipped models: analyzer, reader, cross-encoder, token classifier, and SARA's compressor."""
+"""Train the shipped models: analyzer, reader adapter, cross-encoder, token classifier, and SARA's compressor."""

@@ -41,9 +41,9 @@ from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 
 class LeftOut(Settings):
-    """An analyzer trained with ``okralong train --leave-out`` on each of the ``sets``.
+    """An analyzer that was trained with ``okralong train --leave-out`` for each of the ``sets``.
 
-    ``beside`` names the report's analyzer that was trained on all sets.
+    ``beside`` is the name, in the report, of the analyzer that was trained on all sets.
     """
 
     sets: list[str] = Field(min_length=1)
@@ -54,11 +54,11 @@ class LeftOut(Settings):
 class ReportConfig(Settings):
     """The analyzers that a report compares, as in ``configs/training/report.yaml``.
 
-    ``analyzers`` are by their names in the report; majority class and keyword rules are always included. ``timed``
-    questions are timed at each of the ``batches``. ``written`` names the analyzer (a label_scorer) whose base model is
-    also timed writing its reply as text (null: none). ``sampled`` limits a slow analyzer to that many rows, the first
-    ones of the test side's shuffled order. ``left_out`` are analyzers that were trained without certain sets, compared
-    on those sets alone.
+    ``analyzers`` has the analyzers by their names in the report; majority class and keyword rules are always included.
+    ``timed`` is the number of questions that are timed with each batch size in ``batches``. ``written`` is the name of
+    an analyzer (a label_scorer) whose base model is also timed as it writes its reply as text (null: none). ``sampled``
+    has, for slow analyzers, the number of rows to use: the first in the test side's shuffled order. ``left_out`` has
+    analyzers that were trained without certain sets, and are compared only on those sets.
     """
 
     analyzers: dict[str, AnalyzerConfig] = Field(min_length=1)
@@ -79,7 +79,7 @@ class ReportConfig(Settings):
 
 
 ROUNDS: Final = 3  # project default
-"""Times that each analyzer is timed, in turn with the others; the median counts."""
+"""Number of times that each analyzer is timed, in turn with the others. The median is reported."""
 
 Analyze = Callable[[Sequence[AnalysisInput]], Any]
 
@@ -87,9 +87,9 @@ Analyze = Callable[[Sequence[AnalysisInput]], Any]
 def milliseconds(
     analyzers: Mapping[str, Analyze], asked: Sequence[AnalysisInput], batches: Sequence[int]
 ) -> dict[str, dict[int, float]]:
-    """Return the median time of a question, by analyzer and batch size, after one warm-up pass.
+    """Return the median time per question, by analyzer and batch size, after a warm-up pass.
 
-    All analyzers are timed in turn, so that other load on the machine affects them alike.
+    The analyzers are timed in turn, so that other load on the machine affects all of them alike.
     """
     for analyze in analyzers.values():
         analyze(asked[:1])
@@ -109,7 +109,7 @@ def _pass(analyze: Analyze, asked: Sequence[AnalysisInput], size: int) -> float:
 
 
 LABELS: Final = {"question-type": "multi-bridge", "info-type": "semantic", "containing": "yes"}
-"""A reply of the usual length, which determines how many tokens are written."""
+"""A reply of the usual length, which determines the number of tokens to write."""
 
 
 class WritingModel:
@@ -124,7 +124,7 @@ class WritingModel:
         self._limit = int(loaded.config.max_position_embeddings) - REPLY_TOKENS
 
     def write(self, batch: Sequence[AnalysisInput]) -> list[str]:
-        """Write replies, each of as many tokens as a reply of the contract."""
+        """Write replies, each with as many tokens as ``REPLY``."""
         prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
         width = max(map(len, prompts))
         pad = int(self._tokenizer.eos_token_id)
@@ -154,11 +154,11 @@ class Report:
 
     Attributes:
         rows: The number of test rows.
-        figures: By analyzer, the figures of each field.
-        uncalibrated: By analyzer and field, calibration errors at temperature 1.
-        by_source: By analyzer and source, the type's figures.
-        left_out: By "sets" and analyzer, the type's figures on sets that were left out of training.
-        times: By analyzer and batch size, milliseconds per question.
+        figures: The figures of each field, by analyzer.
+        uncalibrated: Calibration errors at temperature 1, by analyzer and field.
+        by_source: The figures of the type, by analyzer and source.
+        left_out: The figures of the type on sets that were left out of training, by these sets and analyzer.
+        times: Milliseconds per question, by analyzer and batch size.
     """
 
     rows: int
@@ -188,8 +188,8 @@ class _Held:
 def analyzer_report(config: ReportConfig, test: Sequence[TrainingRow]) -> Report:
     """Measure every analyzer on ``test`` rows.
 
-    The majority class is that of these rows, so that it is the best constant. Raises ConfigError if an analyzer cannot
-    be loaded, InputError if no row comes from a set that was left out.
+    The majority class is that of the test rows, the best possible constant. Raises ConfigError if an analyzer cannot be
+    loaded, InputError if no row is from a set that was left out.
     """
     whole = _Held(test, [row.example for row in test])
     analyzers: dict[str, Analyzer] = {RULES: KeywordRules()}

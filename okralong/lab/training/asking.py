@@ -1,4 +1,4 @@
-"""Call a served reader over HTTP, and measure its speed."""
+"""Call a served model with a reader adapter over HTTP, and measure its speed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from okralong.pipelines.llm.request import LlmRequest
 class Said:
     """A reply with its duration in seconds, from sending to the last byte.
 
-    ``read`` and ``written`` are the tokens that the server read and wrote, each with milliseconds, as llama.cpp reports
-    them, or (0, 0.0). Cached tokens do not count as read.
+    ``read`` and ``written`` are (tokens, milliseconds) that the server spent on reading and writing, as llama.cpp
+    reports them, or (0, 0.0). Cached tokens do not count as read.
     """
 
     text: str
@@ -35,7 +35,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The speed of some replies: seconds per answer, and tokens per second read and written (None: unknown)."""
+    """The speed of some replies: seconds per answer, and tokens read and written per second (None: unknown)."""
 
     seconds: float
     read: float | None
@@ -55,9 +55,9 @@ def speed_of(replies: Sequence[Said]) -> Speed:
 
 @dataclass(frozen=True)
 class Asker:
-    """A served reader, asked one question at a time.
+    """A served model with a reader adapter, called with one prompt at a time.
 
-    ``llm`` has its open settings filled in, ``identity`` identifies weights and engine.
+    ``llm`` is its complete config; ``identity`` identifies weights and engine.
     """
 
     llm: LlmConfig
@@ -65,7 +65,7 @@ class Asker:
     identity: str
 
     def remembered(self, kept: KeptReplies, role: str, messages: Sequence[Message]) -> str:
-        """Return the text of ``ask``, or an earlier reply of the same reader: an interrupted report can resume."""
+        """Return the text of ``ask``, or a stored reply of the same model, so that interrupted reports resume."""
         request = self._request(role, messages)
         key = hashlib.sha256(f"{self.identity}|{request.canonical()}".encode()).hexdigest()
         found = kept.get(key)
@@ -97,11 +97,11 @@ class Asker:
 
 
 def _timings(reply: Any) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Return tokens read and written with their milliseconds, from llama.cpp's extension of the protocol."""
+    """Return (tokens, milliseconds) of reading and of writing, from llama.cpp's extension of the protocol."""
     said = (reply.model_extra or {}).get("timings") or {}
     read = int(said.get("prompt_n", 0)), float(said.get("prompt_ms", 0.0))
     return read, (int(said.get("predicted_n", 0)), float(said.get("predicted_ms", 0.0)))
 
 
 Serve = Callable[[LlmConfig], AbstractContextManager[Asker]]
-"""Serves a reader as its ``llm`` section describes, for the duration of the context."""
+"""A function that serves the model of an ``llm`` section for the duration of a context."""

@@ -25,15 +25,15 @@ from okralong.pipelines.run.config import RunConfig
 
 LABELS = "labels"
 RATIONALES = "rationales"
-"""The folders next to the rows with journal and ledger of labels and of rationales."""
+"""The folders, next to the rows, with the journal and ledger of labels and of rationales."""
 
 R = TypeVar("R")
 
 
 class Labeller:
-    """Labels rows, or explains their answers, with the generator of ``config``, within ``budget_usd``.
+    """Labels rows, or explains their answers, with the generator of ``config`` and within its ``budget_usd``.
 
-    Raises ConfigError for the embedded generator, which is too small.
+    Raises ConfigError for the embedded generator, which is too small for this.
     """
 
     def __init__(self, config: RunConfig, out: Path, console: Console) -> None:
@@ -53,7 +53,7 @@ class Labeller:
         self._console = console
 
     def __call__(self, rows: list[TrainingRow]) -> list[TrainingRow]:
-        """Return the rows with the missing labels that could be obtained."""
+        """Return the rows, with those of the missing labels that could be obtained."""
         open_rows = sum(map(is_unlabelled, rows))
         if not open_rows:
             return rows
@@ -62,7 +62,7 @@ class Labeller:
         return self._asked(partial(label_rows, rows), LABELS)
 
     def explain(self, rows: list[ReadingRow]) -> list[ReadingRow]:
-        """Return InstructRAG's rows of the reader's rows whose rationale could be obtained."""
+        """Return InstructRAG's rows, made from those reader rows whose rationale could be obtained."""
         llm = self._config.llm
         say_line(self._console, f"  answers of {len(rows):,} rows are explained by {llm.model} at {llm.base_url}")
         return self._asked(partial(explain_rows, rows), RATIONALES)

@@ -17,9 +17,9 @@ Log = Sequence[Mapping[str, float]]
 
 
 def draw_curves(logs: Mapping[str, Log], path: Path) -> None:
-    """Write an SVG of the logs, by the name of their stage, to ``path``.
+    """Write an SVG of the logs, which are by the name of their stage, to ``path``.
 
-    Stages learn different things, so they share no axis.
+    Stages have different losses, so they share no axis.
     """
     with style():
         figure = Figure(figsize=(max(7, 4 * len(logs)), 6), facecolor="white", layout="constrained")

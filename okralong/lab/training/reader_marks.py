@@ -1,4 +1,4 @@
-"""Mark readers' answers: F1, citations and refusals, with intervals over documents."""
+"""Mark answers of readers (models with reader adapters): F1, citations, refusals, with intervals over documents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FORMS: Final = {
     "step": re.compile(rf"(?:{_EVIDENCE}\n|Evidence: none\n)+Query: [^\n]+\nAnswer: [^\n]+"),
     "split": re.compile(r"[^\n]+\?(?:\n[^\n]+\?){0,3}"),
 }
-"""The replies that the contracts ask for, literally; the parsers are much more lenient."""
+"""The exact form of replies that the prompts ask for. The parsers accept much more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Marks:
 
     Attributes:
         answer: Its text.
-        f1: 0 to 1; 1 if the answer is just the right number, because gold numbers are rounded in many ways.
-        exact: Likewise.
+        f1: 0 to 1. It is 1 if the answer is only a number and right, because gold numbers are rounded in many ways.
+        exact: Exact match, with the same exception.
         numeric: Whether the number is right, or None if no gold answer is a number.
         said_unanswerable: Whether the reply is "unanswerable".
         cited: The number of citations.
-        right: The citations that touch gold evidence.
-        pieces: The gold pieces in the prompt.
-        found: The gold pieces that a citation touches.
+        right: The number of citations that overlap gold evidence.
+        pieces: The number of pieces of gold evidence in the prompt.
+        found: The number of these pieces that a citation overlaps.
     """
 
     answer: str
@@ -66,9 +66,9 @@ class Marks:
 
 
 def mark(row: ReadingRow, reply: str, calculator: bool = True) -> Marks:
-    """Mark a reply to an answer prompt; one without an answer gets 0 throughout.
+    """Mark a reply to an answer prompt. All marks of a reply without an answer are 0.
 
-    With ``calculator`` a formula is evaluated, as the executor does if the prompt asks for one.
+    With ``calculator``, a formula is evaluated, as in a run whose prompts ask for formulas.
     """
     try:
         parsed = parse_answer(reply)
@@ -104,9 +104,9 @@ def mark_text(row: ReadingRow, answer: str, citations: Sequence[Citation] = ()) 
 def scores(answer: str, golds: Sequence[str]) -> tuple[float, float, bool | None]:
     """Return F1, exact match and numeric match of an answer against the best of ``golds``.
 
-    The last is None if no gold answer is a number. As in UDA and FinQA numbers count by value: an answer that is just
-    the right number has F1 and exact match 1. A sentence around it is scored by its words. Raises ValueError without
-    golds.
+    The last is None if no gold answer is a number. As in UDA and FinQA, numbers are compared by value: an answer that
+    is only the right number has F1 and exact match 1. A number within a sentence is scored by the words of the
+    sentence. Raises ValueError without golds.
     """
     numeric = numeric_match(answer, golds)
     if numeric and gold_quantity(answer) is not None:
@@ -115,12 +115,12 @@ def scores(answer: str, golds: Sequence[str]) -> tuple[float, float, bool | None
 
 
 def _touch(piece: Span, place: Passage | Citation) -> bool:
-    """Return whether a piece of evidence and a passage or citation share a character."""
+    """Return whether a piece of evidence and a passage or citation overlap."""
     return piece.doc_id == place.doc_id and piece.start_char < place.end_char and piece.end_char > place.start_char
 
 
 Ratio = Callable[[ReadingRow, Marks], tuple[float, float]]
-"""Returns what a row adds to a figure's numerator and denominator; (0, 0) if the figure ignores the row."""
+"""A function that returns what a row adds to the numerator and denominator of a figure; (0, 0) if nothing."""
 
 
 def _mean(of: Callable[[Marks], float], when: Callable[[ReadingRow], bool] = lambda row: True) -> Ratio:
@@ -143,19 +143,18 @@ FIGURES: Final[dict[str, Ratio]] = {
     "unanswerable precision": lambda row, marks: (_refused(row, marks), marks.said_unanswerable),
     "unanswerable recall": lambda row, marks: (_refused(row, marks), not row.answerable),
 }
-"""Each figure is a ratio of two sums over rows.
+"""The figures. Each is a ratio of two sums over rows.
 
-Citations count only if there is evidence to cite: not for unanswerable questions, and not if the set marks none.
-"""
+Citations count only if there is evidence to cite, so not for unanswerable questions, nor if the set marks none."""
 
 
 def figure(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> Estimate:
-    """Return a figure with its 95 % interval; undefined if no row counts."""
+    """Return a figure with its 95 % interval. It is undefined if no row counts."""
     return estimate(*ratio(*_sums(of, rows, marks), _drawn(rows)))
 
 
 def difference(of: Ratio, rows: Sequence[ReadingRow], marks: Sequence[Marks], others: Sequence[Marks]) -> Estimate:
-    """Return the figure of ``marks`` minus that of ``others``, on the same rows and with paired draws."""
+    """Return the figure of ``marks`` minus that of ``others``, on the same rows and in the same bootstrap draws."""
     drawn = _drawn(rows)
     (mine, own), (theirs, other) = (ratio(*_sums(of, rows, each), drawn) for each in (marks, others))
     return estimate(mine - theirs, None if own is None or other is None else own - other)
@@ -171,11 +170,11 @@ def _drawn(rows: Sequence[ReadingRow]) -> Resample | None:
 
 
 Embed = Callable[[list[str]], NDArray[np.float32]]
-"""Returns unit vectors of some texts, (texts, dimension)."""
+"""A function that returns unit vectors of texts, shape (texts, dimension)."""
 
 
 def best_sentence(row: ReadingRow, embed: Embed) -> Marks:
-    """Mark the sentence whose embedding is nearest to the question's, cited as its own source."""
+    """Mark a trivial answer: the sentence whose embedding is nearest to the question's, which cites itself."""
     places = [(passage, start, end) for passage in row.passages for start, end in _sentences(passage)]
     texts = [passage.text[start:end] for passage, start, end in places]
     vectors = embed([row.question, *texts])

@@ -1,6 +1,6 @@
-"""Compare readers on the same test rows: answers, citations, refusals, form and speed.
+"""Compare readers (models with reader adapters) on test rows: answers, citations, refusals, form and speed.
 
-Each reader is served and called over HTTP, as in a run. Only figures are written, as the rows hold texts of the sets.
+Each reader is served and called over HTTP, as in a run. Only figures are written, since rows have texts of the sets.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from okralong.pipelines.reporting.statistics import Estimate
 from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 TRIVIAL: Final = "best sentence"
-"""The name of the trivial reader that every report has, which is not a model."""
+"""The name of a trivial reader, not a model, that every report has."""
 
 
 class ReaderReportConfig(Settings):
     """The readers that a report compares, as in ``configs/training/reader_report.yaml``.
 
-    ``readers`` are by their names in the report, each an ``llm`` section with base_url embedded, whose
-    ``max_completion_tokens`` are the report's ``limits``. They answer ``rows`` answer rows, the first ones of the test
-    side's drawn order, ``split`` and ``step`` rows of those roles, and ``expressions`` rows of arithmetic type both for
-    the expression and for the result. ``timed`` further answer rows measure speed alone. The others are compared with
-    the reader ``base``.
+    ``readers`` has the readers by their names in the report: ``llm`` sections with ``base_url`` embedded, whose
+    ``max_completion_tokens`` are replaced by ``limits``. They reply to ``rows`` answer rows, which are the first in the
+    test side's drawn order, to ``split`` and ``step`` rows of those roles, and to ``expressions`` rows of arithmetic
+    type, both for the expression and for the result. ``timed`` further answer rows are used only to measure speed. All
+    readers are compared with the reader ``base``.
     """
 
     readers: dict[str, LlmConfig] = Field(min_length=1)
@@ -73,18 +73,18 @@ class ReaderReportConfig(Settings):
 
 @dataclass
 class ReaderReport:
-    """The figures of a comparison of readers, by reader.
+    """The figures of a comparison of readers; mappings are by reader.
 
     Attributes:
         rows: The number of answer rows.
         base: The reader that the others are compared with.
-        figures: Figures by name.
-        by_kind: F1 by type and by set, of rows whose evidence is in view.
-        gains: Figures minus those of the base.
-        arithmetic: Numeric match for prompts that ask for the expression and for the result.
-        formed: By role, the share of well-formed replies, and their number.
-        speed: Seconds and tokens per second.
-        terms: The prompt's options: demonstrations, calculator, grammar.
+        figures: Each reader's figures by name.
+        by_kind: F1 by type and by set, for rows whose prompt has the evidence.
+        gains: Figures minus those of ``base``.
+        arithmetic: Numeric match with prompts that ask for the expression, and with prompts that ask for the result.
+        formed: The share of well-formed replies and the number of replies, by role.
+        speed: Seconds per answer and tokens per second.
+        terms: The options of prompts: demonstrations, calculator, grammar.
     """
 
     rows: int
@@ -106,9 +106,9 @@ def reader_report(
     embed: Embed,
     say: Say,
 ) -> ReaderReport:
-    """Call every reader with the same rows; earlier replies are reused from ``kept``.
+    """Call every reader with the same rows. Earlier replies are reused from ``kept``.
 
-    Raises InputError if there are no answer rows, and whatever serving raises.
+    Raises InputError if there are no answer rows, and what serving raises.
     """
     asked = [row for row in test if row.role == "generate"][: config.rows]
     others = [row for role, most in (("split", config.split), ("step", config.step)) for row in _of(test, role)[:most]]
@@ -134,7 +134,8 @@ def reader_report(
                 said = [ask("generate", _prompt(row, way == "expression")) for row in sums]
                 found.arithmetic.setdefault(name, {})[way] = _numeric(sums, said, way == "expression")
             if timed:
-                # Never from kept replies, and with new prompts, which the server has not cached.
+                # Speed is never measured with stored replies, and only with new prompts, which the server has not
+                # cached.
                 found.speed[name] = speed_of([asker.ask("generate", _prompt(row, calculator)) for row in timed])
         marks[name] = [mark(row, reply, calculator) for row, reply in zip(asked, replies, strict=True)]
         every = [*zip(asked, replies, strict=True), *other]
@@ -164,7 +165,7 @@ def _numeric(rows: Sequence[ReadingRow], replies: Sequence[str], calculator: boo
 
 
 def _by_kind(rows: Sequence[ReadingRow], marks: Sequence[Marks]) -> dict[str, Estimate]:
-    """Return F1 with the evidence in view, by type and by source."""
+    """Return F1 for rows whose prompt has the evidence, by type and by source."""
     kinds = [*sorted({row.type for row in rows}), *sorted({row.source for row in rows})]
     f1 = FIGURES["F1, evidence in view"]
     found = {}

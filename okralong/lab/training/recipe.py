@@ -1,4 +1,4 @@
-"""A training as plain values: the recipe, and its examples, also as JSON for another machine."""
+"""A training as plain values: its recipe and its examples, which can be exported as JSON for another machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from okralong.pipelines.core.types import QUESTION_MARK, RetrieverScores
 from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 
 Kind = Literal["label_scorer", "heads", "reader", "sara", "cross_encoder", "token_classifier", "question_writer"]
-"""The kind of model that is trained; SARA's stages have their own command."""
+"""The kinds of models that can be trained. SARA's stages have their own command."""
 
 BLOCKS: Final = ("cross_encoder", "token_classifier")
-"""Kinds that train an encoder's last blocks directly, without an adapter."""
+"""Kinds for which the last blocks of an encoder are trained directly, without an adapter."""
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -28,9 +28,9 @@ Epochs = Annotated[float, Field(gt=0, le=1000)]
 
 
 class Lora(Settings):
-    """A low-rank adapter; the defaults are the paper's (appendix B.1). ``targets`` are names of a block's matrices.
+    """A low-rank adapter. The defaults are the paper's (appendix B.1). ``targets`` are the names of a block's matrices.
 
-    Blocks before ``first_block`` (from 0) stay frozen and need no backward pass.
+    Blocks before ``first_block`` (counted from 0) stay frozen and need no backward pass.
     """
 
     targets: list[str] = Field(min_length=1)
@@ -41,19 +41,20 @@ class Lora(Settings):
 
 
 class Recipe(Settings):
-    """One training, as a file of ``configs/training`` describes it.
+    """A training, as a file in ``configs/training`` describes it.
 
-    ``model`` is "embedded", a folder or a hub name; without ``lora`` it stays frozen. Learning rate, epochs and
-    accumulation default to the paper's values (appendix B.1: 1e-4, 5, 64), the rest to the project's. There are
-    ``evaluations`` per epoch; training stops after ``patience`` of them without a lower validation loss. ``reads``,
-    ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: the encoder's) apply to heads. The last two also apply to
-    a cross-encoder and a token classifier, which train the encoder's blocks from ``first_block`` on. ``max_tokens``
-    truncates a label scorer's prompt, a cross-encoder's pair and a token classifier's passage; a reader's rows with
-    longer prompt and reply are skipped. A label scorer, a reader or a cross-encoder starts from ``start`` ("shipped" or
-    a folder, of the same shape), or, if None, from a neutral adapter or the plain encoder. A cross-encoder's final
-    weights are averaged with those of ``start``, which get the share ``start_weight``, so that it forgets less
-    (Wortsman et al. 2022, Robust fine-tuning of zero-shot models). The first ``rows`` rows are learned and the first
-    ``validation_rows`` measured; None: all. ``written`` names the kinds of question that a question writer learns.
+    ``model`` is "embedded", a folder or a hub name; without ``lora`` it stays frozen. The defaults of learning rate,
+    epochs and accumulation are the paper's (appendix B.1: 1e-4, 5, 64), the others are the project's. There are
+    ``evaluations`` validations per epoch; training stops after ``patience`` of them without a lower loss. ``reads``,
+    ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: the encoder's) are for the kind "heads". The last two are
+    also for cross-encoders and token classifiers, which train the encoder's blocks from ``first_block`` on. A label
+    scorer's prompt, a cross-encoder's pair and a token classifier's passage are truncated to ``max_tokens``; rows of a
+    reader are skipped if prompt and reply have more. A label scorer, a reader or a cross-encoder starts from ``start``
+    ("shipped" or a folder, of the same shape) or, if it is None, from a neutral adapter or the plain encoder. The final
+    weights of a cross-encoder are averaged with those of ``start``, whose share is ``start_weight``, so that it forgets
+    less (Wortsman et al. 2022, Robust fine-tuning of zero-shot models). Only the first ``rows`` rows are used for
+    training, and the first ``validation_rows`` for validation (None: all). ``written`` is the config with the kinds of
+    questions that a question writer learns.
     """
 
     kind: Kind
@@ -83,7 +84,7 @@ class Recipe(Settings):
     @field_validator("start")
     @classmethod
     def _absolute(cls, start: str | None) -> str | None:
-        # A task on the cluster has another working directory.
+        # The path is made absolute, since a task on the cluster has another working directory.
         return start if start in (None, SHIPPED) else str(Path(str(start)).expanduser().resolve())
 
     @field_validator("written")
@@ -124,7 +125,7 @@ class Recipe(Settings):
         )
 
     def learned_words(self) -> str:
-        """Describe for a card which part of the model is trained."""
+        """Describe the part of the model that is trained, for a card."""
         lora = self.lora
         if self.kind in BLOCKS:
             more = "" if self.start is None else f", going on from `{Path(self.start).name}`"
@@ -140,27 +141,27 @@ class Recipe(Settings):
 
 
 UNKNOWN: Final = -100
-"""The index of an unknown label: PyTorch's own value for "ignored by the loss"."""
+"""The index of an unknown label. It is PyTorch's value for "ignored by the loss"."""
 
 
 class Learned(Protocol):
-    """The part of an example that batching needs. Its repr identifies it."""
+    """The interface of examples that batching needs. The repr of an example identifies it."""
 
     @property
     def length(self) -> int:
-        """Characters that a model reads and writes for it, roughly proportional to its tokens."""
+        """The number of characters that a model reads and writes for it, roughly proportional to its tokens."""
 
     @property
     def instructions(self) -> str:
-        """The part that prompts of one batch must share."""
+        """The part that is the same in all prompts of a batch."""
 
     @property
     def context(self) -> str:
-        """A further part that prompts may share; "" for none."""
+        """Another part that prompts may share; "" if there is none."""
 
 
 class _Alone:
-    """An example that may be in any batch."""
+    """An example that may be in a batch with any others."""
 
     __slots__ = ()
 
@@ -177,7 +178,7 @@ class _Alone:
 
 @dataclass(frozen=True, slots=True)
 class Example(_Alone):
-    """A question with its labels as indices into TYPES, PATTERNS and EVIDENCE, or UNKNOWN."""
+    """A question with its labels, as indexes into TYPES, PATTERNS and EVIDENCE, or UNKNOWN."""
 
     asked: AnalysisInput
     labels: tuple[int, int, int]
@@ -200,7 +201,7 @@ def _index(labels: Sequence[str], label: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ReadingExample:
-    """A prompt of the executor and its target reply; ``instructions`` are its system message."""
+    """A prompt, as a run sends it, and its target reply; ``instructions`` is the system message."""
 
     instructions: str
     user: str
@@ -213,7 +214,7 @@ class ReadingExample:
 
     @property
     def context(self) -> str:
-        """The passages, which prompts about the same ones share."""
+        """The passages, which are the same in prompts about them."""
         return self.user[: max(0, self.user.rfind(QUESTION_MARK))]
 
 
@@ -239,7 +240,7 @@ class RankingExample(_Alone):
 
 
 LEFT, ASKED, ANSWERED = 0, 1, 2
-"""Labels of a word of a passage: not named, named by a question, named by an answer."""
+"""The labels of a word in a passage: not named, named by a question, named by an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +260,12 @@ AnyExample = Example | ReadingExample | RankingExample | KeepExample
 
 
 def write_examples(path: Path, examples: Sequence[AnyExample]) -> None:
-    """Write one JSON object per line, for a machine without Parquet."""
+    """Write examples as JSON lines, for a machine without Parquet."""
     path.write_text("".join(json.dumps(asdict(each)) + "\n" for each in examples), encoding="utf-8")
 
 
 def read_examples(path: Path) -> list[AnyExample]:
-    """Read a file of ``write_examples``."""
+    """Read a file that ``write_examples`` wrote."""
     found: list[AnyExample] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)

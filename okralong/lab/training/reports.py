@@ -1,4 +1,4 @@
-"""Write the report of trained analyzers or readers that a config describes."""
+"""Write a report, described by a config, on trained analyzers or reader adapters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 REPLIES: Final = "reader-replies.jsonl"
-"""The file next to the rows with the readers' replies, from which an interrupted report resumes."""
+"""The file, next to the rows, with the replies of readers, from which an interrupted report is resumed."""
 
 
 def report_on(config: str, rows: Path, out: Path) -> None:
-    """Write the report that ``config`` describes: one with ``readers`` or one with ``analyzers``."""
+    """Write the report that ``config`` describes. The config has either ``readers`` or ``analyzers``."""
     console = Console()
     said = yaml.safe_load(read_config(config)[1])
     write = _readers if isinstance(said, dict) and "readers" in said else _analyzers

@@ -1,1 +1,1 @@
-"""The training stack, and a learner for each kind of model."""
+"""The training loop, and a learner for each kind of model."""

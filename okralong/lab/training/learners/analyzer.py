@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class AnalyzerDefinition(Definition["TrainingRow", Example]):
-    """The definition of both kinds of analyzer, which learn from the same rows."""
+    """The definition of both kinds of analyzers, which learn from the same rows."""
 
     use = "okralong answer --analyzer {out}"
 
@@ -49,7 +49,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
     def card(
         self, recipe: Recipe, base: str, out: Path, train: Sequence[TrainingRow], held: Sequence[TrainingRow], log: Log
     ) -> list[str]:
-        """Measure the temperatures on ``held``, write them beside the weights, and return the card's sections."""
+        """Measure the temperatures on ``held``, write them next to the weights, and return the card's sections."""
         from okralong.lab.training.learners.calibration import calibrate, figure_table, figures_of
 
         config = AnalyzerConfig(
@@ -70,7 +70,7 @@ class AnalyzerDefinition(Definition["TrainingRow", Example]):
 class HeadsLearner(Learner):
     """Trains the heads, and with LoRA the encoder below them.
 
-    ``model`` is the encoder's folder, ``sha256`` that of its weights.
+    ``model`` is the encoder's folder, ``sha256`` the hash of its weights.
     """
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, train: Sequence[Example], device: str) -> None:
@@ -90,14 +90,14 @@ class HeadsLearner(Learner):
         self.register_buffer("type_weights", _type_weights(train), persistent=False)
 
     def train(self, mode: bool = True) -> HeadsLearner:
-        """Set the mode; a frozen encoder stays in evaluation mode, without dropout."""
+        """Set the training mode. A frozen encoder stays in evaluation mode, without dropout."""
         super().train(mode)
         if not self.heads.shape.adapted:
             self.encoder.eval()
         return self
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """Make a batch of a tuned encoder's inputs, or of a frozen one's outputs."""
+        """Make a batch: of inputs of the encoder if it is tuned, of its outputs if it is frozen."""
         asked = [each.asked for each in examples]
         for new in dict.fromkeys(item for item in asked if item not in self._features):
             self._features[new] = features(new)
@@ -116,11 +116,12 @@ class HeadsLearner(Learner):
         counts: Sequence[int] = (),
         vectors: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return the loss, the mean over the fields with a known label."""
+        """Return the loss: the mean over the fields with a known label."""
         if tokens is not None:
             vectors = self._encoder.vectors(tokens, counts)
         logits = self.heads(vectors, features)
-        # The shares of types are chosen for the rows; those of patterns and evidence occur in use.
+        # Only types are weighted: their shares in the rows were chosen, while those of patterns and evidence are
+        # natural.
         weights = (self.get_buffer("type_weights"), None, None)
         losses = [
             nn.functional.cross_entropy(each, labels[:, n], weights[n], ignore_index=UNKNOWN)
@@ -136,7 +137,7 @@ class HeadsLearner(Learner):
         return _accuracies(right)
 
     def _frozen_vectors(self, asked: Sequence[AnalysisInput]) -> Tensor:
-        """Return the frozen encoder's vectors, which are computed only once."""
+        """Return the vectors of the frozen encoder, which are computed only once."""
         new = list(dict.fromkeys(item for item in asked if item not in self._vectors))
         if new:
             with torch.no_grad():
@@ -151,9 +152,9 @@ class HeadsLearner(Learner):
 
 
 class LabelLearner(CausalLearner):
-    """Learns to write the labels, with the loss on their tokens alone.
+    """Learns to write the labels. The loss is computed only on their tokens.
 
-    A target's mark is its field's number, from 1.
+    The mark of a target token is the number of its field, counted from 1.
     """
 
     def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
@@ -163,14 +164,14 @@ class LabelLearner(CausalLearner):
         self._random = random.Random(recipe.seed)
 
     def collate(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """Make one family of all rows: the shared instructions, a third of a prompt, are read once."""
-        # Labels first: the trainer counts rows by the first tensor of a batch.
+        """Make a batch whose rows are one family: the common instructions, a third of a prompt, are read once."""
+        # ``labels`` must be first, because the trainer counts rows by the first tensor of a batch.
         return {"labels": _labels(examples), **self.family([self.row(each) for each in examples])}
 
     def forward(
         self, labels: Tensor, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, marks: Tensor
     ) -> dict[str, Tensor]:
-        """Return the loss, in which each field's tokens have equal weight in total."""
+        """Return the loss, in which the tokens of each field have the same total weight."""
         losses, hits, row, marks = self.target_losses(shared, input_ids, attention_mask, marks)
         cells = row * len(FIELDS) + marks.long() - 1
         sums = losses.new_zeros(labels.numel()).index_add(0, cells, losses)
@@ -189,7 +190,7 @@ class LabelLearner(CausalLearner):
         marks = [0.0] * len(ids)
         for number, field in enumerate(self._fields):
             names, label = list(field.labels), each.labels[number]
-            # Replace an unknown label with a random one, so that the labels after it learn nothing from it.
+            # An unknown label is replaced by a random one, so that nothing is learned from it for the labels after it.
             said = field.labels[names[label] if label != UNKNOWN else self._random.choice(names)]
             ids = ids + field.scaffold + said
             mark = 0.0 if label == UNKNOWN else number + 1.0
@@ -198,14 +199,14 @@ class LabelLearner(CausalLearner):
 
 
 def _labels(examples: Sequence[Example]) -> Tensor:
-    """Return the labels of a batch, (n, 3)."""
+    """Return the labels of a batch, shape (n, 3)."""
     return torch.tensor([each.labels for each in examples], dtype=torch.long)
 
 
 def _type_weights(examples: Sequence[Example]) -> Tensor:
-    """Weight each type by the inverse root of its count, so that rare types count more.
+    """Return a weight for each type: the inverse root of its count, so that rare types count more.
 
-    The weights are scaled to a mean of 1 over the examples. A type that never occurs weighs 1.
+    The weights are scaled to a mean of 1 over the examples. A type that does not occur has the weight 1.
     """
     labels = FIELDS[0][1]
     counts = torch.tensor([float(sum(each.labels[0] == n for each in examples)) for n in range(len(labels))])
@@ -215,7 +216,7 @@ def _type_weights(examples: Sequence[Example]) -> Tensor:
 
 
 def _accuracies(right: Tensor) -> dict[str, float]:
-    """Return accuracy by field from ``right``, (n, 3): 1 right, 0 wrong, or UNKNOWN, which is ignored."""
+    """Return the accuracy of each field. ``right``, shape (n, 3), is 1 (right), 0 (wrong) or UNKNOWN (ignored)."""
     known = right != UNKNOWN
     return {
         f"{key}_accuracy": float((right[:, n] == 1).sum() / known[:, n].sum())

@@ -1,4 +1,4 @@
-"""Train an encoder's last blocks directly, with heads on top: a cross-encoder's and a token classifier's."""
+"""Train the last blocks of an encoder directly, with heads on top, for cross-encoders and token classifiers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N = TypeVar("N", CrossEncoderModel, TokenClassifierModel)
 def encoder_to_learn(folder: str) -> Any:
     """Load a sentence encoder whose last blocks are trained.
 
-    It has no dropout, which would halve the speed on a CPU, where each row is seen once or twice.
+    It has no dropout: on a CPU this would halve the speed, and each row is used only once or twice.
     """
     return AutoModel.from_pretrained(
         folder,
@@ -31,7 +31,7 @@ def encoder_to_learn(folder: str) -> Any:
 
 
 class BlocksLearner(Learner, Generic[N]):
-    """Trains the blocks of ``net`` from ``recipe.first_block`` on, and its heads.
+    """Trains the heads of ``net`` and its blocks from ``recipe.first_block`` on.
 
     Subclasses define batches and their loss. ``model`` is the encoder's folder.
     """
@@ -42,10 +42,10 @@ class BlocksLearner(Learner, Generic[N]):
         learned = {id(value) for value in net.learned(recipe.first_block).values()}
         for value in net.parameters():
             value.requires_grad_(id(value) in learned)
-        self.heads = net.heads  # may have a higher learning rate (``heads_learning_rate``)
+        self.heads = net.heads  # they may have a learning rate of their own
         self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
         self._device, self._dtype = device, dtype
 
     def amp(self) -> torch.autocast:
-        """Return a context in which the net runs in bfloat16, if the learner uses it."""
+        """Return a context in which the net runs in bfloat16, if the learner uses that."""
         return torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16)

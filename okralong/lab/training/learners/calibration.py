@@ -1,6 +1,6 @@
 """Calibrate and measure an analyzer's probabilities: temperatures, calibration error, accuracy, macro-F1, confusion.
 
-A field's logits are divided by its temperature, so that labels with probability 0.8 are right in 8 of 10 cases.
+The logits of a field are divided by its temperature, so that labels with probability 0.8 are right in 8 of 10 cases.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import TrainingRow
 
 _GRID: Final = np.geomspace(0.25, 8.0, 161)  # project default
-"""Temperatures tried, in steps of 2 %."""
+"""The temperatures that are tried, in steps of 2 %."""
 
 BINS: Final = 10
-"""Bins of equal width of the expected calibration error (Guo et al. 2017, section 3)."""
+"""Number of bins, of equal width, for the expected calibration error (Guo et al. 2017, section 3)."""
 
 
 Probabilities = list[npt.NDArray[np.float64]]
-"""An array (questions, labels) for each of the three fields."""
+"""The probabilities of the three fields: an array of shape (questions, labels) for each."""
 
 
 def calibrate(config: AnalyzerConfig, folder: Path, validation: Sequence[Example]) -> Temperatures:
-    """Measure each field's temperature on ``validation`` and write them beside the weights in ``folder``.
+    """Measure the temperature of each field on ``validation``, and write them next to the weights in ``folder``.
 
-    ``config`` names the analyzer in the folder.
+    ``config`` is that of the analyzer in the folder.
     """
     write_temperatures(folder, (1.0, 1.0, 1.0))
     said = probabilities(load_analyzer(config).analyze([each.asked for each in validation]))
@@ -52,12 +52,12 @@ def calibrate(config: AnalyzerConfig, folder: Path, validation: Sequence[Example
 
 
 def known_rows(examples: Sequence[Example], number: int) -> list[int]:
-    """Return which examples have a label in the field of that number."""
+    """Return the indexes of the examples that have a label in field ``number``."""
     return [index for index, each in enumerate(examples) if each.labels[number] != UNKNOWN]
 
 
 def best_temperature(probabilities: Floats, labels: Sequence[int]) -> float:
-    """Return the temperature with the least loss on ``labels``, for probabilities (n, k) at temperature 1."""
+    """Return the temperature with the least loss on ``labels``, given probabilities (n, k) at temperature 1."""
     if not len(labels):
         return 1.0
     logits = np.log(np.clip(probabilities, 1e-12, None))
@@ -94,10 +94,10 @@ def _softmax(logits: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class FieldFigures:
-    """Figures of one field on the ``rows`` whose label is known.
+    """The figures of a field over the ``rows`` rows whose label is known.
 
-    ``confusion`` has a row per true label and a column per predicted one; ``calibration_error`` is 0 to 1, and None for
-    an analyzer without probabilities.
+    ``confusion`` has a row per true label and a column per predicted label. ``calibration_error`` is 0 to 1, or None
+    for an analyzer without probabilities.
     """
 
     key: str
@@ -109,7 +109,7 @@ class FieldFigures:
 
 
 def probabilities(analyses: Sequence[Analysis]) -> Probabilities:
-    """Return analyses as arrays in the order of FIELDS."""
+    """Return the probabilities of analyses as arrays, in the order of ``FIELDS``."""
     types = [[each.type_probabilities[label] for label in FIELDS[0][1]] for each in analyses]
     patterns = [[each.pattern_probabilities[label] for label in FIELDS[1][1]] for each in analyses]
     evidence = [[each.evidence_probability, 1 - each.evidence_probability] for each in analyses]
@@ -119,9 +119,9 @@ def probabilities(analyses: Sequence[Analysis]) -> Probabilities:
 def field_figures(
     examples: Sequence[Example], documents: Sequence[tuple[str, ...]], said: Probabilities, sure: bool = True
 ) -> list[FieldFigures]:
-    """Return the figures of the three fields; intervals draw questions that share a document together.
+    """Return the figures of the three fields. For intervals, questions that share a document are drawn together.
 
-    ``sure`` False means that there are no probabilities.
+    If ``sure`` is false, there are no probabilities.
     """
     return [_field(n, examples, documents, said[n], sure) for n in range(len(FIELDS))]
 
@@ -147,7 +147,7 @@ def _field(
 
 
 def _draws(true: npt.NDArray[np.intp], said: npt.NDArray[np.intp], size: int, clusters: list[str]) -> Floats | None:
-    """Return the confusion matrix in each draw of whole clusters: (draws, labels, labels)."""
+    """Return the confusion matrix in each draw of whole clusters, shape (draws, labels, labels)."""
     drawn = resample(clusters)
     if drawn is None:
         return None
@@ -168,7 +168,7 @@ def _accuracy(counts: Floats) -> Floats:
 
 
 def _macro_f1(counts: Floats) -> Floats:
-    """Return the mean F1 over the labels that occur, as truth or as prediction."""
+    """Return the mean F1 over the labels that occur, as true or as predicted labels."""
     hits = np.diagonal(counts, axis1=1, axis2=2)
     both = counts.sum(axis=1) + counts.sum(axis=2)
     with np.errstate(invalid="ignore"):
@@ -177,14 +177,14 @@ def _macro_f1(counts: Floats) -> Floats:
 
 
 def figures_of(analyzer: Analyzer, rows: Sequence[TrainingRow]) -> list[FieldFigures]:
-    """Return an analyzer's figures on rows."""
+    """Return the figures of an analyzer on rows."""
     examples = [row.example for row in rows]
     said = probabilities(analyzer.analyze([each.asked for each in examples]))
     return field_figures(examples, [row.documents or (row.query_id,) for row in rows], said)
 
 
 def figure_table(figures: Mapping[str, Sequence[FieldFigures]]) -> str:
-    """Return a line for each analyzer and field; the intervals are 95 %, drawn by document."""
+    """Return a table with a line per analyzer and field. Intervals are 95 %, from draws of documents."""
     lines = []
     for name, fields in figures.items():
         for each in fields:
@@ -195,6 +195,6 @@ def figure_table(figures: Mapping[str, Sequence[FieldFigures]]) -> str:
 
 
 def confusion_table(figures: FieldFigures, labels: Sequence[str]) -> str:
-    """Return a table with true labels down and predicted labels across."""
+    """Return a table with a row per true label and a column per predicted label."""
     lines = ([label, *map(str, row)] for label, row in zip(labels, figures.confusion, strict=True))
     return markdown_table(["true \\ said", *labels], lines)

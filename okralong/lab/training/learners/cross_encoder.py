@@ -1,4 +1,4 @@
-"""Train the cross-encoder: one query with its passages at a time, with three losses."""
+"""Train the cross-encoder with three losses; a query and all its passages are in the same batch."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import RankingRow
 
 SPAN_WEIGHT: Final = 0.5  # project default
-"""Weight of the span's loss; those of relevance and answerable have weight 1."""
+"""Weight of the loss of spans. Those of relevance and answerable have the weight 1."""
 
 RELEVANT: Final = 0.5  # project default
-"""Share of a piece of evidence that a passage must hold to count as found in the figures."""
+"""Share of a piece of evidence that a passage must contain to count as relevant in the figures."""
 
 
 class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
@@ -69,7 +69,7 @@ class CrossEncoderDefinition(Definition["RankingRow", RankingExample]):
     def card(
         self, recipe: Recipe, base: str, out: Path, train: Sequence[RankingRow], held: Sequence[RankingRow], log: Log
     ) -> list[str]:
-        """Calibrate ``answerable`` on ``held`` and return the card's sections."""
+        """Calibrate ``answerable`` on ``held``, and return the card's sections."""
         shape = calibrate(out, held)
         pairs = sum(len(row.passages) for row in train)
         last = evaluations_of(log)[-1]
@@ -89,14 +89,14 @@ _FIGURES: Final = ("eval_reciprocal_rank", "eval_first_relevant", "eval_answerab
 
 
 class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
-    """Trains the encoder's upper blocks and the heads. ``model`` is the encoder's folder, ``sha256`` its weights'."""
+    """Trains the encoder's last blocks and the heads. ``model`` is its folder, ``sha256`` the hash of its weights."""
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
         super().__init__(recipe, model, CrossEncoderModel(encoder_to_learn(model), recipe.dropout), device, dtype)
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         if recipe.start is not None:
             start = shipped_adapter("cross_encoder") if recipe.start == SHIPPED else Path(recipe.start)
-            # Blocks changed by an earlier training only are kept and written again.
+            # Blocks that only an earlier training changed must be written again.
             kept = min(read_shape(start).first_block, recipe.first_block)
             self._shape = replace(self._shape, first_block=kept)
             load_learned(start, self.net, sha256)
@@ -108,14 +108,14 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         return {name: value.detach() for name, value in self.net.named_parameters() if value.requires_grad}
 
     def finish(self) -> bool:
-        """Average the weights with those that it started from."""
+        """Average the weights with those that training started from."""
         learned = self._learned()
         for name, begun in self._begun.items():
             learned[name].lerp_(begun.to(learned[name].device), self._start_weight)
         return bool(self._begun)
 
     def collate(self, examples: Sequence[RankingExample]) -> dict[str, Any]:
-        """Make a batch of all pairs of its queries, query by query."""
+        """Make a batch of all pairs of query and passage, query by query."""
         counts = [len(each.passages) for each in examples]
         queries = [each.question for each in examples for _ in each.passages]
         passages = [passage for each in examples for passage in each.passages]
@@ -126,7 +126,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         ends = [end for each in examples for end in each.ends]
         places = [_tokens_at(offsets[n], inside[n], starts[n], ends[n]) for n in range(len(passages))]
         held = [value for each in examples for value in each.answerable]
-        # A truncated answer is not visible, so answerable has no label.
+        # A truncated answer is not visible, so the label of answerable is unknown.
         lost = [start >= 0 and place[0] < 0 for start, place in zip(starts, places, strict=True)]
         return {
             "labels": torch.tensor(counts),
@@ -146,10 +146,11 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         answerable: Tensor,
         spans: Tensor,
     ) -> dict[str, Tensor]:
-        """Return the loss, and ``right`` (queries, 7).
+        """Return the loss, and ``right``, shape (queries, 7).
 
-        The columns are: reciprocal rank of the first relevant passage, 1 if it is the first, 1 if there is one, correct
-        answerable labels and their number, correct span ends (start and end together) and their number.
+        The columns are: the reciprocal rank of the first relevant passage, 1 if its rank is 1, 1 if there is one; the
+        correct answerable labels, and the number of all; the correct span ends (start and end together), and the number
+        of all.
         """
         with self.amp():
             score, held, ends = self.net(tokens)
@@ -220,12 +221,12 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
 
 
 def _padded(values: Tensor, counts: Sequence[int], fill: float) -> Tensor:
-    """Return values of all pairs as a row per query, (queries, most passages)."""
+    """Return the values of all pairs as a row per query, shape (queries, most passages)."""
     return nn.utils.rnn.pad_sequence(list(torch.split(values, list(counts))), batch_first=True, padding_value=fill)
 
 
 def _tokens_at(offsets: Tensor, inside: Tensor, start: int, end: int) -> tuple[int, int]:
-    """Return the first and last token of the passage's characters [start, end), or (-1, -1) if they were truncated."""
+    """Return the first and last token of characters [start, end) of the passage, or (-1, -1) if they were truncated."""
     if start < 0:
         return -1, -1
     touched = inside & (offsets[:, 1] > start) & (offsets[:, 0] < end)
@@ -234,7 +235,7 @@ def _tokens_at(offsets: Tensor, inside: Tensor, start: int, end: int) -> tuple[i
 
 
 def calibrate(folder: Path, held: Sequence[RankingRow]) -> CrossEncoderShape:
-    """Fit scale and shift of ``answerable`` on validation rows (Platt 1999) and write them beside the weights."""
+    """Fit the scale and shift of ``answerable`` on validation rows (Platt 1999), and write them next to the weights."""
     shape = replace(read_shape(folder), scale=1.0, shift=0.0)
     write_shape(folder, shape)
     model = CrossEncoder.load(folder)

@@ -1,15 +1,15 @@
-r"""Train a model by a recipe: prepare, fit, calibrate, card, curves; as a Ray task or alone.
+r"""Train a model by a recipe: prepare, fit, calibrate, write card and curves. Runs as a Ray task or alone.
 
-A ``Learner`` and a ``Definition`` hold the model-specific parts. This module does the rest with transformers' trainer:
-batches, checkpoints, resumption, early stopping, the history and its picture.
+A ``Learner`` and a ``Definition`` have the parts that depend on the kind of model. This module does the rest with
+transformers' trainer: batches, checkpoints, resumption, early stopping, the history and its picture.
 
 On a machine that has PyTorch, transformers and PEFT but neither Ray nor Parquet, from a bare checkout:
 
     python -m okralong.lab.training.learners.fit \
         RECIPE.json TRAIN.jsonl VALIDATION.jsonl MODEL_FOLDER SHA256 OUT
 
-SHA256 is that of the encoder's weights, for heads; "" for a label scorer or a reader. OUT then holds the weights and
-the history; only `okralong train` makes temperatures, card and curves.
+SHA256 is the hash of the encoder's weights for heads, and "" for a label scorer or a reader. OUT then has the weights
+and the history; only `okralong train` writes temperatures, card and curves.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ CURVES: Final = "curves.svg"
 HISTORY: Final = "history.json"
 CHECKPOINTS: Final = "checkpoints"
 MARK: Final = "training.sha256"
-"""The file beside the checkpoints that identifies their training."""
+"""The file, next to the checkpoints, that identifies their training."""
 
 Say = Callable[[str], None]
-"""Receives progress messages, one line at a time."""
+"""A function that receives progress messages, one line at a time."""
 
 _LOADERS: Final = 6  # project default
-"""Processes that make batches for a GPU."""
+"""Number of processes that make batches for a GPU."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,8 @@ def quiet(_: str) -> None:
 
 
 def definition_of(recipe: Recipe) -> Definition[Any, Any]:
-    """Return the definition of what a recipe trains. Raises ConfigError for SARA, which has its own command."""
-    # Imported here: heads need more packages, which a bare machine may lack.
+    """Return the definition for a recipe's kind of model. Raises ConfigError for SARA, which has its own command."""
+    # Imported here, because heads need more packages, which another machine may lack.
     if recipe.kind == "sara":
         raise ConfigError(
             "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader, cross_encoder, "
@@ -98,7 +98,7 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
 
 
 def prepared(recipe: Recipe, train: Sequence[R], validation: Sequence[R]) -> tuple[list[R], list[R]]:
-    """Return the first rows of both sides, as many as the recipe takes; the order of rows is balanced."""
+    """Return the first usable rows of both sides, as many as the recipe says. Rows are in a balanced order."""
     usable = definition_of(recipe).usable
     return usable(recipe, train)[: recipe.rows], usable(recipe, validation)[: recipe.validation_rows]
 
@@ -111,10 +111,10 @@ def train_session(
     left_out: Sequence[str] = (),
     say: Say = quiet,
 ) -> None:
-    """Train by ``recipe`` on rows and write everything to ``out``.
+    """Train by ``recipe`` on rows, and write everything to ``out``.
 
-    ``left_out`` are the sets missing from the rows; ``say`` receives a line at each evaluation. Raises ConfigError if
-    the model cannot be found.
+    ``left_out`` are the sets that were left out of the rows; ``say`` receives a line at each evaluation. Raises
+    ConfigError if the model cannot be found.
     """
     definition = definition_of(recipe)
     base = definition.base(recipe)
@@ -134,7 +134,7 @@ def fit_recipe(
     say: Say = quiet,
 ) -> list[dict[str, float]]:
     """Train on examples by ``recipe``, write weights and history to ``out``, and return the history."""
-    # Ray gives a task one thread by default.
+    # The number of threads is given, because Ray's default for a task is one.
     device, dtype = settle("auto", "auto", available_cores())
     some, held = list(train)[: recipe.rows], list(validation)[: recipe.validation_rows]
     learner = definition_of(recipe).learner(recipe, some, base, device, dtype)
@@ -142,8 +142,8 @@ def fit_recipe(
 
 
 def write_card(out: Path, sections: Sequence[str], logs: Mapping[str, Log]) -> None:
-    """Write the model card and the picture of the losses, by the name of their stage."""
-    from okralong.lab.training.pictures import draw_curves  # imports matplotlib, which a bare machine may lack
+    """Write the model card and the picture of the logs, which are by the name of their stage."""
+    from okralong.lab.training.pictures import draw_curves  # matplotlib may be missing on another machine
 
     (out / CARD).write_text("\n\n".join(sections) + "\n", encoding="utf-8")
     draw_curves(logs, out / CURVES)
@@ -160,8 +160,8 @@ def fit(
 ) -> list[dict[str, float]]:
     """Train ``learner``, write it to ``out``, and return the loss and accuracies along the way.
 
-    A killed training resumes from its last checkpoint below ``out``; checkpoints of another recipe (except for its
-    epochs and ``start_weight``) or of other examples are deleted. The state of the lowest validation loss is kept.
+    A killed training is resumed from its last checkpoint below ``out``. Checkpoints of other examples or of another
+    recipe (epochs and ``start_weight`` may differ) are deleted. The state with the lowest validation loss is kept.
     ``say`` receives a line at each evaluation.
     """
     set_seed(recipe.seed)
@@ -192,7 +192,7 @@ def fit(
         seed=recipe.seed,
         use_cpu=device == "cpu",
         dataloader_pin_memory=False,
-        # A GPU would wait for the next batch's tokens; on a CPU more processes would only take its cores.
+        # Without these processes a GPU would wait for the next batch; on a CPU they would only take cores.
         dataloader_num_workers=0 if device == "cpu" else _LOADERS,
         report_to=[],
         restore_callback_states_from_checkpoint=True,
@@ -213,10 +213,10 @@ def fit(
     trainer.train(resume_from_checkpoint=last(str(checkpoints)))
     if learner.finish():
         say("the mean with the weights that it started from:")
-        trainer.evaluate()  # so that the log's last figures describe the written weights
+        trainer.evaluate()  # the last figures in the log must be those of the written weights
     learner.save(out)
     history: list[dict[str, float]] = trainer.state.log_history
-    # The name alone: the path of a folder belongs to the machine.
+    # Only the folder's name is written, because its path depends on the machine.
     kept = recipe.model_dump() | {"start": recipe.start and Path(recipe.start).name}
     (out / HISTORY).write_text(json.dumps({"recipe": kept, "history": history}, indent=1), encoding="utf-8")
     return history
@@ -231,7 +231,7 @@ def digest_of(learner: Learner, recipe: Recipe, train: Sequence[Learned], valida
 
 
 def _begin(checkpoints: Path, digest: str) -> None:
-    """Make the folder of a training's checkpoints, and delete those of another training."""
+    """Make the folder of checkpoints, after deleting those of another training."""
     mark = checkpoints / MARK
     if checkpoints.is_dir() and (not mark.is_file() or mark.read_text(encoding="utf-8") != digest):
         logger.warning("%s belongs to another recipe or other rows: this training starts over.", checkpoints)
@@ -247,12 +247,12 @@ def _measures(learner: Learner, found: EvalPrediction) -> dict[str, float]:
 
 
 class HeadsTrainer(Trainer):
-    """A trainer whose checkpoints hold only trained weights, as the base is on disk already."""
+    """A trainer whose checkpoints have only trained weights, since the base model is on disk already."""
 
     heads_learning_rate: float | None = None
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        """Create the trainer's optimizer; heads may have a higher learning rate than their encoder."""
+        """Create the trainer's optimizer. Heads may have another learning rate than their encoder."""
         optimizer = super().create_optimizer(model)
         if self.heads_learning_rate is not None:
             trained: Any = self.model
@@ -277,7 +277,7 @@ class HeadsTrainer(Trainer):
         return LengthBatches(examples, self.args.train_batch_size, self.args.seed)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Ignore that the base is missing from every checkpoint."""
+        """Do nothing: the base model is missing in every checkpoint."""
 
 
 class _Progress(TrainerCallback):
@@ -288,7 +288,7 @@ class _Progress(TrainerCallback):
         self._began, self._first = 0.0, 0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock; a resumed training starts at the step of its checkpoint."""
+        """Start the clock. A resumed training starts at the step of its checkpoint."""
         self._began, self._first = time.monotonic(), state.global_step
 
     def on_evaluate(
@@ -310,17 +310,17 @@ class _Progress(TrainerCallback):
 
 
 class LengthBatches(Sampler[int]):
-    """Yields indices of which each ``batch_size`` in a row make a batch; batches come in a seeded random order.
+    """Yields indexes, of which every ``batch_size`` consecutive ones are a batch. Batches are in a seeded random order.
 
-    Examples that share a context are in one batch if they fit, so that it is read once. The others are
-    sorted by instructions, then by length, so that a short question is not padded to three passages; incomplete batches
-    come last. The order differs between epochs and does not depend on interruptions.
+    Examples that share a context are in one batch if they fit, so that the context is read once. The others are sorted
+    by instructions, then by length, so that short examples are not padded to long ones. Incomplete batches come last.
+    The order differs between epochs and does not depend on interruptions.
     """
 
     def __init__(self, examples: Sequence[Learned], batch_size: int, seed: int) -> None:
         contexts: dict[tuple[str, str], list[int]] = {}
         for index, each in enumerate(examples):
-            # Without passages, prompts share only the instructions.
+            # Prompts without passages share only the instructions.
             contexts.setdefault((each.instructions, each.context or str(index)), []).append(index)
         self._shared = [indices for indices in contexts.values() if len(indices) > 1]
         self._single: dict[str, list[int]] = {}
@@ -333,7 +333,7 @@ class LengthBatches(Sampler[int]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch; the trainer calls this before each one, also after resuming."""
+        """Set the epoch. The trainer calls this before each epoch, also when it resumes."""
         self._epoch = epoch
 
     def __len__(self) -> int:
@@ -358,7 +358,7 @@ class LengthBatches(Sampler[int]):
         yield from left
 
     def _packed(self, random: torch.Generator) -> list[list[int]]:
-        """Return batches of whole families, the largest first; some are incomplete."""
+        """Return batches of whole families (examples that share a context), the largest first. Some are incomplete."""
         size = self._batch_size
         drawn = [self._shared[at] for at in torch.randperm(len(self._shared), generator=random).tolist()]
         parts = [family[at : at + size] for family in drawn for at in range(0, len(family), size)]

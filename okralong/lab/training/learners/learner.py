@@ -1,4 +1,4 @@
-"""The model-specific parts of a training: a ``Learner`` and a ``Definition``. A new model is a new file with both."""
+"""``Learner`` and ``Definition``: the parts of a training that depend on the kind of model, one file for each kind."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ from okralong.lab.training.recipe import Learned, Recipe
 from okralong.pipelines.models.weights import EMBEDDED, ResolvedModel, causal_model
 
 Log = Sequence[Mapping[str, float]]
-"""A trainer's log: losses and accuracies with the epoch at which they were measured."""
+"""A trainer's log: losses and accuracies, with the epoch at which they were measured."""
 
 R = TypeVar("R")
 E = TypeVar("E", bound=Learned)
 
 
 class Learner(nn.Module, ABC):
-    """A module whose call on a batch returns {"loss": scalar, "right": tensor (n, ...)}, which ``measures`` reads."""
+    """A module that maps a batch to {"loss": scalar, "right": tensor (n, ...)}, which ``measures`` reads."""
 
     in_order: bool = False
-    """True to learn the examples in the order given, for a curriculum, instead of a drawn one."""
+    """True to learn the examples in the order given (a curriculum) instead of a random order."""
 
     made_from: str = ""
-    """Further inputs that determine the outcome, in addition to recipe and examples; a change invalidates
-    checkpoints."""
+    """Further inputs, besides recipe and examples, that determine the outcome. If they change, checkpoints are
+    invalid."""
 
     _keys_to_ignore_on_save: None = None
-    """Required by the trainer, which assumes that every module is transformers' own."""
+    """Required by the trainer, which assumes that every module is one of transformers."""
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> dict[str, Any]:
-        """Make a batch of the examples; it holds ``labels`` (n, ...)."""
+        """Make a batch of the examples. It must have ``labels``, shape (n, ...)."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write only what was trained, as safetensors."""
+        """Write the trained weights, and only these, as safetensors."""
 
     def finish(self) -> bool:
-        """Change the weights once more after the best state is restored; return whether they changed."""
+        """Optionally change the weights after the best state was restored; return whether they changed."""
         return False
 
     def measures(self, right: Tensor) -> Mapping[str, float]:
-        """Return figures by name from the ``right`` of all validation examples.
+        """Return figures, by name, computed from ``right`` of all validation examples.
 
-        By default ``right`` is (n, 2): correctly predicted tokens of each reply, and all of them.
+        By default ``right`` has the shape (n, 2): for each reply, the correctly predicted tokens and all tokens.
         """
         foretold, tokens = right.sum(dim=0).tolist()
         return {"token_accuracy": foretold / tokens}
 
 
 class Definition(ABC, Generic[R, E]):
-    """The model-specific parts of a training. ``R`` are its rows, ``E`` the examples made of them."""
+    """Defines how a kind of model is trained. ``R`` is the type of its rows, ``E`` that of its examples."""
 
     use: str
-    """The option or key that uses the result, with ``{out}`` for its folder."""
+    """The option or config key that uses the trained model, in which ``{out}`` stands for its folder."""
 
     @abstractmethod
     def base(self, recipe: Recipe) -> ResolvedModel:
         """Find the model that the recipe names. Raises ConfigError if it is missing."""
 
     def usable(self, recipe: Recipe, rows: Sequence[R]) -> list[R]:
-        """Return the rows that can be learned under this recipe."""
+        """Return the rows that can be learned by this recipe."""
         return list(rows)
 
     @abstractmethod
@@ -79,12 +79,12 @@ class Definition(ABC, Generic[R, E]):
         """Make the learner."""
 
     def beside(self, rows: Sequence[R], out: Path) -> list[Path]:
-        """Write files that accompany the weights and follow from the train rows alone to ``out``; return them."""
+        """Write files that depend only on the train rows to ``out``, next to the weights; return their paths."""
         return []
 
     @abstractmethod
     def card(self, recipe: Recipe, base: str, out: Path, train: Sequence[R], held: Sequence[R], log: Log) -> list[str]:
-        """Calibrate probabilities, if any, and return the card's sections. ``base`` is the base model's name."""
+        """Calibrate the probabilities, if any, and return the card's sections. ``base`` is the base model's name."""
 
 
 def causal_base(model: str) -> ResolvedModel:

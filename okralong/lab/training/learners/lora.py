@@ -1,6 +1,6 @@
 """Train an adapter (LoRA) of a causal language model.
 
-The common beginning of a batch's rows is read once, with gradients: the loss of every row flows back through it.
+The common beginning of a batch's rows is read only once, with gradients, so the loss of every row reaches it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from okralong.pipelines.models.merged_model import FILES, READER
 from okralong.pipelines.models.weights import SHIPPED, shipped_adapter
 
 LEAST_SHARED: Final = 8  # project default
-"""Tokens that the rows of a batch must share to be worth a separate pass."""
+"""Fewest common tokens of a batch's rows that are worth a separate pass."""
 
 Row = tuple[list[int], list[float]]
-"""The tokens of a prompt with its reply, and a mark for each; 0 is not a target."""
+"""The tokens of a prompt with its reply, and a mark for each. A token with the mark 0 is not a target."""
 
 
 class CausalLearner(Learner):
-    """Trains an adapter; subclasses define batches and their loss.
+    """Trains an adapter. Subclasses define batches and their loss.
 
-    ``model`` is a folder or hub name. The base is in ``dtype``, the adapter in float32: a new one, or with the weights
-    of ``recipe.start``. Raises ValueError for a recipe without an adapter, ConfigError for a start of another shape.
+    ``model`` is a folder or hub name. The base model is in ``dtype``, the adapter in float32. The adapter is new, or
+    has the weights of ``recipe.start``. Raises ValueError for a recipe without an adapter, and ConfigError if the start
+    has another shape.
     """
 
     def __init__(self, recipe: Recipe, model: str, device: str, dtype: torch.dtype) -> None:
@@ -49,12 +50,12 @@ class CausalLearner(Learner):
         self._base = recipe.model
 
     def family(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        """Return rows that are read together.
+        """Return a batch of rows whose common beginning is read once.
 
-        ``shared`` (tokens,) is their common beginning, which the other fields lack; ``input_ids``, ``attention_mask``
-        and ``marks`` are (rows, length), padded on the right.
+        ``shared``, shape (tokens,), is the common beginning. The other tensors, of shape (rows, length), have the rest
+        of the rows, padded on the right.
         """
-        # A target is predicted at the token before it, which must be in its row.
+        # A target is predicted at the token before it, so this token must not be in the common beginning.
         first = [next((at for at, mark in enumerate(marks) if mark), len(marks)) for _, marks in rows]
         size = shared_size([ids for ids, _ in rows], min(first) - 1)
         rest = [(ids[size:], marks[size:]) for ids, marks in rows]
@@ -70,9 +71,9 @@ class CausalLearner(Learner):
     def target_losses(
         self, shared: Tensor, input_ids: Tensor, attention_mask: Tensor, marks: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return each target's negative log-likelihood, whether it was the likeliest token, its row and its mark.
+        """Return each target's negative log-likelihood, whether it was the most likely token, its row and its mark.
 
-        Logits are computed at the targets only.
+        Logits are computed only at targets.
         """
         causal: Any = self.model.get_base_model()
         cache = None
@@ -83,7 +84,7 @@ class CausalLearner(Learner):
             input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=cache is not None
         )
         row, at = marks[:, 1:].nonzero(as_tuple=True)
-        # A contiguous 2-D tensor: sliced states would make the head copy its whole matrix.
+        # The tensor must be contiguous and two-dimensional: otherwise the head copies its whole matrix.
         logits = causal.lm_head(read.last_hidden_state[row, at].contiguous()).float()
         wanted = input_ids[row, at + 1]
         losses = nn.functional.cross_entropy(logits, wanted, reduction="none")
@@ -95,15 +96,15 @@ class CausalLearner(Learner):
 
 
 def shared_size(rows: Sequence[Sequence[int]], most: int) -> int:
-    """Return how many tokens all rows share at the beginning, at most ``most``; 0 if too few, or for a single row."""
+    """Return the length of the rows' common beginning, up to ``most``; 0 if it is too short, or for a single row."""
     size = next((at for at in range(most) if len({ids[at] for ids in rows}) > 1), most)
     return size if size >= LEAST_SHARED and len(rows) > 1 else 0
 
 
 def reply_counts(hits: Tensor, row: Tensor, rows: int) -> Tensor:
-    """Return (rows, 2): correctly predicted tokens of each reply, and all of them.
+    """Return, for each reply, the correctly predicted tokens and all tokens, shape (rows, 2).
 
-    ``hits`` and ``row`` are of single tokens.
+    ``hits`` and ``row`` have an element per token.
     """
     counts = torch.zeros((rows, 2), dtype=torch.long, device=row.device)
     counts[:, 0].index_add_(0, row, hits.long())
@@ -112,7 +113,7 @@ def reply_counts(hits: Tensor, row: Tensor, rows: int) -> Tensor:
 
 
 def with_adapter(model: Any, lora: Lora, task: str | None = None) -> Any:
-    """Return ``model`` frozen with a new trainable adapter. Raises ConfigError if no block is left."""
+    """Return ``model``, frozen, with a new trainable adapter. Raises ConfigError if no block is left to train."""
     blocks = int(model.config.num_hidden_layers)
     if lora.first_block >= blocks:
         raise ConfigError(
@@ -145,7 +146,7 @@ def start_folder(recipe: Recipe) -> Path | None:
 
 
 def begin_with(model: Any, folder: Path) -> None:
-    """Load the weights of another adapter into that of a PEFT ``model``. Raises ConfigError for other shapes."""
+    """Load the weights in ``folder`` into the adapter of a PEFT ``model``. Raises ConfigError if shapes differ."""
     own = {name: tuple(value.shape) for name, value in get_peft_model_state_dict(model).items()}
     try:
         weights = load_file(folder / FILES[1])
@@ -160,9 +161,9 @@ def begin_with(model: Any, folder: Path) -> None:
 
 
 def save_adapter(model: Any, base: str, folder: Path) -> None:
-    """Write the adapter of a PEFT ``model`` as safetensors. ``base`` is the config's name of the model below it."""
+    """Write the adapter of a PEFT ``model`` as safetensors. ``base`` is the name of the base model in configs."""
     for config in model.peft_config.values():
         config.base_model_name_or_path = base  # otherwise it would be a path of this machine
-    # No adapter here changes the vocabulary; "auto" would ask the hub to find out.
+    # No adapter here changes the vocabulary. With "auto", PEFT would ask the hub whether it does.
     model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
-    (folder / "README.md").unlink(missing_ok=True)  # PEFT's template of a card, with nothing filled in
+    (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty template of a card

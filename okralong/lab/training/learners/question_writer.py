@@ -1,11 +1,11 @@
-"""Train the question writer, all of its weights, and write many questions with it.
+"""Train all weights of the question writer, and write many questions with it.
 
 On a machine that has PyTorch and transformers but neither Ray nor Parquet, from a bare checkout:
 
     python -m okralong.lab.training.learners.question_writer WRITER passages.json written.jsonl
 
-passages.json is what `okralong train-data --for cross_encoder --writer WRITER --export` wrote. A killed command resumes
-after the questions in written.jsonl.
+`okralong train-data --for cross_encoder --writer WRITER --export` writes passages.json. If the command is killed, run
+it again: it continues after the questions in written.jsonl.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import RankingRow
 
 IGNORED: Final = -100
-"""PyTorch's own value for a token that the loss ignores."""
+"""The label of a token that the loss ignores (PyTorch's value)."""
 
 
 class QuestionWriterLearner(Learner):
-    """Trains all weights of a causal language model on ``ReadingExample``s, with the loss on the replies alone.
+    """Trains all weights of a causal language model on ``ReadingExample``s. The loss is computed only on replies.
 
     ``model`` is a folder or hub name.
     """
@@ -61,7 +61,7 @@ class QuestionWriterLearner(Learner):
         self._device, self._dtype = device, dtype
 
     def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
-        """Make a batch; ``labels`` (n, tokens) are those of the replies."""
+        """Make a batch. ``labels``, shape (n, tokens), ignores all tokens but those of the replies."""
         rows = [self._row(each) for each in examples]
         width, end = max(len(ids) for ids, _ in rows), int(self.tokenizer.eos_token_id)
         return {
@@ -71,7 +71,7 @@ class QuestionWriterLearner(Learner):
         }
 
     def forward(self, labels: Tensor, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        """Return the loss. Logits are computed at the replies only."""
+        """Return the loss. Logits are computed only at the replies."""
         row, at = (labels[:, 1:] != IGNORED).nonzero(as_tuple=True)
         with torch.autocast(self._device, dtype=torch.bfloat16, enabled=self._dtype == torch.bfloat16):
             states = self.model.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
@@ -94,7 +94,7 @@ class QuestionWriterLearner(Learner):
 
 
 class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
-    """The definition of a question writer, which learns from the cross-encoder's rows of the kinds of ``config``."""
+    """The definition of a question writer. It learns from the cross-encoder's rows of the kinds in ``config``."""
 
     use = "okralong train-data DATA --for cross_encoder --writer {out} --out DIR"
 
@@ -103,7 +103,7 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
 
     @cached_property
     def _config(self) -> WrittenConfig:
-        # Only needed for rows: another machine gets the examples.
+        # It is only needed for rows. Another machine gets the examples.
         return load_config(WrittenConfig, self._source)
 
     def base(self, recipe: Recipe) -> ResolvedModel:
@@ -111,7 +111,7 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
         return causal_base(recipe.model)
 
     def usable(self, recipe: Recipe, rows: Sequence[RankingRow]) -> list[RankingRow]:
-        """Return the rows whose question has a kind to be written and a passage with its evidence."""
+        """Return the rows whose question is of one of the kinds, and which have a passage with its evidence."""
         return [row for row in rows if writer_examples([row], self._config)]
 
     def examples(self, rows: Sequence[RankingRow]) -> list[ReadingExample]:
@@ -137,25 +137,25 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
 
 
 TEMPERATURE, TOP_P = 0.9, 0.95  # project default
-"""Sampling parameters: several questions about one passage should differ."""
+"""Sampling parameters, so that several questions about a passage differ."""
 
 LONGEST_REPLY: Final = 96  # project default
-"""Tokens of a reply; the longest one learned has 83. Longer replies are skipped."""
+"""Most tokens of a reply; longer replies are skipped. The longest reply in training has 83."""
 
 BATCH: Final = 1024  # project default
-"""Prompts per batch, whose questions are written to the file together; one pass on a GPU."""
+"""Number of prompts per batch: one pass on a GPU. The questions of a batch are written to the file together."""
 
 ON_A_PROCESSOR: Final = 16  # project default
-"""Prompts per pass on a CPU."""
+"""Number of prompts per pass on a CPU."""
 
 
 def write_questions(
     writer: Path, passages: Mapping[str, Mapping[str, int]], questions: int | None, written: Path, say: Say
 ) -> None:
-    """Write about ``questions`` of the requested questions about ``passages`` to the file ``written`` (None: all).
+    """Write questions about ``passages`` to the file ``written``: about ``questions`` of those requested (None: all).
 
-    An incomplete file is resumed. Replies that are not questions are skipped. Raises InputError if the file was begun
-    for other passages, ConfigError if ``writer`` cannot be loaded.
+    An incomplete file is continued. Replies that are not questions are skipped. Raises InputError if the file was
+    started for other passages, ConfigError if ``writer`` cannot be loaded.
     """
     batches = in_batches(passages)
     wanted = batches[: None if questions is None else -(-questions // BATCH)]
@@ -187,11 +187,11 @@ def write_questions(
 
 
 Asked = tuple[str, str]
-"""A kind of question and the passage to ask about."""
+"""A kind of question, and the passage to ask about."""
 
 
 def in_batches(passages: Mapping[str, Mapping[str, int]]) -> list[list[Asked]]:
-    """Batch prompts of similar length, in a drawn order, so that the first batches are a fair sample."""
+    """Return batches of prompts of similar length, in a random order, so that the first batches are a fair sample."""
     asked = [(kind, passage) for passage, ask in passages.items() for kind, count in ask.items() for _ in range(count)]
     asked.sort(key=lambda each: len(each[1]))
     batches = [asked[at : at + BATCH] for at in range(0, len(asked), BATCH)]
@@ -204,9 +204,9 @@ def _marker(number: int, mark: str) -> str:
 
 
 def _begin(written: Path, mark: str) -> int:
-    """Return how many batches the file holds, and remove an incomplete one. ``mark`` identifies the prompts."""
+    """Return the number of batches in the file, and remove an incomplete one. ``mark`` identifies the prompts."""
     first = _marker(0, mark).encode()
-    # A command that was killed early may have written a part of the first line.
+    # A command that was killed early may have written only a part of the first line.
     if not written.is_file() or first.startswith(written.read_bytes()[: len(first) + 1]):
         written.write_bytes(first)
         return 0
@@ -246,7 +246,7 @@ def _replies(model: Any, tokenizer: Any, part: Sequence[Asked]) -> list[str]:
         )
     new = said[:, width:]
     found: list[str] = tokenizer.batch_decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    # A reply without an end was truncated.
+    # A reply without an end token was truncated, so it is dropped.
     return [reply if end in ids else "" for reply, ids in zip(found, new.tolist(), strict=True)]
 
 

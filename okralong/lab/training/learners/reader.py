@@ -1,7 +1,7 @@
-"""Train the reader by LoRA, with the loss on the replies' tokens alone.
+"""Train the reader adapter (LoRA). The loss is computed only on the tokens of replies.
 
-The part that prompts of a batch share (the passages, or the instructions alone) is read once; the loss of every row
-flows back through it.
+The part that the prompts of a batch share (instructions and possibly passages) is read only once; the loss of every row
+reaches it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import ReadingRow
 
 QUOTATION_WEIGHT: Final = 0.3  # project default
-"""Weight of a token of an Evidence line in the loss, against 1 for any other.
+"""Weight in the loss of a token in an "Evidence" line. Any other has the weight 1.
 
-Copying is learned soon, and quotations have more tokens than the answers that they support.
-"""
+It is less than 1, because copying is learned soon and quotations have more tokens than the answers."""
 
 
 class ReaderLearner(CausalLearner):
-    """Learns from ``ReadingExample``s. A target's mark is its weight in the loss."""
+    """Learns from ``ReadingExample``s. The mark of a target token is its weight in the loss."""
 
     def collate(self, examples: Sequence[ReadingExample]) -> dict[str, Any]:
-        """Make a batch. ``labels`` are for the trainer; ``families`` are rows that are read together."""
+        """Make a batch. ``labels`` is only for the trainer; ``families`` has groups of rows with a common beginning."""
         by_context: dict[tuple[str, str], list[Row]] = {}
         for each in examples:
             by_context.setdefault((each.instructions, each.context), []).append(self.row(each))
@@ -45,7 +44,7 @@ class ReaderLearner(CausalLearner):
         }
 
     def forward(self, labels: Tensor, families: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the loss, and ``right`` in the order of the families."""
+        """Return the loss, and ``right`` in the order of the families' rows."""
         losses, weights, right = list[Tensor](), list[Tensor](), list[Tensor]()
         for family in families:
             found, hits, row, marks = self.target_losses(**family)
@@ -56,7 +55,7 @@ class ReaderLearner(CausalLearner):
         return {"loss": (torch.cat(losses) * weight).sum() / weight.sum(), "right": torch.cat(right)}
 
     def row(self, each: ReadingExample) -> Row:
-        """Return an example as tokens, those of the reply with their weights."""
+        """Return the tokens of an example, and the weights of its reply's tokens."""
         prompt = chat_ids(self.tokenizer, [Message("system", each.instructions), Message("user", each.user)])
         said = self.tokenizer(each.reply, add_special_tokens=False, return_offsets_mapping=True)
         quoted = [line.startswith("Evidence:") for line in each.reply.splitlines(keepends=True) for _ in line]
@@ -66,7 +65,7 @@ class ReaderLearner(CausalLearner):
 
 
 def _families(contexts: Sequence[list[Row]]) -> list[list[Row]]:
-    """Group rows to be read together: those of one context, and the others if that saves more than padding costs."""
+    """Group rows into families: those of a context, and the others if that saves more than padding costs."""
     families = [rows for rows in contexts if len(rows) > 1]
     single = [rows[0] for rows in contexts if len(rows) == 1]
     if not single:
@@ -78,7 +77,7 @@ def _families(contexts: Sequence[list[Row]]) -> list[list[Row]]:
 
 
 class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
-    """The definition of a reader. ``reader.json`` next to the weights describes the form of its prompts."""
+    """The definition of a reader adapter. ``reader.json`` next to the weights describes the form of its prompts."""
 
     use = "llm.reader: {out} in an answer config"
 
@@ -108,7 +107,7 @@ class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
         return ReaderLearner(recipe, base.path, device, dtype)
 
     def beside(self, rows: Sequence[ReadingRow], out: Path) -> list[Path]:
-        """Write ``reader.json``: without worked examples, and with formulas if the rows have them."""
+        """Write ``reader.json``, which says: no worked examples, and formulas if the rows have them."""
         asked = ReaderFile(demonstrations=False, calculator=any(row.calculator for row in rows), rows=len(rows))
         (out / ASKED).write_text(asked.model_dump_json(indent=1), encoding="utf-8")
         return [out / ASKED]
@@ -116,7 +115,7 @@ class ReaderDefinition(Definition["ReadingRow", ReadingExample]):
     def card(
         self, recipe: Recipe, base: str, out: Path, train: Sequence[ReadingRow], held: Sequence[ReadingRow], log: Log
     ) -> list[str]:
-        """Return the card's sections. Answers are scored by the report."""
+        """Return the card's sections. The quality of answers is in the report."""
         roles = (row.role if row.answerable or row.role == "step" else "held back" for row in train)
         sections = [
             "# A trained reader of okralong",

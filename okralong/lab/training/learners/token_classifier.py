@@ -1,6 +1,6 @@
-"""Train the token classifier of LLMLingua-2, which estimates for each token whether its word is kept.
+"""Train LLMLingua-2's token classifier, which estimates for each token the probability of keeping its word.
 
-Its figures compare it with keeping words by chance and by rarity at the same rate, on validation passages.
+On validation passages, it is compared with keeping the same share of words at random, and of the rarest words.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import KeepRow
 
 RATES: Final = (0.33, 0.5)
-"""Shares of kept words at which it is measured; the first is the authors' on MeetingBank."""
+"""Shares of kept words at which it is measured. The first is that of the authors on MeetingBank."""
 
 
 class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
@@ -85,16 +85,16 @@ class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
 
 
 class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
-    """Trains the encoder's last blocks and the head. ``model`` is the encoder's folder, ``sha256`` its weights'."""
+    """Trains the encoder's last blocks and the head. ``model`` is its folder, ``sha256`` the hash of its weights."""
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, device: str, dtype: torch.dtype) -> None:
         super().__init__(recipe, model, TokenClassifierModel(encoder_to_learn(model), recipe.dropout), device, dtype)
         self._shape = TokenClassifierShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
 
     def collate(self, examples: Sequence[KeepExample]) -> dict[str, Any]:
-        """Make a batch, truncated to ``max_tokens``.
+        """Make a batch of passages, truncated to ``max_tokens``.
 
-        ``labels`` (n, tokens) are those of the words, UNKNOWN for special tokens and padding.
+        ``labels``, shape (n, tokens), has the labels of the words, and UNKNOWN for special tokens and padding.
         """
         rows, said = list[list[int]](), list[list[int]]()
         for each in examples:
@@ -109,10 +109,10 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
         return {"labels": labels, "tokens": tokens}
 
     def forward(self, labels: Tensor, tokens: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the loss, and ``right`` (n, 4).
+        """Return the loss, and ``right``, shape (n, 4).
 
-        The columns count, among the most probable third of the tokens, those to be kept and those that answers name,
-        and the same among all tokens.
+        The first two columns count, among the most probable third of the tokens, those to be kept and those that
+        answers name. The other two count the same among all tokens.
         """
         with self.amp():
             logits = self.net(tokens)
@@ -128,7 +128,7 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
         return {"loss": loss, "right": right}
 
     def measures(self, right: Tensor) -> Mapping[str, float]:
-        """Return the shares of the tokens to be kept, and of those that answers name, that are in the best third."""
+        """Return the shares of tokens to be kept, and of those that answers name, in the most probable third."""
         kept, answers, wanted, answered = right.sum(dim=0).tolist()
         return {"labels_kept": kept / max(1.0, wanted), "answers_kept": answers / max(1.0, answered)}
 
@@ -140,10 +140,10 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
 def keep_figures(
     model: TokenClassifier, train: Sequence[KeepRow], held: Sequence[KeepRow]
 ) -> dict[float, dict[str, dict[str, float]]]:
-    """Measure each way to choose words of the ``held`` rows at each of ``RATES``.
+    """Measure each way of choosing words, on the ``held`` rows and at each of ``RATES``.
 
-    The figures are the F1 of the labels, and the shares of kept words among those that answers and that questions name.
-    Rarity is counted over the passages of ``train``.
+    The figures are the F1 of the labels, and the kept shares of the words that answers name and that questions name.
+    The rarity of words is that in the passages of ``train``.
     """
     seen = Counter(word for row in train for word in set(_spoken(row.text)))
     drawn = random.Random(7)

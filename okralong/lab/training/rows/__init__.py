@@ -1,1 +1,1 @@
-"""The rows that models learn from, made from data sets and by a generator."""
+"""Make the rows that models learn from, out of data sets and a generator's replies."""

@@ -1,6 +1,6 @@
 """Make the analyzer's training rows from primary retrieval over the sets' documents.
 
-Types come from the sets' annotation, patterns and evidence from retrieval. A generator may add missing labels
+Types are from the sets' annotation, patterns and evidence from retrieval. Optionally, a generator adds missing labels
 (``labels.label_rows``); nothing else is paid for. Embeddings are cached.
 """
 
@@ -37,13 +37,13 @@ from okralong.pipelines.methods.registry import FullPolicy
 
 
 class RowsConfig(RowsSettings):
-    """The sets and options of ``configs/training/rows.yaml``, from which the analyzer's rows are made.
+    """The content of ``configs/training/rows.yaml``: sets and options for the analyzer's rows.
 
-    The primary retrieval of ``policy`` finds the passages. ``questions_only`` are sets without documents, or whose
-    documents are not used: they have labels for the type only. ``per_type`` caps the rows of a type on the train side,
-    taken from its sources in turn, so that no type and no set dominates. A set's ``limit`` applies to each side. With
-    ``every``, questions without known evidence and answer get rows too, for the type only. ``split`` is a manifest as
-    `okralong split` writes it, or the rules by which the ``sets`` are split here.
+    The passages are those of primary retrieval under ``policy``. ``questions_only`` lists sets that have no documents,
+    or whose documents are not used; they have labels only for the type. ``per_type`` is the most rows of a type on the
+    train side, taken from its sources in turn, so that no type and no set dominates. A set's ``limit`` is for each
+    side. With ``every``, questions without known evidence and answer also get rows, with labels only for the type.
+    ``split`` is a manifest that `okralong split` wrote, or rules by which the ``sets`` are split here.
     """
 
     policy: str = "policy/default.yaml"
@@ -55,7 +55,7 @@ class RowsConfig(RowsSettings):
     split: str | SplitRules = MANIFEST  # type: ignore[assignment]
 
     def load_split(self, data: Path) -> Split:
-        """Load the split, or make it by the rules."""
+        """Load the split, or make it by its rules."""
         if isinstance(self.split, str):
             return Split.load(self.split)
         named = {(each.name, each.part) for each in self.sets}
@@ -71,10 +71,10 @@ LabelRows = Callable[[list[TrainingRow]], list[TrainingRow]]
 def build_rows(
     config: RowsConfig, data: Path, work: Path, say: Say, label: LabelRows | None = None
 ) -> dict[Side, list[TrainingRow]]:
-    """Make the rows of every side; those of train are balanced by type. Archives and vectors are kept below ``work``.
+    """Make the rows of every side; those of "train" are balanced by type. Archives and vectors are kept below ``work``.
 
-    ``label`` may add labels to the rows that models learn from; then questions without evidence or answer have rows
-    too. Rows without a type are left out. Raises ConfigError or InputError naming what cannot be read.
+    ``label``, if given, adds labels to the rows that models learn from; then questions without evidence or answer also
+    have rows. Rows without a type are left out. Raises ConfigError or InputError, naming what cannot be read.
     """
     policy = load_config(FullPolicy, config.policy)
     rows: dict[Side, list[TrainingRow]] = {}
@@ -102,7 +102,7 @@ def _rows_of_side(
         found += questions_only(f"{each.name} {each.part}", items)
     if config.sample and side in LEARNED:
         found += asyncio.run(rows_of(indexed(store, *sample_of(config.sample, side), sizes), policy))
-    # If two sets ask a question with the same words about a document, the first set's row is kept.
+    # If two sets have the same question about a document, the row of the first set is kept.
     kept: dict[tuple[str, tuple[str, ...]], TrainingRow] = {}
     for row in found:
         kept.setdefault((question_hash(row.question), row.documents), row)
@@ -116,7 +116,7 @@ def primary_granularities(policy: Policy) -> list[int]:
 
 
 async def rows_of(bench: Bench, policy: Policy) -> list[TrainingRow]:
-    """Make a row for each question of a set that is indexed at the policy's chunk sizes."""
+    """Make a row for each question of a set, which must be indexed with the policy's chunk sizes."""
     return [await _row(bench, policy, question) for question in bench.pooled.questions]
 
 
@@ -139,7 +139,7 @@ async def _row(bench: Bench, policy: Policy, question: PooledQuestion) -> Traini
 
 
 def questions_only(source: str, items: Iterable[Item]) -> list[TrainingRow]:
-    """Make rows of questions without documents, for the type only."""
+    """Make rows of questions without documents, with labels only for the type."""
     return [_question_alone(source, item) for item in items]
 
 
@@ -150,10 +150,10 @@ def _question_alone(source: str, item: Item) -> TrainingRow:
 
 
 def balanced(rows: Iterable[TrainingRow], per_type: int, seed: int) -> list[TrainingRow]:
-    """Return at most ``per_type`` rows of each type, in a seeded order that does not depend on the order given.
+    """Return at most ``per_type`` rows of each type, shuffled by ``seed`` independently of the order given.
 
     Rows without a type are left out. Rows are taken from the sources in turn; if a source has too few rows of a type,
-    the others fill up. Within a source, rows with passages come first, as they teach all three labels.
+    more are taken from the others. Within a source, rows with passages come first, since they have all three labels.
     """
     ordered = sorted(rows, key=lambda row: (row.source, row.query_id))
     random.Random(seed).shuffle(ordered)

@@ -1,7 +1,8 @@
-"""Make the cross-encoder's training rows: highly ranked chunks of a question, labelled by the evidence that they hold.
+"""Make the cross-encoder's training rows: highly ranked chunks of a question, labeled by the evidence in them.
 
-Passages are the chunker's chunks, so a positive may end in the middle of a table, as in use. Labels follow
-from the sets' evidence; nothing is paid for. If a model wrote a question about a passage, that passage is the evidence.
+Passages are chunks as in an archive, so a positive may end in the middle of a table, as it does in use. Labels are
+derived from the sets' evidence; nothing is paid for. If a model wrote a question about a passage, the passage is the
+evidence.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Chunk, ConfigError, InputError
 
 UNANSWERABLE: Final = "unanswerable"
-"""The gold answer of an unanswerable question."""
+"""The gold answer of unanswerable questions."""
 
 
 class RankingConfig(RowsSettings):
-    """The sets and options of ``configs/training/ranking.yaml``, from which the cross-encoder's rows are made.
+    """The content of ``configs/training/ranking.yaml``: sets and options for the cross-encoder's rows.
 
-    For each question and each chunk size (o200k tokens) there are at most ``positives`` chunks that hold evidence and
-    ``negatives`` that hold none. Half of the negatives are the first that BM25 and vectors find among ``candidates``
-    each, the others are drawn from the rest of these. ``wide_sets`` (names), whose evidence is running prose, are also
-    chunked at ``wide`` tokens. ``written`` names the config of a question writer.
+    For each question and each chunk size (in o200k tokens) there are at most ``positives`` chunks with evidence and
+    ``negatives`` without. Half of the negatives are the best of the ``candidates`` chunks that BM25 and vectors each
+    return; the others are drawn from the rest. ``wide_sets`` has the names of sets whose evidence is running prose;
+    they are also split into chunks of ``wide`` tokens. ``written`` is the config of a question writer.
     """
 
     sets: list[SetChoice] = Field(min_length=1)
@@ -55,16 +56,16 @@ class RankingConfig(RowsSettings):
     written: str = "training/written.yaml"
 
     def sizes(self, name: str) -> list[int]:
-        """Return the chunk sizes, in tokens, for a set."""
+        """Return the chunk sizes of a set, in tokens."""
         return [self.granularity, *([self.wide] if name in self.wide_sets else [])]
 
 
 def build_ranking(
     config: RankingConfig, data: Path, work: Path, say: Say, written: Sequence[WrittenQuestion] | None = None
 ) -> dict[Side, list[RankingRow]]:
-    """Make the rows of every side but tune. Archives and vectors are kept below ``work``.
+    """Make the rows of every side except "tune". Archives and vectors are kept below ``work``.
 
-    With ``written``, the rows of train are those of these questions alone. Raises ConfigError or InputError naming what
+    With ``written``, the "train" rows are only those of these questions. Raises ConfigError or InputError, naming what
     cannot be read.
     """
     rows: dict[Side, list[RankingRow]] = {}
@@ -74,7 +75,7 @@ def build_ranking(
             rows[side] = _written(config, store, pooled, written)
             continue
         pooled += [sample_of(config.sample, side)] if config.sample and side in LEARNED else []
-        # Of equal questions of two sets about a document, the first set's row is kept, for each chunk size.
+        # If two sets have the same question about a document, the row of the first set is kept, for each chunk size.
         kept: dict[tuple[str, tuple[str, ...], int], RankingRow] = {}
         for choice, questions in pooled:
             sizes = config.sizes(choice.name)
@@ -88,9 +89,9 @@ def build_ranking(
 
 
 def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Say) -> Passages:
-    """Return the passages of the train side's documents, and how many questions of each kind to write about each.
+    """Return the passages of the train side's documents, and the number of questions of each kind to write about each.
 
-    Raises ConfigError or InputError naming what cannot be read, and if there are no passages.
+    Raises ConfigError or InputError, naming what cannot be read; also if there are no passages.
     """
     kinds = load_config(WrittenConfig, config.written)
     found: dict[str, Mapping[str, int]] = {}
@@ -112,7 +113,7 @@ def passages_to_ask_about(config: RankingConfig, data: Path, work: Path, say: Sa
 
 
 _FEWEST_WORDS: Final = 25  # project default
-"""Minimum number of words of a passage for a question."""
+"""Fewest words of a passage about which a question is written."""
 
 
 def _asked(config: RankingConfig, store: DataSetStore) -> list[tuple[SetChoice, Pooled]]:
@@ -121,7 +122,7 @@ def _asked(config: RankingConfig, store: DataSetStore) -> list[tuple[SetChoice, 
 
 
 async def rows_of(bench: Bench, config: RankingConfig, granularity: int) -> list[RankingRow]:
-    """Make the rows of a set that is indexed at this chunk size; a question without any label has none."""
+    """Make the rows of a set, which must be indexed with this chunk size. A question without any label has no row."""
     cutter = _Chunks(bench, granularity)
     found = [await _row(bench, cutter, config, granularity, question) for question in bench.pooled.questions]
     return [row for row in found if row is not None]
@@ -129,7 +130,7 @@ async def rows_of(bench: Bench, config: RankingConfig, granularity: int) -> list
 
 @dataclass
 class _Chunks:
-    """All chunks of a document at one size, read once."""
+    """All chunks of a document of one size, read once."""
 
     bench: Bench
     granularity: int
@@ -165,7 +166,7 @@ async def _row(
     positives = [(chunk, share) for chunk, share in positives if share >= _LEAST]
     if not positives and not impossible:
         return None
-    # Another chunk that holds the answer's words may answer the question too, so it is not a negative.
+    # Another chunk that has the answer's words may also answer the question, so it is not a negative.
     others = [c for c in ranked if c.chunk_id not in shares and not _tells(answers, c.text)]
     chosen = _drawn(others, config.negatives, draw)
     return _labelled(bench, question, answers, [*positives, *((chunk, 0.0) for chunk in chosen)])
@@ -177,7 +178,7 @@ def _written(
     sets: Sequence[tuple[SetChoice, Pooled]],
     written: Sequence[WrittenQuestion],
 ) -> list[RankingRow]:
-    """Make the rows of written questions, in a drawn order. A passage of several documents counts in the first."""
+    """Make the rows of written questions, in a random order. A passage of several documents belongs to the first."""
     kinds = load_config(WrittenConfig, config.written)
     about: dict[str, list[WrittenQuestion]] = defaultdict(list)
     for each in written:
@@ -216,7 +217,7 @@ def _written(
 
 
 _WRITTEN: Final = "written "
-"""Prefix of the source of rows whose question a model wrote; its kind follows."""
+"""Prefix of ``source`` in rows whose question a model wrote. The kind of question follows."""
 
 
 async def _written_rows(
@@ -230,15 +231,16 @@ async def _written_rows(
     for chunk, each in asked:
         found = await bench.retrievals.find(each.question, (chunk.doc_id,), config.granularity, config.candidates)
         ranked = [hit.chunk for hit in fuse_ranks(found, 1.0, 1.0)]
-        # Skip a passage that its question does not retrieve: often the question is answered elsewhere, or not at all.
+        # A passage that its question does not retrieve is skipped: often the question is answered elsewhere, or
+        # nowhere.
         if all(hit.text != chunk.text for hit in ranked[: kinds.found]):
             continue
         answers = (each.answer,) if each.answer else ()
         others = [hit for hit in ranked if hit.text != chunk.text and not _tells(answers, hit.text)]
         chosen = _drawn(others, kinds.negatives, random.Random(each.question))
-        # A question whose answer has no place may need more than one passage.
+        # If the answer has no place in the passage, the question may need more than one passage.
         held = (1, 0) if answers else (UNKNOWN, UNKNOWN)
-        # An answer that occurs twice has no known place.
+        # The place of an answer that occurs twice is unknown.
         start, end = each.places[0] if len(each.places) == 1 else (-1, -1)
         rows.append(
             RankingRow(
@@ -257,24 +259,23 @@ async def _written_rows(
 
 
 def _drawn(others: Sequence[Chunk], count: int, draw: random.Random) -> list[Chunk]:
-    """Return ``count`` of the chunks: half of them the first ones, the others drawn."""
+    """Return ``count`` of the chunks: half of them are the first ones, the others are drawn."""
     first = (count + 1) // 2
     rest = others[first:]
     return [*others[:first], *draw.sample(rest, min(len(rest), count - first))]
 
 
 _LEAST: Final = 0.3  # project default
-"""A chunk that holds a smaller share of every piece of evidence is neither positive nor negative."""
+"""A chunk with some evidence, but less than this share of every piece, is neither positive nor negative."""
 
 _SURE: Final = 0.9  # project default
-"""Share of the evidence that a chunk must hold to count as holding an answer that is not searchable.
+"""If the answer is not searchable, a chunk contains it if it contains this share of the evidence.
 
-A sentence may end in the next chunk.
-"""
+It is less than 1 because a sentence may end in the next chunk."""
 
 
 def share_of(chunk: Chunk, evidence: Sequence[Span]) -> float:
-    """Return the share of a piece of evidence in the chunk, or of the chunk that is evidence, whichever is more."""
+    """Return the share of a piece of evidence that is in the chunk, or of the chunk that is evidence if larger."""
     best = 0.0
     for span in evidence:
         if span.doc_id == chunk.doc_id:
@@ -288,7 +289,7 @@ def _labelled(
     bench: Bench, question: PooledQuestion, answers: Sequence[str], chosen: Sequence[tuple[Chunk, float]]
 ) -> RankingRow:
     asked = question.item.gold.question
-    # It is unknown whether one of several pieces answers alone, even if it contains the answer's words.
+    # If there are several pieces, it is unknown if one alone answers the question, even if it has the answer's words.
     alone = len(question.evidence) == 1
     held, places = [], []
     for chunk, share in chosen:
@@ -297,7 +298,7 @@ def _labelled(
         held.append(1 if told else UNKNOWN if share else 0)
         places.append(place or (-1, -1))
     if 1 not in held and question.evidence:
-        # With negatives only, the model would learn that such questions are never answered.
+        # If there were only negatives, the model would learn that such questions are never answered.
         held = [UNKNOWN] * len(held)
     return RankingRow(
         query_id=asked.query_id,
@@ -313,22 +314,22 @@ def _labelled(
 
 
 def _covers(chunk: Chunk, span: Span) -> bool:
-    """Return whether the chunk holds the piece of evidence, except for a few characters."""
+    """Return whether the chunk contains the piece of evidence, except for a few characters."""
     shared = min(chunk.end_char, span.end_char) - max(chunk.start_char, span.start_char)
     return chunk.doc_id == span.doc_id and shared >= _SURE * (span.end_char - span.start_char)
 
 
 def _tells(answers: Sequence[str], text: str) -> bool:
-    """Return whether the text holds the answer, ignoring short numbers, which occur anywhere."""
+    """Return whether the text contains the answer. Short numbers are ignored, because they occur anywhere."""
     return any(len(answer) > 3 and answer_recall(((answer,),), [text]) for answer in answers)
 
 
 def place_of(
     chunk: Chunk, evidence: Sequence[Span], question: str, gold: Sequence[str], answers: Sequence[str]
 ) -> tuple[int, int] | None:
-    """Return the characters of the chunk that hold the answer, within its evidence.
+    """Return the range of the answer in the chunk, within its evidence, or None.
 
-    A whole-sentence answer is located by its words that are not in the question.
+    An answer that is a whole sentence is located by those of its words that the question lacks.
     """
     for span in evidence:
         if span.doc_id != chunk.doc_id:
@@ -349,12 +350,12 @@ def place_of(
 
 _WORD: Final = re.compile(r"\d[\d.,]*\d|\w+")
 _MOST_EXTRA: Final = 4  # project default
-"""Words that a window may have in addition to the wanted ones."""
+"""Most words of a range in addition to the wanted ones."""
 _FEWEST: Final = 1
 
 
 def covering_span(text: str, start: int, question: str, answer: str) -> tuple[int, int] | None:
-    """Return the shortest run of words from ``start`` on that holds all words of the answer that the question lacks."""
+    """Return the shortest range, from ``start`` on, with all words of the answer that the question lacks, or None."""
     wanted = set(words(answer)) - set(words(question)) - COMMON
     if not _FEWEST <= len(wanted) <= 20:
         return None
@@ -367,7 +368,7 @@ def covering_span(text: str, start: int, question: str, answer: str) -> tuple[in
 
 
 def _windows(found: Sequence[frozenset[str]], wanted: set[str]) -> Iterator[tuple[int, int]]:
-    """Yield each minimal range of places (both ends included) whose words together are all wanted words."""
+    """Yield each minimal range of indexes (both ends included) whose words include all wanted words."""
     counts = dict.fromkeys(wanted, 0)
     left = 0
     for right, here in enumerate(found):

@@ -1,7 +1,7 @@
 """Have a generator complete training rows: missing labels, and InstructRAG's rationales.
 
-Calls go through the ledger's client, so they are counted, capped and never paid twice. A rationale (Wei et al. 2025,
-section 3.2) explains an answer that the generator is given.
+Calls are made by ``LlmClient``, so they are counted, capped and never paid twice. A rationale (Wei et al. 2025, section
+3.2) explains an answer that is given to the generator.
 """
 
 from __future__ import annotations
@@ -37,32 +37,31 @@ S = TypeVar("S")
 
 LABEL_STEP: Final = "train-data/analyze"
 RATIONALE_STEP: Final = "train-data/rationale"
-"""The steps of labels and rationales in journal and ledger; a rationale's ends with a hash of its prompt."""
+"""The step paths of labels and rationales in journal and ledger. That of a rationale ends with a hash of its prompt."""
 
 NOT_HELD: Final = f"{UNANSWERABLE}, since none of the passages holds it"
-"""The answer given to the generator if the evidence was held back; all of the authors' questions have one.  #
-project default
-"""
+"""The answer that is given to the generator if the evidence was held back. The authors have no such questions. #
+project default"""
 
 
 @dataclass(frozen=True)
 class Labelled(Generic[R]):
-    """Rows as the generator completed them; ``counts`` of "labelled" or "explained", "over_budget", "failed"."""
+    """Rows that the generator completed, and ``counts`` of "labelled" or "explained", "over_budget" and "failed"."""
 
     rows: list[R]
     counts: dict[str, int]
 
 
 def is_unlabelled(row: TrainingRow) -> bool:
-    """Return whether a generator could add labels to a row; without passages only the type."""
+    """Return whether a generator could add labels to a row. Without passages, it can add only the type."""
     return row.type is None or bool(row.passages and (row.pattern is None or row.evidence is None))
 
 
 async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: int) -> Labelled[TrainingRow]:
     """Ask the generator for missing labels, ``at_once`` rows at a time, and return the rows in order.
 
-    A set's own labels are never overwritten. A useless reply, a failed call or a reached cap leaves a row unchanged.
-    Raises EndpointError if the endpoint is gone.
+    A set's own labels are never overwritten. A row stays unchanged if the reply is unusable, the call fails or the cap
+    is reached. Raises EndpointError if the endpoint cannot be reached.
     """
 
     async def labelled(row: TrainingRow) -> TrainingRow:
@@ -80,14 +79,14 @@ async def label_rows(rows: Sequence[TrainingRow], client: LlmClient, at_once: in
 
 
 async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: int) -> Labelled[ReadingRow]:
-    """Turn the answer rows of ``rows`` into InstructRAG's, each with a rationale; other rows are left out.
+    """Turn the answer rows of ``rows`` into InstructRAG's rows, each with a rationale. Other rows are left out.
 
-    At most ``at_once`` calls run at a time. A row's prompt is the method's own without examples, its reply the
-    rationale followed by the lines of the contract. A reader trained on them needs no examples: `llm.reader` with the
-    strategy ``instructrag`` and ``instructrag.examples: 0``.
+    At most ``at_once`` calls run at a time. The prompt of a row is that of the method without examples, its reply is
+    the rationale followed by the lines of the answer format. A reader adapter that was trained on such rows needs no
+    examples: use it as `llm.reader` with the strategy ``instructrag`` and ``instructrag.examples: 0``.
 
-    A row is left out if its rationale is useless even after a repair, or would be parsed as another answer, if the call
-    failed, or if the cap is reached. Raises EndpointError if the endpoint is gone.
+    A row is left out if its rationale is unusable even after a repair, if it would be parsed as another answer, if the
+    call fails, or if the cap is reached. Raises EndpointError if the endpoint cannot be reached.
     """
 
     async def explained(row: ReadingRow) -> ReadingRow:
@@ -96,7 +95,7 @@ async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: i
         reply = f"{said}\n{row.reply}"
         return replace(row, role=RATIONALE, system=system.content, user=user.content, reply=reply)
 
-    # The method's contract has no formulas.
+    # The method's answer format has no formulas.
     asked = [row for row in rows if row.role == "generate" and not row.calculator]
     found, counts = await _ask_each(asked, explained, at_once, "explained")
     return Labelled([row for row in found if row is not None], counts)
@@ -124,8 +123,9 @@ async def _ask_each(
 ) -> tuple[list[S | None], dict[str, int]]:
     """Return the results of ``ask`` for each row, in order, and counts of ``done``, "over_budget" and "failed".
 
-    At most ``at_once`` calls run at a time. A row without a usable reply gives None. Raises EndpointError if the
-    endpoint is gone, after the calls in flight have ended; their replies are in the journal and free the next time.
+    At most ``at_once`` calls run at a time. The result for a row without a usable reply is None. If the endpoint cannot
+    be reached, raises EndpointError after the calls in flight have ended; their replies are kept in the journal and
+    reused the next time.
     """
     counts: Counter[str] = Counter()
     places = asyncio.Semaphore(at_once)

@@ -1,8 +1,8 @@
 """Define a question writer's examples and prompts, and read its replies.
 
-A small model learns from people's questions. It writes several questions about each passage of the train side's
-documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The cross-encoder learns from these
-before it learns from people's (``cross_encoder_rows``).
+A small model learns from questions that people wrote. It then writes several questions about each passage of the train
+side's documents, each with its answer first, as in PAQ (Lewis et al. 2021, section 2). The cross-encoder learns from
+these before it learns from people's questions (``cross_encoder_rows``).
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ SYSTEM: Final = (
     "Write a question that the passage answers. First its answer in words of the passage, or none where no short span "
     "of it is the answer."
 )
-"""A writer's instructions; ``written_in`` reads its replies."""
+"""The instructions of a writer, whose replies ``written_in`` parses."""
 
 NOTHING: Final = "none"
-"""The answer of a question without a short answer span."""
+"""The answer in a reply if the question has no short answer span."""
 
 LONGEST_ANSWER: Final = 120  # project default
-"""Characters of an answer that is a span."""
+"""Most characters of an answer that is a span."""
 
 LEAST_WORDS, MOST_CHARS = 4, 300  # project default
-"""Minimum number of words of a question, and its maximum length in characters."""
+"""Fewest words and most characters of a question."""
 
 RELEVANT: Final = 0.5  # project default
-"""Share of a piece of evidence that a passage must hold for its question to be learned."""
+"""A question is learned only if its passage has at least this share of a piece of evidence."""
 
 _REPLY: Final = re.compile(r"Answer: (.*)\nQuestion: (\S.*)$")
 
 
 class Kind(Settings):
-    """One kind of question, learned from what the ``sets`` (names) ask.
+    """A kind of question, learned from the questions of ``sets`` (names).
 
-    ``ask`` gives the number of questions of each kind to write about each passage of these sets' documents. At most
-    ``most`` rows of questions of this kind are learned.
+    ``ask`` has the number of questions of each kind to write about each passage of these sets' documents. At most
+    ``most`` rows of this kind are learned.
     """
 
     sets: list[str] = Field(min_length=1)
@@ -59,9 +59,9 @@ class Kind(Settings):
 class WrittenConfig(Settings):
     """The options of ``configs/training/written.yaml``; ``kinds`` are by name.
 
-    About ``questions`` of all that the kinds ask for are drawn and written (None: all). A question is learned if its
-    passage is among the first ``found`` of its document for BM25 and vectors together; it comes with ``negatives``
-    others of these.
+    Of the questions that the kinds ask for, about ``questions`` are drawn and written (None: all). A question is used
+    if its passage is among the first ``found`` of its document by BM25 and vectors together; ``negatives`` others of
+    these are added to its row.
     """
 
     kinds: dict[str, Kind] = Field(min_length=1)
@@ -77,13 +77,13 @@ class WrittenConfig(Settings):
         return self
 
     def kind_of(self, name: str) -> str | None:
-        """Return the kind of a set's questions, or None if nothing is learned from them."""
+        """Return the kind of a set's questions, or None if they are not learned."""
         return next((kind for kind, each in self.kinds.items() if name in each.sets), None)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuestion:
-    """A question of a ``kind`` about ``passage``; ``answer`` occurs in it as whole words, or is empty."""
+    """A written question of a ``kind`` about ``passage``; ``answer`` occurs there as whole words, or is empty."""
 
     kind: str
     passage: str
@@ -92,20 +92,20 @@ class WrittenQuestion:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The characters of the passage that are the answer."""
+        """The ranges of the answer in the passage."""
         pattern = rf"(?<!\w){re.escape(self.answer)}(?!\w)"
         return [match.span() for match in re.finditer(pattern, self.passage)] if self.answer else []
 
 
 def prompt(kind: str, passage: str) -> str:
-    """Return a writer's prompt."""
+    """Return the prompt for a question of a kind about a passage."""
     return f"Kind: {kind}\n\nPassage:\n{passage}"
 
 
 def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
-    """Return the question of a writer's reply, or None if it has none or its answer is not in the passage.
+    """Return the question in a writer's reply, or None if there is none or its answer is not in the passage.
 
-    "Yes" and "no" count as no span.
+    The answers "yes" and "no" count as no span.
     """
     match = _REPLY.match(reply.strip())
     if match is None:
@@ -120,7 +120,7 @@ def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
 
 
 def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[ReadingExample]:
-    """Return a writer's examples: of each row, the passage with most evidence, preferably with the answer's place."""
+    """Return the examples for a writer, each with a row's passage that has most evidence, if possible the answer."""
     examples = []
     for row in rows:
         kind = config.kind_of(row.source.split(" ")[0])
@@ -138,20 +138,20 @@ def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[R
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The number of questions by passage and kind, and about how many of them to write in all (None: all)."""
+    """The number of questions by passage and kind, and the approximate number of all to write (None: all)."""
 
     passages: Mapping[str, Mapping[str, int]]
     questions: int | None
 
 
 def write_passages(path: Path, asked: Passages) -> None:
-    """Write one JSON object, for a machine without Parquet."""
+    """Write the passages as a JSON object, for a machine without Parquet."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(asked)), encoding="utf-8")
 
 
 def read_passages(path: Path) -> Passages:
-    """Read a file of ``write_passages``. Raises InputError for a file that is unreadable or incomplete."""
+    """Read a file that ``write_passages`` wrote. Raises InputError if it is unreadable or incomplete."""
     try:
         return Passages(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -162,12 +162,12 @@ def read_passages(path: Path) -> Passages:
 
 
 def written_line(question: WrittenQuestion) -> str:
-    """Return a question as ``read_written`` reads it."""
+    """Return a question as a line that ``read_written`` can read."""
     return json.dumps(asdict(question)) + "\n"
 
 
 def read_written(path: Path) -> list[WrittenQuestion]:
-    """Read a writer's questions, without repetitions for a passage.
+    """Read a writer's questions, without duplicates about the same passage.
 
     Raises InputError naming a malformed line.
     """
@@ -175,7 +175,7 @@ def read_written(path: Path) -> list[WrittenQuestion]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             said: dict[str, Any] = json.loads(line)
-            if "batch" in said:  # the writer resumes there
+            if "batch" in said:  # marks where the writer resumes
                 continue
             one = WrittenQuestion(**said)
             if not all(isinstance(value, str) for value in said.values()):

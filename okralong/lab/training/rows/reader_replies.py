@@ -1,4 +1,4 @@
-"""Write replies as a perfect reader would: answers, quotations and formulas that follow from a set's annotation.
+"""Write perfect replies: answers, quotations and formulas that are derived from a set's annotation.
 
 Each function is the inverse of its parser in ``answering/prompts.py``.
 """
@@ -18,17 +18,16 @@ from okralong.pipelines.core.types import Passage
 from okralong.pipelines.reporting.metrics import numeric_match
 
 Quote = tuple[int, str]
-"""The number of a passage, from 1, and words of it."""
+"""The number of a passage, counted from 1, and words from it."""
 
 MOST_WORDS: Final = 20  # project default
-"""Words of a quotation. A citation must identify its place, and each word costs tokens."""
+"""Most words of a quotation. It must identify its place, and each word costs tokens."""
 
 LEAST_WORDS: Final = 6  # project default
-"""Minimum number of words of a quotation if its sentence or row has more: a bare figure occurs too often.
-"""
+"""Fewest words of a quotation, if its sentence or row has so many: a single figure occurs too often."""
 
 MOST_QUOTES: Final = 3  # project default
-"""Quotations of a reply."""
+"""Most quotations of a reply."""
 
 NO_REPLY: Final = "none"
 
@@ -39,17 +38,17 @@ _UNIT: Final = re.compile(r"[%a-z]\s*$")
 
 
 def answer_reply(answer: str, evidence: Sequence[Quote]) -> str:
-    """Return the reply to an answer prompt: a line for each quotation, then the answer."""
+    """Return the reply to an answer prompt: a line per quotation, then the answer."""
     return "\n".join([*map(_evidence_line, evidence), f"Answer: {answer}"])
 
 
 def held_back_reply() -> str:
-    """Return the reply to passages that do not hold the answer."""
+    """Return the reply to an answer prompt whose passages do not contain the answer."""
     return f"Answer: {UNANSWERABLE}"
 
 
 def step_reply(evidence: Sequence[Quote], query: str, answer: str) -> str:
-    """Return the reply to a step prompt: quotations, next query, answer; an empty query or answer becomes "none"."""
+    """Return the reply to a step prompt: quotations, next query, answer. An empty query or answer becomes "none"."""
     found = [*map(_evidence_line, evidence)] or [f"Evidence: {NO_REPLY}"]
     return "\n".join([*found, f"Query: {query or NO_REPLY}", f"Answer: {answer or NO_REPLY}"])
 
@@ -65,7 +64,7 @@ def _evidence_line(quote: Quote) -> str:
 
 
 def spoken_answer(answers: Sequence[str], most_words: int) -> str | None:
-    """Return the answer on one line, truncated after a whole sentence if it is too long; None if nothing is left."""
+    """Return the answer as one line, truncated after a whole sentence if it is too long; None if nothing is left."""
     for answer in answers:
         plain = " ".join(answer.split())
         if plain and len(plain.split()) <= most_words:
@@ -82,9 +81,9 @@ def spoken_answer(answers: Sequence[str], most_words: int) -> str | None:
 
 
 def formula(calculation: str, answers: Sequence[str]) -> str | None:
-    """Return the answer as an expression with its unit ("=(12 - 10) / 10 * 100 %"), or None if it misses the gold.
+    """Return the formula for a calculation ("=(12 - 10) / 10 * 100 %"), or None if its result is not a gold answer.
 
-    Sets leave the last step to the reader: shares must be written in percent, amounts with the table's scale.
+    Sets omit the last step: shares must be converted to percent, amounts need the scale of the table.
     """
     plain = " ".join(calculation.strip().lstrip("=").split())
     if not plain:
@@ -108,10 +107,10 @@ def _candidates(plain: str, answers: Sequence[str]) -> list[str]:
 
 
 def quotes(passages: Sequence[Passage], evidence: Sequence[Span], answer: str = "") -> list[Quote]:
-    """Quote each piece of ``evidence`` that the passages show, without duplicates, at most ``MOST_QUOTES``.
+    """Return distinct quotations, up to ``MOST_QUOTES``, of the pieces of ``evidence`` that the passages show.
 
-    Of a long piece the ``MOST_WORDS`` words around ``answer`` are kept, or its first ones; a piece of a word or two is
-    quoted with its sentence or row.
+    A long piece is shortened to ``MOST_WORDS`` words around ``answer``, or else to its first words. A piece of a word
+    or two is quoted with its sentence or row.
     """
     found: dict[Quote, None] = {}
     for piece in evidence:
@@ -128,7 +127,7 @@ def quotes(passages: Sequence[Passage], evidence: Sequence[Span], answer: str = 
 
 
 def _enough(passage: Passage, start: int, end: int) -> str:
-    """Return the text of a range of the document, or, if it is too short, of the passage's units that hold it."""
+    """Return the text of a range of the document or, if it is too short, that of the sentences or rows around it."""
     first, last = start - passage.start_char, end - passage.start_char
     piece = passage.text[first:last]
     if len(piece.split()) >= LEAST_WORDS:
@@ -140,7 +139,7 @@ def _enough(passage: Passage, start: int, end: int) -> str:
 
 
 def quotable(text: str, answer: str) -> str:
-    """Return words of ``text`` that fit on one line between quotation marks and can be found again, or ""."""
+    """Return words of ``text`` that fit on one line between quote marks and can be found again in it, or ""."""
     stretches = [stretch for stretch in text.split('"') if any(char.isalnum() for char in stretch)]
     if not stretches:
         return ""
@@ -154,7 +153,7 @@ def quotable(text: str, answer: str) -> str:
 
 
 def _place(found: Sequence[str], wanted: Sequence[str]) -> int:
-    """Return the index of the word where the answer begins."""
+    """Return the index of the word at which the answer begins."""
     for at, word in enumerate(found):
         if wanted and wanted[0] in words(word):
             return at

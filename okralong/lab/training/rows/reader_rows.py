@@ -1,7 +1,7 @@
-"""Make the reader's training rows: the executor's prompts over this project's retrieval, each with the perfect reply.
+"""Make the training rows for reader adapters: prompts as in runs, with this project's retrieval, and perfect replies.
 
-Contexts are made by gold plans. On the train side, all questions that a context answers share it, so that it is read
-once.
+The contexts are those of the plans for gold labels. On the train side, all questions that a context answers share it,
+so that training reads it once.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class ReadingConfig(RowsSettings):
-    """The sets and options of ``configs/training/reading.yaml``, from which the reader's rows are made.
+    """The content of ``configs/training/reading.yaml``: sets and options for the reader's rows.
 
-    ``policy`` makes the contexts. Each question draws one of ``context_tokens`` as the limit of its context, which
-    determines what training costs. A prompt of more than ``most_prompt_tokens`` is left out (both o200k). On the train
-    side, at most ``company`` further questions that a context answers share it. ``held_back`` is the share of
-    answerable questions that are shown again without their evidence. These and questions whose evidence was not found
-    are at most the share ``unanswerable`` of a side's answer rows. ``expressions`` is the share of contexts whose
-    prompts ask for a calculation's expression instead of the result. An answer of more than ``most_answer_words`` is
-    truncated after a sentence, or its question left out. On the train side ``per_type`` caps the answer rows of a type,
-    ``per_role`` the rows of splits and of steps, and ``per_source`` (None: no cap) those of one of the ``sets``, in
-    whole contexts. A set's ``limit`` applies to each side. With ``rationales`` the answer rows are InstructRAG's: a
-    generator explains each answer, and the explanation is learned.
+    ``policy`` determines the contexts. The limit of each question's context is drawn from ``context_tokens``; it
+    determines the cost of training. A prompt of more than ``most_prompt_tokens`` is left out (both are o200k tokens).
+    On the train side, up to ``company`` further questions that a context answers share it. ``held_back`` is the share
+    of answerable questions that also have a row without their evidence. These rows, and those of questions whose
+    evidence was not found, are at most the share ``unanswerable`` of a side's answer rows. ``expressions`` is the share
+    of contexts whose prompts ask for the expression of a calculation instead of the result. An answer of more than
+    ``most_answer_words`` is truncated after a sentence; if that is impossible, its question is left out. On the train
+    side, ``per_type`` is the most answer rows of a type, ``per_role`` the most rows of splits and of steps, and
+    ``per_source`` (None: no limit) the most rows of one of the ``sets``; contexts are kept whole. A set's ``limit`` is
+    for each side. With ``rationales`` the answer rows are InstructRAG's: a generator explains each answer, and the
+    explanation is learned.
     """
 
     policy: str = "policy/default.yaml"
@@ -85,7 +86,7 @@ class ReadingConfig(RowsSettings):
 
 
 def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> dict[Side, list[ReadingRow]]:
-    """Make the rows of every side but tune, in a drawn order. Archives and vectors are kept below ``work``.
+    """Make the rows of every side except "tune", in a random order. Archives and vectors are kept below ``work``.
 
     Raises ConfigError or InputError naming what cannot be read.
     """
@@ -104,9 +105,11 @@ def build_reading(config: ReadingConfig, data: Path, work: Path, say: Say) -> di
 
 
 def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> list[ReadingRow]:
-    """Return the rows in a drawn order, so that the first n are a fair sample; ``capped`` by source, type and role.
+    """Return the rows in a random order, so that the first n are a fair sample.
 
-    No side has more unanswerable rows than the config's share of its answer rows.
+    If ``capped``, they are limited by source, type and role.
+
+    At most the config's share ``unanswerable`` of the answer rows is unanswerable.
     """
     shuffled = sorted(rows, key=lambda row: (row.query_id, row.role, row.user))
     config.shuffle(shuffled)
@@ -132,9 +135,9 @@ def chosen(rows: Sequence[ReadingRow], config: ReadingConfig, capped: bool) -> l
 
 
 def _per_source(rows: Sequence[ReadingRow], most: int, capped: Container[str]) -> list[ReadingRow]:
-    """Keep at most ``most`` rows of each ``capped`` source, completing the last context.
+    """Keep at most ``most`` rows of each ``capped`` source; the last context is kept whole.
 
-    The questions of a context stay together, as it is read once for all of them.
+    The questions of a context are kept together, since it is read once for all of them.
     """
     contexts: dict[tuple[str, tuple[Passage, ...]], list[ReadingRow]] = defaultdict(list)
     for row in rows:
@@ -149,17 +152,16 @@ def _per_source(rows: Sequence[ReadingRow], most: int, capped: Container[str]) -
 
 
 ENOUGH: Final = 0.25
-"""Share of an abstractive question's evidence, long stretches of talk or prose, that suffices to answer it.  # project
-default
-"""
+"""An abstractive question, whose evidence is long passages of speech or prose, can be answered from this share of it. #
+project default"""
 
 
 @dataclass
 class Collector:
     """Collects the rows of one set's questions.
 
-    With ``learned``, all questions that a context answers share it, including the look-ups of multi-hop questions.
-    Otherwise only the sets' own questions are asked, each over its own retrieval.
+    If ``learned``, all questions that a context answers share it, including the look-ups of multi-hop questions.
+    Otherwise there are only the set's own questions, each with its own context.
     """
 
     bench: Bench
@@ -172,7 +174,7 @@ class Collector:
 
     @cached_property
     def questions(self) -> list[PooledQuestion]:
-        """The set's questions, followed by their look-ups if they are learned."""
+        """The set's questions, followed by their look-ups if ``learned``."""
         own = list(self.bench.pooled.questions)
         hops = [hop for question in own for hop in hop_questions(question, self.bench.texts)]
         return own + (hops if self.learned else [])
@@ -188,7 +190,7 @@ class Collector:
         return [row for row in found if prompt_size(row.messages) <= self.config.most_prompt_tokens]
 
     async def _of(self, question: PooledQuestion) -> list[ReadingRow]:
-        """Return the rows at the context size drawn, or, on the train side, at a larger one that holds the answer."""
+        """Return the rows with the drawn context size or, if ``learned``, a larger one that contains the answer."""
         drawn = random.Random(f"{self.config.seed}:{question.item.gold.question.query_id}")
         size = drawn.choice(self.config.context_tokens)
         larger = sorted(each for each in self.config.context_tokens if each > size) if self.learned else []
@@ -231,18 +233,19 @@ class Collector:
             rest = self._without_evidence(question, passages)
             row = self._answer(question, rest, False, expressed) if rest else None
             found += [row] if row else []
-        # If the context does not answer its own question, a larger one may be drawn, losing the further questions.
+        # A context that does not answer its own question may be replaced by a larger one, so it gets no further
+        # questions.
         return found + (self._company(question, passages, expressed) if can and found else [])
 
     def _company(self, question: PooledQuestion, passages: Sequence[Passage], expressed: bool) -> list[ReadingRow]:
-        """Return rows of further questions that the same passages answer."""
+        """Return the rows of further questions that the same passages answer."""
         found: list[ReadingRow] = []
         for other in self._contexts.others(question):
             if len(found) == self.config.company:
                 break
             if self._can_be_answered(other, passages):
                 row = self._answer(other, passages, True, expressed)
-                # A result needs a different prompt than the expressions of the context's other questions.
+                # A prompt for a result would differ from the prompts for expressions of the context's other questions.
                 if row and row.calculator is expressed:
                     found.append(row)
                     self._contexts.take(other)
@@ -251,7 +254,7 @@ class Collector:
     async def _steps(
         self, question: PooledQuestion, tools: BenchTools, plan: Plan
     ) -> tuple[list[list[Hit]], list[ReadingRow]]:
-        """Return the passages of every look-up, and a row for each step until all evidence is in view."""
+        """Return the passages of each look-up, and a row for each step until all evidence is shown."""
         asked = question.item.gold.question
         finds = [await assembled_retrieval(tools, "retrieve", asked.question, plan)]
         found: list[ReadingRow] = []
@@ -273,7 +276,7 @@ class Collector:
         return finds, found
 
     def _next(self, question: PooledQuestion, passages: Sequence[Passage], queries: Sequence[str]) -> str:
-        """Return the look-up for the first piece not in view, if each look-up has a piece, else the next look-up."""
+        """Return the look-up for the first piece that is not shown, if each look-up has a piece, else the next one."""
         every = _queries(question)
         if len(every) == len(question.evidence):
             for query, piece in zip(every, question.evidence, strict=True):
@@ -291,14 +294,14 @@ class Collector:
     def _answer(
         self, question: PooledQuestion, passages: Sequence[Passage], can: bool, expressed: bool
     ) -> ReadingRow | None:
-        """Return the row of a question whose passages hold the answer, or (``can`` false) do not; else None.
+        """Return the row of a question, or None if it cannot have one. ``can`` says if the passages contain the answer.
 
-        ``expressed`` asks for a calculation's expression.
+        If ``expressed``, the prompt asks for the expression of a calculation.
         """
         item = question.item
         asked = item.gold.question
         expression = formula(item.calculation, asked.answers) if expressed and can else None
-        # If the set gives no calculation, or a wrong one, the result is learned, and the prompt asks for it.
+        # If the set has no calculation, or a wrong one, the prompt asks for the result, and the result is learned.
         calculator = expressed and not (can and asked.type == "arithmetic" and expression is None)
         messages = answer_prompt(asked.question, passages, calculator=calculator)
         if not can:
@@ -310,7 +313,7 @@ class Collector:
         return self._row(question, "generate", messages, reply, passages, True, calculator)
 
     def _can_be_answered(self, question: PooledQuestion, passages: Sequence[Passage]) -> bool | None:
-        """Return whether the passages hold everything that the answer needs, or None if unknown."""
+        """Return whether the passages contain everything that the answer needs, or None if this is unknown."""
         shown = self._shown(question, passages)
         if question.item.gold.question.type == "abstractive" and shown.evidence_recall is not None:
             return True if shown.evidence_recall >= ENOUGH else False if shown.evidence_recall == 0 else None
@@ -320,7 +323,7 @@ class Collector:
         return None if told or shown.all_evidence is None else False
 
     def _without_evidence(self, question: PooledQuestion, passages: Sequence[Passage]) -> list[Passage]:
-        """Return the passages that neither show evidence nor hold the answer."""
+        """Return the passages that contain neither evidence nor the answer."""
         parts = question.item.gold.parts
         return [
             passage
@@ -361,14 +364,14 @@ class Collector:
         )
 
     async def _plan(self, question: PooledQuestion, tokens: int) -> Plan:
-        """Return the organizer's plan for the gold labels, with a context of at most ``tokens`` tokens."""
+        """Return the organizer's plan for the gold labels, limited to a context of ``tokens`` tokens."""
         labels = await gold_labels(
             self.bench.retrievals, self.bench.texts, question, self.policy.primary.granularity, ()
         )
         pattern = labels[0] if labels else "same"
         analysis = gold_analysis(question.item.gold.question.type, pattern, evidence=False)
         plan = organize(analysis, self.policy, precise=False)
-        # Retrieval for a step or sub-question is one of several.
+        # A step or a sub-question gets a half, since there are several retrievals.
         share = tokens if plan.workflow in ("linear", "extend") else tokens // 2
         return replace(plan, max_tokens=share, sub_question_tokens=share)
 
@@ -379,7 +382,7 @@ class Collector:
 
 
 def _queries(question: PooledQuestion) -> list[str]:
-    """Return the look-ups as questions: the set's own sentences, or its gold queries turned into questions."""
+    """Return the look-ups as questions: the set's own sentences, or questions made from its gold queries."""
     item = question.item
     return [as_question(query) for query in (item.sub_questions or item.gold_queries)]
 
@@ -391,8 +394,8 @@ async def _unasked(*_: object) -> Analysis:
 def hop_questions(question: PooledQuestion, texts: Mapping[str, str]) -> list[PooledQuestion]:
     """Return the look-ups on the way to an answer as extractive questions.
 
-    Evidence is the first gold piece that holds a look-up's answer; a look-up without one is left out. ``texts`` has the
-    documents by doc_id.
+    The evidence is the first gold piece that contains the look-up's answer; a look-up without one is left out.
+    ``texts`` has the documents by doc_id.
     """
     found = []
     for number, hop in enumerate(question.item.hops, start=1):
@@ -422,7 +425,7 @@ def hop_questions(question: PooledQuestion, texts: Mapping[str, str]) -> list[Po
 
 
 class SharedContexts:
-    """Questions by their texts, so that several can share a context; each is taken once."""
+    """An index of questions by their texts, so that several can share a context. Each is taken once."""
 
     def __init__(self, questions: Iterable[PooledQuestion]) -> None:
         self._waiting = {question.item.gold.question.query_id: question for question in questions}

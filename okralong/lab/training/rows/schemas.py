@@ -24,10 +24,9 @@ TRAINING_ROWS: Final = table_schema(
         ("evidence", pa.bool_()),
     ],
 )
-"""A question that an analyzer learns from, with its primary passages and the retrievers' scores.
+"""A row that an analyzer learns from: a question with its primary passages and the retrievers' scores.
 
-Null labels are unknown.
-"""
+A null label is unknown."""
 
 RANKING_ROWS: Final = table_schema(
     "ranking_rows",
@@ -43,11 +42,10 @@ RANKING_ROWS: Final = table_schema(
         ("ends", pa.list_(pa.int32())),
     ],
 )
-"""A question that a cross-encoder learns from, with passages.
+"""A row that a cross-encoder learns from: a question with passages.
 
-Each passage has the share of the evidence that it holds, a label for holding the answer (1, 0, or -100 if unknown), and
-the answer's characters (-1 if unknown or absent).
-"""
+Each passage has the share of the evidence in it, a label that says if it contains the answer (1, 0, or -100 if
+unknown), and the range of the answer (-1 if unknown or absent)."""
 
 KEEP_ROWS: Final = table_schema(
     "keep_rows",
@@ -58,7 +56,8 @@ KEEP_ROWS: Final = table_schema(
         ("labels", pa.list_(pa.int32())),
     ],
 )
-"""A passage that a token classifier learns from, with a label per word: 0, 1 named by a question, 2 by an answer."""
+"""A row that a token classifier learns from: a passage with a label per word, 1 if a question names it, 2 if an answer
+does, else 0."""
 
 READING_ROWS: Final = table_schema(
     "reading_rows",
@@ -79,4 +78,4 @@ READING_ROWS: Final = table_schema(
         ("evidence", pa.list_(SPAN)),
     ],
 )
-"""A prompt that a reader learns from (``system``, ``user``) and the ``reply`` that it should get."""
+"""A row that a reader adapter learns from: a prompt (``system``, ``user``) and the ``reply`` to it."""

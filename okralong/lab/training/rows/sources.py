@@ -1,4 +1,4 @@
-"""The sources of rows: the catalog's sets on each side of the split, indexed, and the sample archive."""
+"""The sources of rows: the indexed sets of the catalog on each side of the split, and the sample archive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Limit = Annotated[int, Field(ge=1)]
 
 
 class SetPart(Settings):
-    """A set of the catalog by name and part; at most ``limit`` of its questions on each side."""
+    """A set of the catalog, by name and part, of which at most ``limit`` questions on each side are used."""
 
     name: str
     part: str
@@ -40,10 +40,10 @@ class SetPart(Settings):
 
 
 class SampleRows(Settings):
-    """Rows from the sample archive, for types that the sets lack; for train and validation alone.
+    """Rows from the sample archive, for types that the sets lack; only for the sides "train" and "validation".
 
-    ``look_ups`` is the number of single questions, the parts of multi-bridge ones, in addition to ``questions``.
-    Validation has the share ``validation`` of each number, so that real questions dominate there.
+    ``look_ups`` is the number of single questions (parts of multi-bridge ones) in addition to ``questions``. The side
+    "validation" has the share ``validation`` of these numbers, so that real questions dominate there.
     """
 
     reports: Annotated[int, Field(ge=2)]
@@ -54,7 +54,7 @@ class SampleRows(Settings):
     validation: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
 
     def on(self, side: Side) -> SampleRows:
-        """Return the numbers of a side."""
+        """Return the numbers for a side."""
         share = self.validation if side == "validation" else 1.0
         return self.model_copy(
             update={
@@ -68,8 +68,8 @@ class SampleRows(Settings):
 class RowsSettings(Settings):
     """The keys that the configs of all rows share.
 
-    ``seed`` draws questions and orders rows, ``catalog`` lists the sets' files, ``split`` is a manifest as `okralong
-    split` writes it.
+    ``seed`` is used to draw questions and to order rows, ``catalog`` is the list of the sets' files, and ``split`` a
+    manifest that `okralong split` wrote.
     """
 
     seed: int = 7
@@ -83,7 +83,7 @@ class RowsSettings(Settings):
     def stores(
         self, data: Path, work: Path, say: Say, sides: Sequence[Side] = MODEL_SIDES
     ) -> Iterator[tuple[Side, DataSetStore]]:
-        """Yield each side with its part of the catalog's sets; archives and vectors are kept below ``work``."""
+        """Yield each side, with a store of the catalog's sets on it. Archives and vectors are kept below ``work``."""
         sources, split, encoder = load_catalog(self.catalog), self.load_split(data), cached_encoder(work)
         for side in sides:
             say(f"{side}:")
@@ -95,7 +95,7 @@ class RowsSettings(Settings):
 
 
 def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
-    """Index a set's documents at chunks of these sizes in tokens, and embed its questions."""
+    """Index a set's documents with chunks of these sizes (in tokens), and embed its questions."""
     store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
     bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), embedding=EACH, compressor=NONE))
     bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
@@ -103,12 +103,12 @@ def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularitie
 
 
 def chunks_of(document: str, text: str, granularity: int) -> Sequence[Chunk]:
-    """Return the chunks of a text, as an archive has them, at ``granularity`` o200k tokens."""
+    """Return the chunks of a text, of ``granularity`` o200k tokens, as an archive has them."""
     return chunk_document(make_document(RawDocument(document, text, document)), granularity)
 
 
 def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
-    """Return the sample archive of one of the ``LEARNED`` sides, as a set that can be indexed."""
+    """Return the sample archive for one of the ``LEARNED`` sides, as a set that can be indexed."""
     seed = config.seed + LEARNED.index(side)
     return SetChoice(name="sample", part=str(seed)), whole(sample_set(config.on(side), seed))
 

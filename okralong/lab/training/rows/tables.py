@@ -1,6 +1,7 @@
-"""Define the rows that each model learns from, how they are stored for each side of the split, and their data card.
+"""Define the rows that each model learns from, their storage for each side of the split, and their data card.
 
-Analyzer, reader, cross-encoder and token classifier each have a kind of row, which the module of that name makes.
+There is a kind of row for analyzers, reader adapters, cross-encoders and token classifiers, each made by the module of
+that name.
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ from okralong.pipelines.core.types import InputError, Message, Passage, Pattern,
 from okralong.pipelines.reporting.tables import markdown_table
 
 LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
-"""Sides that may hold rows of the sample archive and a model's labels.
+"""Sides that may have rows from the sample archive and labels by a model.
 
-Figures and tuned values are based on real sets and their own annotation only.
-"""
+Figures and tuned values are based only on real sets and their own annotation."""
 
 MODEL_SIDES: Final[tuple[Side, ...]] = tuple(side for side in SIDES if side != "tune")
-"""Sides of every model's rows except the analyzer's: tune is kept for choosing the policy's values."""
+"""Sides of the rows of every model except the analyzer. "tune" is reserved for choosing values of the policy."""
 
 
 class AnyRow(Protocol):
@@ -46,9 +46,9 @@ R = TypeVar("R", bound=AnyRow)
 
 @dataclass(frozen=True)
 class RowTable(Generic[R]):
-    """Stores one kind of row. ``make`` turns stored values into a row, ``counts`` gives the card's columns.
+    """Stores a kind of row. ``make`` turns stored values into a row, ``counts`` has the columns of the card.
 
-    ``missing`` completes the error for a folder without such rows; ``head`` begins the card.
+    ``missing`` is the end of the error message for a folder without such rows; ``head`` is the beginning of the card.
     """
 
     file: str
@@ -59,14 +59,14 @@ class RowTable(Generic[R]):
     counts: Callable[[Sequence[R]], dict[str, int]]
 
     def write(self, folder: Folder, side: Side, rows: Sequence[R]) -> None:
-        """Write the rows of one side of the split, replacing earlier ones."""
+        """Write the rows of a side of the split, replacing earlier ones."""
         values: list[Any] = list(rows)  # dataclasses, which a protocol cannot express
         folder.at(f"side={side}").write_table(
             self.file, pa.Table.from_pylist([asdict(row) for row in values], schema=self.schema)
         )
 
     def read(self, folder: Folder, side: Side) -> list[R]:
-        """Return the rows of one side, in the order written.
+        """Return the rows of a side, in the order in which they were written.
 
         Raises InputError if there are none, ArchiveError if another version of okralong wrote them.
         """
@@ -79,7 +79,7 @@ class RowTable(Generic[R]):
     def card(self, rows: Mapping[Side, Sequence[R]], labeller: str | None = None) -> str:
         """Return the data card as Markdown: rows by side, set and class.
 
-        ``labeller`` names the model that labelled what the sets leave open.
+        ``labeller`` is the name of the model that added labels which the sets lack.
         """
         said = f"; what sets left open on train and validation was labelled by {labeller}" if labeller else ""
         explainer = f" that {labeller} wrote" if labeller else ""
@@ -98,13 +98,13 @@ class RowTable(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """A question with its primary chunks, the retrievers' scores and its labels, which the analyzer learns from.
+    """A row for analyzers: a question with its primary chunks, the retrievers' scores and its labels.
 
-    ``source`` is "set part"; figures cluster by ``documents``, those asked about. ``passages`` are the texts of the
-    primary chunks, best first, empty if the set has no documents; for the scores see ``RetrieverScores``. A None label
-    is unknown and does not count in the loss: ``pattern`` and ``evidence`` (whether the passages hold everything
-    needed) if the set marks neither evidence nor a searchable answer, ``type`` until a question without one is
-    labelled.
+    ``source`` is "set part"; ``documents`` are those asked about, by which figures cluster. ``passages`` has the texts
+    of the primary chunks, best first; it is empty if the set has no documents. For the scores see ``RetrieverScores``.
+    A label that is None is unknown and does not count in the loss. ``pattern`` and ``evidence`` (whether the passages
+    contain everything needed) are None if the set has neither evidence nor a searchable answer, ``type`` until a
+    question without a type is labeled.
     """
 
     query_id: str
@@ -121,12 +121,12 @@ class TrainingRow:
 
     @property
     def scores(self) -> RetrieverScores:
-        """The retrievers' scores as the analyzer receives them."""
+        """The retrievers' scores in the form that the analyzer receives."""
         return RetrieverScores(self.exact_scores, self.semantic_scores, self.semantic_ranks)
 
     @property
     def example(self) -> Example:
-        """The row as an analyzer learns from it."""
+        """The example that an analyzer learns from."""
         asked = AnalysisInput(self.question, self.passages, self.scores)
         return example(asked, self.type, self.pattern, self.evidence)
 
@@ -173,12 +173,12 @@ RATIONALE: Final = "rationale"
 
 @dataclass(frozen=True, slots=True)
 class ReadingRow:
-    """A prompt as the executor sends it, and the perfect reply, which the reader learns from.
+    """A row for reader adapters: a prompt as in a run, and the perfect reply.
 
-    ``source`` is "set part"; figures cluster by ``documents``. ``role`` is generate, split, step, or rationale
+    ``source`` is "set part"; figures cluster by ``documents``. ``role`` is "generate", "split", "step" or "rationale"
     (InstructRAG's, see ``labels``). ``passages`` are those of the prompt, ``evidence`` the gold spans, ``answers`` the
-    gold wordings, or "unanswerable" if the evidence was held back (``answerable`` false). ``calculator`` marks prompts
-    that ask for a calculation's expression.
+    gold wordings. If the evidence was held back, ``answerable`` is false and the answer is "unanswerable".
+    ``calculator`` is true if the prompt asks for the expression of a calculation.
     """
 
     query_id: str
@@ -239,11 +239,11 @@ prompt is InstructRAG's, and the reply begins with an explanation{explainer}."""
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """A question with passages, those with evidence first, which the cross-encoder learns from.
+    """A row for cross-encoders: a question with passages, those with evidence first.
 
     ``source`` is "set part"; ``documents`` are those asked about. Each passage has a ``relevance`` (the share of a
-    piece of evidence that it holds, 0 to 1), an ``answerable`` label (1, 0, or -100 if unknown), and the answer's
-    characters from ``starts`` to ``ends`` (-1 if unknown or absent).
+    piece of evidence in it, 0 to 1), an ``answerable`` label (1, 0, or -100 if unknown), and the range of the answer in
+    ``starts`` and ``ends`` (-1 if unknown or absent).
     """
 
     query_id: str
@@ -286,10 +286,10 @@ those of a question writer about a passage of the sets' documents, which is thei
 
 @dataclass(frozen=True, slots=True)
 class KeepRow:
-    """A passage that holds evidence, with a label for each word, which the token classifier learns from.
+    """A row for token classifiers: a passage with evidence, and a label for each of its words.
 
-    Words (``words_in``) of a question's evidence are labelled 1 if the question names them and 2 if an answer does, all
-    others 0. ``source`` is "set part"; ``documents`` has the passage's document.
+    A word (see ``words_in``) in a question's evidence has the label 1 if the question names it and 2 if an answer does;
+    all others have the label 0. ``source`` is "set part"; ``documents`` has the document of the passage.
     """
 
     source: str
@@ -319,7 +319,7 @@ their like are kept within a short answer alone. No model has labelled anything.
 
 
 def without_sets(rows: Sequence[TrainingRow], sets: Sequence[str], must_be_there: bool = True) -> list[TrainingRow]:
-    """Return the rows that come from none of the ``sets``. Raises InputError for a set without rows."""
+    """Return the rows that are from none of the ``sets``. Raises InputError for a set without rows."""
     names = sorted({row.set_name for row in rows})
     for name in sets:
         if must_be_there and name not in names:

@@ -1,8 +1,8 @@
-"""Make the token classifier's training rows: the words of a passage that people's questions and answers name.
+"""Make the token classifier's training rows: passages, labeled with the words that questions and answers name.
 
-The authors of LLMLingua-2 have GPT-4 compress each passage and label the words that it keeps (Pan et al. 2024, section
+The authors of LLMLingua-2 let GPT-4 compress each passage, and label the words that it keeps (Pan et al. 2024, section
 3). Here nothing is paid for: a word is kept if it is in the gold evidence of a question, and in the question or its
-answer. The classifier does not see the question, so it learns what people usually ask about such passages.
+answer. The classifier does not see the question, so it learns what people usually ask about in such passages.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from okralong.pipelines.models.token_classifier import words_in
 
 
 class KeepConfig(RowsSettings):
-    """The sets and options of ``configs/training/keep.yaml``, from which the token classifier's rows are made.
+    """The content of ``configs/training/keep.yaml``: sets and options for the token classifier's rows.
 
-    Texts are split into chunks of ``granularity`` o200k tokens. Chunks that hold evidence become rows, at most a set's
-    ``limit`` on a side; those of fewer than ``least_words`` words are skipped.
+    Texts are split into chunks of ``granularity`` o200k tokens. Chunks with evidence become rows, up to a set's
+    ``limit`` on each side; those of fewer than ``least_words`` words are skipped.
     """
 
     sets: list[SetPart] = Field(min_length=1)
@@ -41,7 +41,7 @@ class KeepConfig(RowsSettings):
 
 
 def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[KeepRow]]:
-    """Make the rows of every side but tune, in a drawn order.
+    """Make the rows of every side except "tune", in a random order.
 
     Raises ConfigError or InputError naming what cannot be read.
     """
@@ -62,7 +62,7 @@ def build_keep(config: KeepConfig, data: Path, say: Say) -> dict[Side, list[Keep
 
 
 def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRow]:
-    """Make the rows of a set. Its texts are added to ``seen``; a text that several sets have counts once."""
+    """Make the rows of a set from texts that are not in ``seen``, and add these to it: a text is used only once."""
     wanted: dict[str, list[Wanted]] = {}
     for item in dataset.items:
         for piece in item.evidence:
@@ -80,9 +80,10 @@ def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRo
 
 @dataclass(frozen=True)
 class Wanted:
-    """The words that one question names within its evidence ``[start, end)`` of a text.
+    """The words that a question names in its evidence, the range ``[start, end)`` of a text.
 
-    These are its own words, the words that only its answers have, and the literally searchable answers.
+    These are the question's own words, the words that only its answers have, and the answers that are searchable
+    literally.
     """
 
     start: int
@@ -93,7 +94,7 @@ class Wanted:
 
     @classmethod
     def of(cls, item: Item, start: int, end: int) -> Wanted:
-        """Make the wanted words of one piece of an item's evidence."""
+        """Return the wanted words for one piece of an item's evidence."""
         question = item.gold.question
         asked = frozenset(words(question.question)) - COMMON
         answered = frozenset(word for answer in question.answers for word in words(answer)) - COMMON - asked
@@ -103,7 +104,7 @@ class Wanted:
 
 
 def labels_of(text: str, offset: int, wanted: Sequence[Wanted]) -> list[int]:
-    """Return the label of each word of ``text``, a chunk that begins at ``offset`` of the evidence's text."""
+    """Return the label of each word of ``text``, a chunk that begins at ``offset`` of the text with the evidence."""
     places = words_in(text)
     labels = [LEFT] * len(places)
     for each in wanted:

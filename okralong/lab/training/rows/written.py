@@ -1,4 +1,4 @@
-"""Run a question writer over the passages of the train side, or export these passages."""
+"""Run a question writer over the passages of the train side, or export the passages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 PASSAGES: Final = "passages.json"
 WRITTEN: Final = "written.jsonl"
-"""Files next to the rows: the passages to ask about, and the written questions, from which a killed writer resumes."""
+"""Files next to the rows: the passages to ask about, and the written questions, after which a killed writer resumes."""
 
 
 def written_questions(
     config: RankingConfig, data: Path, work: Path, out: Path, writer: Path, export: bool, say: Say
 ) -> list[WrittenQuestion]:
-    """Return the questions of ``writer`` about the train side's passages; with ``export``, only write these passages.
+    """Return the questions of ``writer`` about the train side's passages. With ``export``, only write the passages.
 
-    Raises ConfigError if there is no such writer, before any set is read.
+    Raises ConfigError, before any set is read, if there is no such writer.
     """
     if not export and not (writer / "config.json").is_file():
         raise ConfigError(

@@ -1,1 +1,1 @@
-"""SARA's training, stage by stage: its examples, its learner, and the figures of the result."""
+"""Train SARA stage by stage: the examples, the learner, and the figures of the result."""

@@ -1,4 +1,4 @@
-"""The config of a SARA training, and the recipe of each of its stages."""
+"""The config of a training of SARA, and the recipe of each of its stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
 from okralong.pipelines.models.weights import EMBEDDED
 
 Stage = Literal["alignment", "reconstruction", "instruction"]
-"""Alignment: one chunk from its vector. Reconstruction: several. Instruction: answers from texts and vectors."""
+"""The stages: "alignment" (reproduce one chunk from its vector), "reconstruction" (several chunks), and "instruction"
+(answer from texts and vectors)."""
 
 
 def _numbered(value: Any) -> Any:
@@ -29,14 +30,15 @@ Turn = Annotated[
     BeforeValidator(_numbered),
     Field(min_length=1),
 ]  # project default  # project default
-"""By count of chunks, its uses in a cycle; the limit catches typos."""
+"""How often each number of chunks is used in a cycle; the limit catches typos."""
 
 
 class StageConfig(Settings):
-    """One stage: at most ``examples`` are learned ``epochs`` times, and ``validation`` held-out ones measured.
+    """A stage: at most ``examples`` are learned ``epochs`` times, and ``validation`` held-out ones are measured.
 
-    The first ``reply_tokens`` of a reply are learned. Validation is measured and saved ``evaluations`` times per epoch,
-    and the state of the lowest loss is kept. The paper gives no values; these are the project's.
+    The first ``reply_tokens`` of a reply are learned. The validation loss is measured and the state saved
+    ``evaluations`` times per epoch; the state with the lowest loss is kept. The paper states no values; these are the
+    project's.
     """
 
     examples: Count
@@ -51,29 +53,29 @@ class StageConfig(Settings):
 
 
 class AlignmentConfig(StageConfig):
-    """Stage 1: reproduce a chunk from its vector, or, for the share ``continued``, the following chunk.
+    """Stage 1: reproduce a chunk from its vector or, in the share ``continued`` of the examples, the following chunk.
 
-    ICAE (section 2.2) learns both in one pretraining, each with a weight of about a half.
+    ICAE (section 2.2) learns both in one pretraining, each with about half of the weight.
     """
 
     continued: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class ReconstructionConfig(StageConfig):
-    """Stage 2: a document is ``chunks`` successive chunks, or fewer at its end."""
+    """Stage 2: reproduce ``chunks`` successive chunks of a document, or fewer at its end."""
 
     chunks: Annotated[int, Field(ge=2)] = 4
 
 
 class InstructionConfig(StageConfig):
-    """Stage 3: ``retrieved`` chunks per question, by BM25, of which ``as_text`` are shown as text.
+    """Stage 3: answer from ``retrieved`` chunks by BM25, of which ``as_text`` are shown as text.
 
-    The paper's values are 10 and 5 (section 3.1). ``as_text`` gives how often each count is used in a cycle: with ``{0:
+    The paper's values are 10 and 5 (section 3.1). ``as_text`` says how often each number is used in a cycle: with ``{0:
     3, 5: 1}`` three questions have no chunk as text and the fourth has five. If there are fewer questions than
-    ``examples``, each is repeated with the cycle's next counts, at most as often as there are counts. Questions are
-    asked over documents of ``pool_tokens``. The adapter is the paper's: rank 16, alpha 32, dropout 0.1 (A.1). With
-    ``lora`` null the compressor is trained instead, below a frozen generator, as xRAG's projector is. If not
-    ``learned``, the questions are only for the figures.
+    ``examples``, they are repeated with the next numbers of the cycle, at most as often as there are numbers. The
+    questions are about documents of ``pool_tokens`` tokens. The adapter is the paper's: rank 16, alpha 32, dropout 0.1
+    (A.1). If ``lora`` is null, the compressor is trained instead, with a frozen generator, as xRAG's projector is. If
+    ``learned`` is false, the questions are only used for the figures.
     """
 
     learned: bool = True
@@ -92,7 +94,7 @@ class InstructionConfig(StageConfig):
 
 
 class TextConfig(Settings):
-    """The sets of texts and questions, on each side of the split; ``sample`` is made up and needs no data folder."""
+    """The sets of texts and questions, on each side of the split. ``sample`` is fictional and needs no data folder."""
 
     sets: list[SetPart] = Field(default_factory=list)
     sample: SampleRows | None = None
@@ -107,11 +109,11 @@ class TextConfig(Settings):
 
 
 class FiguresConfig(Settings):
-    """The figures on the test side: reconstruction of ``examples``, and answers to ``questions``.
+    """The figures on the test side: the reconstruction of ``examples``, and the answers to ``questions``.
 
-    ``as_text`` are the counts of retrieved chunks that are shown as text. Prompts without any are short, so a separate
-    row measures ``questions_without_text`` if that is a larger number. The first ``replies`` questions also get a
-    written reply, for its F1.
+    ``as_text`` has the numbers of retrieved chunks that are shown as text. Prompts without text are short, so, if
+    ``questions_without_text`` is larger than ``questions``, that many are measured in a separate row. For the first
+    ``replies`` questions, a reply is also generated to compute its F1.
     """
 
     examples: Count = 200
@@ -123,9 +125,9 @@ class FiguresConfig(Settings):
 
 
 class MemoryConfig(Settings):
-    """ICAE's encoder: the generator with a low-rank adapter on the matrices ``targets`` of every block, no dropout.
+    """ICAE's encoder: the generator with a low-rank adapter on the matrices ``targets`` of each block, without dropout.
 
-    The paper's (section 3.1) has rank 128 on a model of 7 billion parameters, and 128 slots for 512 tokens.
+    In the paper (section 3.1), it has rank 128 on a model of 7 billion parameters, and 128 slots for 512 tokens.
     """
 
     targets: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
@@ -134,12 +136,12 @@ class MemoryConfig(Settings):
 
 
 class SaraConfig(Settings):
-    """A whole training.
+    """The config of a whole training.
 
-    ``width`` and ``vectors_per_chunk`` are the compressor's, see ``Shape``. With ``memory`` the compressor is ICAE's,
-    which learns in every stage and ignores encoder and ``width``. The paper's ablations (section 3.7) are values:
-    ``compression`` false is SARA-C, ``reconstruction`` null SARA-P, ``reranking`` false SARA-R, ``curriculum`` false
-    SARA-L, ``instruction.learned`` false SARA-I.
+    ``width`` and ``vectors_per_chunk`` are those of the compressor (see ``Shape``). With ``memory`` the compressor is
+    ICAE's, which learns in every stage and does not use the encoder and ``width``. The paper's ablations (section 3.7)
+    are the values: ``compression`` false (SARA-C), ``reconstruction`` null (SARA-P), ``reranking`` false (SARA-R),
+    ``curriculum`` false (SARA-L), ``instruction.learned`` false (SARA-I).
     """
 
     model: str = Field(default=EMBEDDED, min_length=1)
@@ -186,8 +188,8 @@ class SaraConfig(Settings):
         return [(name, stage) for name, stage in both if stage is not None]
 
     def recipe(self, stage: StageConfig) -> Recipe:
-        """Return the stage as the trainer's recipe."""
+        """Return the recipe of a stage, for the trainer."""
         shared = stage.model_dump(include=set(Recipe.model_fields) - {"lora"})
         lora = stage.lora if isinstance(stage, InstructionConfig) else None
-        # No early stopping: the config sets the number of steps.
+        # There is no early stopping, since the config determines the number of steps.
         return Recipe(kind="sara", model=self.model, lora=lora, patience=1_000_000, seed=self.seed, **shared)

@@ -1,6 +1,6 @@
-"""The examples of SARA's three stages: the config, and the texts and questions of one side of the split.
+"""Make the examples of SARA's three stages from the texts and questions of one side of the split.
 
-Everything is held out by document: the split keeps all texts of a document on one side, across all sets.
+Whole documents are held out: the split puts all texts of a document on one side, across all sets.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from okralong.pipelines.sara.prompts import (
 )
 
 Task = Literal["alignment", "continuation", "reconstruction", "instruction"]
-"""The task of a single example. Continuation is the following chunk, in ICAE's alignment."""
+"""The task of an example. "continuation" asks for the following chunk, in ICAE's alignment."""
 
 
 Embeddings = NDArray[np.float32]
 
 SHOWN_AS: Final = "document"
-"""The document name of all passages; the real one would reveal which passages hold the answer."""
+"""The document name of all passages. The real name would reveal which passages contain the answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedExample:
-    """A prompt with texts and compressed texts, and its reply.
+    """A prompt with texts and compressed texts, and the reply to it.
 
-    ``embeddings`` (compressed, inputs) are the sentence embeddings of the texts ``compressed``. The bootstrap draws by
-    ``document``: the source of a text, or those that a question asks about. ``passages`` and ``question`` are of the
-    instruction stage alone; in the others the reply is the compressed texts.
+    ``embeddings``, shape (compressed, inputs), has the sentence embeddings of the texts in ``compressed``. ``document``
+    is the source of a text, or all those that a question is about; the bootstrap draws by it. ``passages`` and
+    ``question`` are only used in the instruction stage; in the other stages the reply is the compressed texts.
     """
 
     stage: Task
@@ -73,22 +73,22 @@ class MixedExample:
 
     @property
     def length(self) -> int:
-        """Characters that a model reads and writes for it."""
+        """The number of characters that a model reads and writes for it."""
         return len(self.question) + len(self.reply) + sum(map(len, self.passages))
 
     @property
     def instructions(self) -> str:
-        """The part that prompts of one batch must share."""
+        """The part that is the same in all prompts of a batch."""
         return self.stage
 
     @property
     def context(self) -> str:
-        """A further shared part of prompts: none."""
+        """Another part that prompts may share; there is none."""
         return ""
 
 
 def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMessage]:
-    """Return the prompt with ``vectors``, one tensor (vectors_per_chunk, hidden) for each compressed text."""
+    """Return the prompt. ``vectors`` has a tensor of shape (vectors_per_chunk, hidden) for each compressed text."""
     pieces = [Vectors(each) for each in vectors]
     if example.stage == "alignment":
         return alignment_prompt(*pieces)
@@ -103,18 +103,18 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
 T = TypeVar("T")
 
 Encode = Callable[[list[str]], Embeddings]
-"""The sentence encoder: texts in, unit vectors of shape (n, inputs) out."""
+"""The sentence encoder, a function from n texts to unit vectors of shape (n, inputs)."""
 
 Documents = dict[str, list[list[str]]]
-"""The successive chunks of each text, by document."""
+"""The successive chunks of each text, by the name of its document."""
 
 LEAST_CHARS: Final = 40  # project default
-"""Chunks of fewer characters (headings, page numbers) are left out."""
+"""Chunks with fewer characters (headings, page numbers) are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question with its BM25 chunks, best first, and the wordings of its answer."""
+    """A question with its chunks by BM25, best first, and the wordings of its answer."""
 
     document: str
     question: str
@@ -124,7 +124,7 @@ class Asked:
 
 @dataclass
 class Material:
-    """The data sets of one side."""
+    """The data sets of one side of the split."""
 
     config: SaraConfig
     sets: list[DataSet]
@@ -146,7 +146,7 @@ class Material:
 
     @cached_property
     def documents(self) -> Documents:
-        """Return the texts' chunks; a text of several sets counts once. Raises InputError if there is no text."""
+        """Return the chunks of all texts; one that several sets have is used once. Raises InputError without texts."""
         seen: set[str] = set()
         found: Documents = {}
         for dataset in self.sets:
@@ -160,9 +160,9 @@ class Material:
         return found
 
     def asked(self) -> list[Asked]:
-        """Return questions over pooled documents whose answer is in the BM25 chunks, or is yes or no.
+        """Return the questions, over pooled documents, whose answer is in the BM25 chunks, or is yes or no.
 
-        Other answers could only be guessed. The sets alternate, so that the first n are a fair sample of all.
+        Other answers could only be guessed. The sets alternate, so that the first n questions are a fair sample of all.
         """
         config, stage = self.config, self.config.instruction
         assert stage is not None
@@ -174,7 +174,7 @@ class Material:
             if items:
                 found.append(_asked_of(dataset, items, stage, config))
         dealt = [each[place] for place in range(max(map(len, found), default=0)) for each in found if place < len(each)]
-        # Questions that a chain of shared documents joins are drawn together.
+        # Questions that are linked by a chain of shared documents are drawn together.
         names = joined_by_documents([tuple(each.document.split("\n")) for each in dealt])
         return [replace(each, document=name) for each, name in zip(dealt, names, strict=True)]
 
@@ -196,7 +196,7 @@ def _asked_of(dataset: DataSet, items: Sequence[Item], stage: InstructionConfig,
 
 
 def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
-    """Return the chunks of a text at sentences, as an archive has them, stripped."""
+    """Return the chunks of a text as an archive has them, with boundaries at sentences, stripped."""
     chunks = (chunk.text.strip() for chunk in chunks_of(document, text, chunk_tokens))
     return [chunk for chunk in chunks if len(chunk) >= LEAST_CHARS]
 
@@ -204,9 +204,9 @@ def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
 def alignment_examples(
     documents: Documents, encode: Encode, count: int, seed: int, continued: float = 0.0
 ) -> list[MixedExample]:
-    """Return at most ``count`` single chunks in a drawn order.
+    """Return at most ``count`` examples of single chunks, in a random order.
 
-    The share ``continued`` of those with a following chunk has that one as the reply.
+    Of the chunks that have a following one, the share ``continued`` has that as the reply.
     """
     some = _single_chunks(documents, encode, count - round(count * continued), seed)
     if not continued:
@@ -236,7 +236,7 @@ def _single_chunks(documents: Documents, encode: Encode, count: int, seed: int) 
 def reconstruction_examples(
     documents: Documents, encode: Encode, count: int, most: int, seed: int
 ) -> list[MixedExample]:
-    """Return at most ``count`` runs of 2 to ``most`` successive chunks of one text, in a drawn order."""
+    """Return at most ``count`` examples of 2 to ``most`` successive chunks of a text, in a random order."""
     runs = sorted(
         {
             (name, tuple(chunks[start : start + most]))
@@ -266,7 +266,7 @@ def _answered(answers: Sequence[str], chunks: Sequence[str]) -> bool:
 
 
 class _Index:
-    """BM25 over the chunks of one document."""
+    """A BM25 index over the chunks of a document."""
 
     def __init__(self, doc_id: str, text: str, chunk_tokens: int) -> None:
         self.chunks = chunk_texts(doc_id, text, chunk_tokens)
@@ -274,17 +274,18 @@ class _Index:
         self._index.index([analyze_query(chunk) or ["-"] for chunk in self.chunks], show_progress=False)
 
     def best(self, question: str, count: int) -> list[str]:
-        """Return the first ``count`` chunks, best first; ties in text order."""
+        """Return the ``count`` best chunks, best first; ties are in the order of the text."""
         scores = self._index.get_scores(analyze_query(question))
         order = sorted(range(len(self.chunks)), key=lambda number: (-float(scores[number]), number))
         return [self.chunks[number] for number in order[:count]]
 
 
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
-    """Return the questions of at most ``examples`` examples, each with its number of chunks as text.
+    """Return the questions of at most ``examples`` examples, and the number of chunks as text of each.
 
-    See ``InstructionConfig.as_text``. A question is repeated at most as often as ``shares`` has counts. Each repetition
-    moves on in the cycle by a step coprime to its length, which would eventually reach every place.
+    For the cycle of numbers see ``InstructionConfig.as_text``. A question is repeated at most as often as ``shares``
+    has numbers. For each repetition, it moves on in the cycle by a step that is coprime to the cycle's length, so that
+    it would eventually reach every place.
     """
     if not asked:
         return [], []
@@ -304,10 +305,10 @@ def instruction_examples(
     compressor: Compressor | None,
     compression: bool = True,
 ) -> list[MixedExample]:
-    """Return one example per question, with the number of chunks as text that ``as_text`` gives.
+    """Return an example per question. ``as_text`` has the number of chunks as text for each.
 
-    With a ``compressor`` the chunks shown as text are chosen by embedding novelty in its space, otherwise they are the
-    first ones. Without ``compression`` the others are left out.
+    With a ``compressor``, the chunks shown as text are chosen by embedding novelty in its space, otherwise they are the
+    first ones. Without ``compression``, the other chunks are left out.
     """
     found = []
     for each, count in zip(asked, as_text, strict=True):
@@ -332,7 +333,7 @@ def instruction_examples(
 
 
 def novel(compressor: Compressor, question: Embeddings, chunks: Embeddings, count: int) -> list[int]:
-    """Return the places of ``count`` of ``chunks`` (n, inputs; best first) in the order of choice: SARA algorithm 1."""
+    """Return the indexes of ``count`` of ``chunks`` (n, inputs; best first), as chosen by SARA's algorithm 1."""
     device = next(compressor.parameters()).device
     space = compressor.pooled(torch.from_numpy(np.vstack([question[None], chunks])).to(device)).cpu().numpy()
     target = (space[0] + space[1]) / 2 if len(chunks) else space[0]

@@ -1,6 +1,7 @@
-"""Measure a trained SARA on the test side: the likelihood of replies with true vectors, shuffled vectors and none.
+"""Measure a trained SARA on the test side: the likelihood of replies with true, shuffled or no vectors.
 
-Reconstruction by stage, then gold answers by chunks shown as text; means with intervals by document.
+It measures reconstruction after each stage, then gold answers by the number of chunks shown as text. Figures are means
+with intervals over documents.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ Floats = NDArray[np.float64]
 
 Condition = Literal["true", "shuffled", "none"]
 CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
-"""Examples with their own vectors, with as many of other documents, or without any."""
+"""The conditions: examples with their own vectors, with as many of other documents, or with none."""
 
 UNTRAINED = "untrained"
-"""The name of the compressor before its first stage."""
+"""The name, in the report, of the compressor before its first stage."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """By example, the mean negative log-likelihood of the reply's tokens (nats) and the share predicted, (n,)."""
+    """For each example, the mean negative log-likelihood of the reply's tokens (nats), and the share predicted."""
 
     nll: Floats
     accuracy: Floats
@@ -56,10 +57,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Means over examples. The differences are paired, true minus the other: below 0, true vectors are likelier.
+    """Means over examples, and paired differences: true vectors minus another condition, below 0 if true ones win.
 
-    ``less_before`` is true vectors minus those of the compressor a stage earlier; ``f1`` is that of replies written
-    from true vectors, to the first ``replies`` examples.
+    ``less_before`` is the difference from true vectors of the compressor one stage earlier. ``f1`` is the F1 of replies
+    that were generated from true vectors, for the first ``replies`` examples.
     """
 
     examples: int
@@ -74,7 +75,7 @@ class Compared:
 
 
 def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> list[Path]:
-    """Measure what ``train_sara`` wrote to ``out`` on the test side, and write the figures there.
+    """Measure, on the test side, what ``train_sara`` wrote to ``out``, and write the figures to it.
 
     Raises ConfigError if a stage of the config has not been trained.
     """
@@ -120,7 +121,7 @@ def _answers(
     stage = config.instruction
     if stage is None:
         return {}
-    # Untrained if nothing is compressed.
+    # It is untrained if nothing is compressed.
     compressor = load_compressor(out, config.model).to(generator.device)
     asked = test.asked()
     if not asked:
@@ -128,11 +129,11 @@ def _answers(
     rows: dict[str, Compared] = {}
     for tuned in (False, True) if stage.learned and config.compression else (stage.learned,):
         before = stage.learned and not tuned
-        if stage.lora is None:  # the compressor itself was tuned
+        if stage.lora is None:  # this stage trained the compressor
             earlier = [name for name, each in config.stages() if not isinstance(each, InstructionConfig)]
             folder = out / earlier[-1] if before else out
             compressor = load_compressor(folder, config.model).to(generator.device)
-        # In this order, because the adapter changes the model itself.
+        # The order matters, because adding the adapter changes the model itself.
         asks = generator.adapted(stage, config, out / LORA) if tuned else generator
         found = answer_figures(
             asks.learner(compressor, stage.reply_tokens), asked, encode, config, compressor, say, alone=before
@@ -156,20 +157,20 @@ def measured(learner: SaraLearner, examples: Sequence[MixedExample], batch_size:
 
 
 def _batches(examples: Sequence[MixedExample], size: int) -> list[list[int]]:
-    """Return the numbers of the examples in batches of similar length."""
+    """Return the indexes of the examples, in batches of similar length."""
     order = sorted(range(len(examples)), key=lambda number: examples[number].length)
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def compared(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int) -> Compared:
-    """Compare the examples under all three conditions."""
+    """Measure the examples under all three conditions, and compare these."""
     return comparison(measured_under_all(learner, examples, batch_size, seed))
 
 
 def measured_under_all(
     learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int
 ) -> dict[Condition, Measured]:
-    """Measure the examples under all three conditions, which are equal if nothing is compressed."""
+    """Measure the examples under all three conditions. These are equal if nothing is compressed."""
     if not any(len(each.embeddings) for each in examples):
         return dict.fromkeys(CONDITIONS, measured(learner, examples, batch_size))
     return {each: measured(learner, under(each, examples, seed), batch_size) for each in CONDITIONS}
@@ -178,7 +179,7 @@ def measured_under_all(
 def reply_f1(
     learner: SaraLearner, examples: Sequence[MixedExample], answers: Sequence[Sequence[str]], batch_size: int
 ) -> Estimate:
-    """Return the mean token F1 of written replies, each against its nearest gold wording."""
+    """Return the mean token F1 of generated replies, each compared with its nearest gold wording."""
     learner.eval()
     found = np.zeros(len(examples))
     for batch in _batches(examples, batch_size):
@@ -189,7 +190,7 @@ def reply_f1(
 
 
 def comparison(found: dict[Condition, Measured], before: Measured | None = None) -> Compared:
-    """Return means and paired differences of measurements on the same examples; ``before`` is a stage earlier."""
+    """Return means and paired differences of measurements on the same examples; ``before`` is one stage earlier."""
     documents = found["true"].documents
     drawn = resample(documents)
 
@@ -232,9 +233,9 @@ def answer_figures(
 ) -> dict[str, Compared]:
     """Measure the likelihood of gold answers by the number of chunks shown as text.
 
-    All rows are of the same first questions of ``asked``, except a second row of vectors alone, which has more
-    questions. With ``alone`` only vectors alone are measured and no reply is written, for a generator that never
-    learned to read them. The first wording of an answer counts.
+    All rows are for the same first questions of ``asked``, except that a second row with only vectors has more
+    questions. With ``alone``, only prompts with only vectors are measured and no reply is generated; this is for a
+    generator that never learned to read vectors. The likelihood is that of the first wording of an answer.
     """
     sizes, found = config.figures, {}
     chosen_by = choosing(compressor, config)
@@ -257,7 +258,7 @@ def answer_figures(
 
 
 def table(rows: Mapping[str, Compared]) -> str:
-    """Return a line per row: nats per token, 95 % intervals over documents, paired differences."""
+    """Return a table with a line per row: nats per token, 95 % intervals over documents, paired differences."""
     staged = any(each.less_before is not None for each in rows.values())
     answered = any(each.f1 is not None for each in rows.values())
     head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none"]
@@ -281,7 +282,7 @@ def shown(each: Estimate | None) -> str:
 
 
 def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
-    """Return the examples with their own vectors, with as many of other documents, or without any.
+    """Return the examples with their own vectors, with as many of other documents, or with none.
 
     The same seed gives the same vectors. Raises ValueError if all examples are of one document.
     """

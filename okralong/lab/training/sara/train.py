@@ -1,10 +1,10 @@
-"""Train SARA, stage by stage: the compressor below a frozen language model, then an adapter above it.
+"""Train SARA stage by stage: first the compressor, with a frozen language model, then an adapter of the model.
 
 xRAG (Cheng et al. 2024) is the same without the adapter: its projector learns in both of its stages, paraphrase
-pretraining, which is the alignment here, and context-aware instruction tuning. ICAE (Ge et al. 2024) uses another
-compressor, memory slots, which is pretrained to reproduce a chunk's text and the text after it, then tuned.
+pretraining (here: alignment) and context-aware instruction tuning. ICAE (Ge et al. 2024) has another compressor, memory
+slots. It is pretrained to reproduce a chunk's text and the text after it, then tuned.
 
-A killed training resumes: finished stages are kept, an unfinished one continues from its last checkpoint.
+A killed training can be resumed: finished stages are kept, and an unfinished one continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -54,16 +54,15 @@ from okralong.pipelines.sara.compressor import AnyCompressor, Compressor, Memory
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 
 DONE: Final = "stage.json"
-"""The last file written into a stage's folder, with what the stage was made from and its number of examples."""
+"""The file that is written last into a stage's folder, with the inputs of the stage and its number of examples."""
 
 TRAINED: Final = "training.json"
-"""The config of the result, without its figures."""
+"""The config of the result, without its section of figures."""
 
 BEGINS_AS: Final = "\nIn short, the text above is about the"  # project default
-"""Initial words of memory tokens, repeated: after them a model repeats what it has read.
+"""The memory tokens are initialized with these words, repeated: after them, a model repeats what it has read.
 
-So slots of an untrained encoder carry some of their text.
-"""
+So even slots of an untrained encoder have some information about their text."""
 PLAIN: Final = (
     "The company reported revenue of 4.2 million dollars for the year, an increase of 12 percent over 2017.",
     "He was born in Vienna in 1884 and studied law before he turned to painting, for which he is known today.",
@@ -72,13 +71,13 @@ PLAIN: Final = (
     "The film, directed by Anna Lund, tells the story of two brothers who leave their island after a storm.",
     "Cells were kept at low temperature for six days, after which the growth of the culture was measured again.",
 )  # project default
-"""Texts of several kinds, which set the initial norm of memory slots."""
+"""Texts of several kinds, used to initialize the norm of memory slots."""
 
 
 def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> None:
-    """Train all stages of ``config`` and write the result to ``out``; embeddings are cached below ``work``.
+    """Train all stages of ``config`` and write the result to ``out``. Embeddings are cached below ``work``.
 
-    ``out`` then holds the compressor, the adapter below ``lora``, card, history and curves, and a folder per stage.
+    ``out`` then has the compressor, the adapter below ``lora``, card, history and curves, and a folder per stage.
     Raises ConfigError if a model cannot be found, InputError if there is no training data.
     """
     encode = encode_for(config, work)
@@ -96,7 +95,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
         losses = [entry["eval_loss"] for entry in evaluations_of(_history(out / name))]
         said = f"loss on validation {losses[0]:.3f} first, {min(losses):.3f} at best" if losses else "no evaluation"
         say(f"{name}: {said}")
-        # From the files, as a resumed training does, because float16 rounds.
+        # The weights are read from the files, as a resumed training does, because writing rounds them to float16.
         compressor = load_compressor(out / name, config.model).to(generator.device)
     _gather(out, config)
 
@@ -104,7 +103,7 @@ def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say
 def encode_for(config: SaraConfig, work: Path) -> Encode:
     """Return the sentence encoder of a training, cached below ``work``.
 
-    Memory slots are made of texts, so their encoder returns empty vectors.
+    Memory slots are made from texts, so for these the encoder returns empty vectors.
     """
     if config.memory is not None:
         return lambda texts: np.zeros((len(texts), 0), dtype=np.float32)
@@ -150,7 +149,7 @@ def _history(folder: Path) -> Log:
 
 
 def _gather(out: Path, config: SaraConfig) -> None:
-    """Copy the result of the last stage to the top of ``out``, with history, curves, card and config."""
+    """Copy the result of the last stage into ``out``, and write history, curves, card and config there."""
     last, stage = config.stages()[-1]
     for file in (WEIGHTS, DESCRIPTION):
         shutil.copyfile(out / last / file, out / file)
@@ -164,9 +163,9 @@ def _gather(out: Path, config: SaraConfig) -> None:
 
 
 def is_trained_by(out: Path, config: SaraConfig) -> bool:
-    """Return whether ``out`` holds the result of this config, ignoring figures.
+    """Return whether ``out`` has the result of this config. The section of figures is ignored.
 
-    Keys that the kept config lacks count as defaults.
+    Keys that the stored config lacks count as having their defaults.
     """
     try:
         kept = SaraConfig.model_validate_json((out / TRAINED).read_text(encoding="utf-8"))
@@ -176,7 +175,7 @@ def is_trained_by(out: Path, config: SaraConfig) -> bool:
 
 
 def _as_trained(config: SaraConfig) -> str:
-    # The name alone: the path of a folder belongs to the machine.
+    # Only the folder's name is written, because its path depends on the machine.
     named = config.model_copy(update={"model": Path(config.model).name, "encoder": Path(config.encoder).name})
     return named.model_dump_json(indent=1, exclude={"figures"}) + "\n"
 
@@ -197,13 +196,13 @@ def stage_examples(
 
 
 def choosing(compressor: AnyCompressor, config: SaraConfig) -> Compressor | None:
-    """Return the compressor in whose space the chunks shown as text are chosen, or None for the first chunks."""
+    """Return the compressor in whose space the chunks shown as text are chosen; None if they are the first chunks."""
     chooses = config.reranking and config.compression
     return compressor if chooses and isinstance(compressor, Compressor) else None
 
 
 def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
-    """Return the card's sections: what it is, what each stage learned from, and validation results."""
+    """Return the card's sections: a description, what each stage learned from, and the validation results."""
     shape, fingerprint = read_shape(out)
     base = "SmolLM2-135M-Instruct" if config.model == "embedded" else Path(config.model).name
     encoder = "all-MiniLM-L6-v2" if config.encoder == "embedded" else Path(config.encoder).name
@@ -217,10 +216,10 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
         "instruction tuning (SARA-I)": config.instruction and config.instruction.learned,
     }
     asked = config.instruction
-    as_it_is = asked is not None and asked.learned and asked.lora is None  # learned from questions, below the generator
+    as_it_is = asked is not None and asked.learned and asked.lora is None  # the compressor learned from questions
     one_vector = as_it_is and shape.vectors_per_chunk == 1
     method = "ICAE" if isinstance(shape, MemoryShape) else "xRAG" if one_vector else "SARA"
-    without = [name for name, on in off.items() if not on and method == "SARA"]  # they do not apply to the others
+    without = [name for name, on in off.items() if not on and method == "SARA"]  # others have no ablations
     sections = [
         f"# A trained {method} of okralong",
         f"Made by `okralong train-sara`. {_of_what(shape, encoder, base)}, "
@@ -263,7 +262,7 @@ def _of_what(shape: AnyShape, encoder: str, base: str) -> str:
 
 @dataclass(frozen=True)
 class Generator:
-    """The frozen language model of a training, its device, and its name in configs."""
+    """The frozen language model of a training, with its device and its name in configs."""
 
     model: Any
     tokenizer: Any
@@ -272,15 +271,15 @@ class Generator:
 
     @classmethod
     def load(cls, name: str) -> Generator:
-        """Load it in bfloat16 on a GPU, else in the CPU's fast type. Raises ConfigError as ``causal_model`` does."""
-        # Ray gives a task one thread by default.
+        """Load a model, in bfloat16 on a GPU, else in the CPU's fast type. Raises ConfigError if it is missing."""
+        # The number of threads is given, because Ray's default for a task is one.
         device, dtype = settle("auto", "auto", available_cores())
         path = causal_model(name)
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True)
         return cls(model.to(device).requires_grad_(False), AutoTokenizer.from_pretrained(path), name, device)
 
     def new_compressor(self, config: SaraConfig, inputs: int) -> AnyCompressor:
-        """Return an untrained compressor for it; the same seed gives the same one."""
+        """Return an untrained compressor for the model, initialized by the config's seed."""
         if (memory := config.memory) is not None:
             slots = MemoryShape(
                 hidden=int(self.model.get_input_embeddings().weight.shape[1]),
@@ -304,7 +303,7 @@ class Generator:
             vectors_per_chunk=config.vectors_per_chunk,
             encoder=EMBEDDED if config.encoder == EMBEDDED else encoder.name,
             encoder_sha256=encoder.sha256,
-            generator=Path(config.model).name,  # a folder's path describes the machine, not the model
+            generator=Path(config.model).name,  # the path of a folder depends on the machine
             chunk_tokens=config.chunk_tokens,
         )
         torch.manual_seed(config.seed)
@@ -312,9 +311,9 @@ class Generator:
 
     @torch.no_grad()
     def _begin(self, compressor: MemoryCompressor) -> None:
-        """Initialize memory tokens as words, and the norm by the slots of some plain texts.
+        """Initialize the memory tokens with words, and the norm so that slots of some texts resemble token embeddings.
 
-        The slots then have the mean and spread of token embeddings in each dimension.
+        The slots then have the same mean and spread as token embeddings in each dimension.
         """
         table = self.model.get_input_embeddings().weight.float()
         words = text_ids(self.tokenizer, BEGINS_AS)
@@ -325,13 +324,13 @@ class Generator:
         compressor.norm.bias.copy_(table.mean(dim=0) - weight * states.mean(dim=0))
 
     def learner(self, compressor: AnyCompressor, reply_tokens: int, in_order: bool = False) -> SaraLearner:
-        """Return the learner of the compressor below the model, or of the model's adapter if it has one."""
+        """Return the learner of the model's adapter, if it has one, else of the compressor."""
         return SaraLearner(self.model, self.tokenizer, compressor, self.name, reply_tokens, in_order)
 
     def adapted(self, stage: InstructionConfig, config: SaraConfig, start: Path | None = None) -> Generator:
-        """Return the generator with an adapter to learn, a new one or that of the folder ``start``.
+        """Return the generator with an adapter to train: a new one, or that in the folder ``start``.
 
-        This changes the model itself. Returns it unchanged if the stage trains no adapter.
+        This changes the model itself. If the stage trains no adapter, the generator is returned unchanged.
         """
         if stage.lora is None:
             return self
@@ -343,10 +342,10 @@ class Generator:
 
 
 class SaraLearner(Learner):
-    """Learns from ``MixedExample``s, with the loss on the reply's tokens.
+    """Learns from ``MixedExample``s. The loss is computed on the tokens of replies.
 
-    ``model`` is a causal language model, or a PEFT model around one, whose adapter is then trained instead of the
-    compressor. ``base`` is its name in configs; the first ``reply_tokens`` tokens of a reply are learned.
+    ``model`` is a causal language model, or a PEFT model, whose adapter is then trained instead of the compressor.
+    ``base`` is the model's name in configs. The first ``reply_tokens`` tokens of a reply are learned.
     """
 
     def __init__(
@@ -366,16 +365,16 @@ class SaraLearner(Learner):
         self.made_from = f"{compressor.shape} {compressor.fingerprint} {reply_tokens} {in_order}"
 
     def collate(self, examples: Sequence[MixedExample]) -> dict[str, Any]:
-        """Make a batch; ``labels`` are for the trainer alone."""
+        """Make a batch. ``labels`` is only for the trainer."""
         return {"labels": torch.zeros(len(examples), dtype=torch.long), "examples": list(examples)}
 
     def forward(self, labels: Tensor, examples: Sequence[MixedExample]) -> dict[str, Tensor]:
-        """Return the loss, the mean over the reply tokens of the batch."""
+        """Return the loss: the mean over the reply tokens of the batch."""
         losses, hits, row = self.token_losses(examples)
         return {"loss": losses.mean(), "right": reply_counts(hits, row, len(examples))}
 
     def token_losses(self, examples: Sequence[MixedExample]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return each reply token's negative log-likelihood, whether it was the likeliest, and its row's number."""
+        """Return each reply token's negative log-likelihood, whether it was the most likely token, and its row."""
         causal = self._causal()
         rows = self.rows(examples)
         shared = _shared(rows)
@@ -383,7 +382,7 @@ class SaraLearner(Learner):
         batch = padded([_without(row, shared) for row in rows], embedding, "right")
         said, mask = batch.inputs(), batch.attention_mask
         if shared:
-            # The common beginning is read once, with gradients only if something below it is trained.
+            # The common beginning is read once. It needs gradients only if the adapter is trained.
             with nullcontext() if self.adapted and torch.is_grad_enabled() else torch.no_grad():
                 opening = Opening.read(causal, list(rows[0].ids[:shared]))
             said["past_key_values"] = opening.cache_for(len(rows))
@@ -391,13 +390,13 @@ class SaraLearner(Learner):
             said["position_ids"] = batch.position_ids + shared
         states: Tensor = causal.model(**said, use_cache=bool(shared)).last_hidden_state
         row, at = (batch.labels[:, 1:] != IGNORED).nonzero(as_tuple=True)
-        # A contiguous 2-D tensor: sliced states would make the head copy its whole matrix.
+        # The tensor must be contiguous and two-dimensional: otherwise the head copies its whole matrix.
         logits = causal.lm_head(states[row, at].contiguous()).float()
         wanted = batch.labels[row, at + 1]
         return nn.functional.cross_entropy(logits, wanted, reduction="none"), logits.argmax(dim=1) == wanted, row
 
     def rows(self, examples: Sequence[MixedExample]) -> list[Row]:
-        """Return the examples as a model reads them; gradients flow back through a compressor that is trained."""
+        """Return the examples as rows for the model. If the compressor is trained, its vectors have gradients."""
         device = next(self.compressor.parameters()).device
         given = np.concatenate([each.embeddings for each in examples])
         texts = [text for each in examples for text in each.compressed]
@@ -415,7 +414,7 @@ class SaraLearner(Learner):
 
     @torch.inference_mode()
     def write(self, examples: Sequence[MixedExample]) -> list[str]:
-        """Write a reply to each prompt by greedy decoding, at most ``reply_tokens`` long."""
+        """Generate a reply to each prompt by greedy decoding, with at most ``reply_tokens`` tokens."""
         causal, end = self._causal(), self._tokenizer.eos_token_id
         rows = [replace(row, ids=row.ids[: row.usage], targets=0) for row in self.rows(examples)]
         batch = padded(rows, causal.get_input_embeddings(), "left")
@@ -434,15 +433,15 @@ class SaraLearner(Learner):
         return self.model.get_base_model() if self.adapted else self.model
 
     def save(self, folder: Path) -> None:
-        """Write the compressor's two files, and the adapter's below ``lora`` if one was trained."""
+        """Write the compressor's two files and, if an adapter was trained, its files below ``lora``."""
         self.compressor.save(folder)
         if self.adapted:
             save_adapter(self.model, self._base, folder / LORA)
 
 
 def _shared(rows: Sequence[Row]) -> int:
-    """Return how many tokens all rows share before the first vector; 0 if too few to be worth a separate pass."""
-    # The first target is predicted at the token before it, which must be in the rows.
+    """Return the length of the rows' common beginning before the first vector; 0 if it is not worth a separate pass."""
+    # The first target is predicted at the token before it, so this token must not be in the common beginning.
     most = min(min(*row.places, row.usage - 1) if row.places else row.usage - 1 for row in rows)
     return shared_size([row.ids for row in rows], most)
 
@@ -451,9 +450,9 @@ def _without(row: Row, size: int) -> Row:
     return replace(row, ids=row.ids[size:], places=tuple(place - size for place in row.places))
 
 
-# The order of the alignment stage (SARA appendix A.1). The paper ranks sentences by their token count and by spaCy's
-# entities. This project has no model of spaCy and counts runs of capitalised words that do not merely begin a sentence,
-# dates, and other numbers, at every occurrence.
+# The order of examples in the alignment stage (SARA appendix A.1). The paper ranks sentences by their number of tokens
+# and of entities, which spaCy finds. This project does not use spaCy. It counts, at every occurrence, dates, other
+# numbers, and runs of capitalized words that do not just begin a sentence.
 
 _MONTH: Final = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December|"
@@ -468,7 +467,7 @@ _BEFORE_SENTENCE: Final = re.compile(r"(?:^|[.!?:\n]['\"\u201d)]*)\s*$")
 
 
 def count_entities(text: str) -> int:
-    """Count dates, other numbers and names in ``text``, except a single capitalised word that opens a sentence."""
+    """Count dates, other numbers and names in ``text``, except a single capitalized word that begins a sentence."""
     rest, dates = _DATE.subn(" ", text)
     numbers = len(_NUMBER.findall(rest))
     names = sum(
@@ -478,9 +477,9 @@ def count_entities(text: str) -> int:
 
 
 def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
-    """Sort the examples by the mean of two ranks: of their tokens and of their entities; the sort is stable.
+    """Sort the examples by the mean of their ranks by tokens and by entities. The sort is stable.
 
-    The paper names both measures but not how they are combined; weighting them equally is a project default.
+    The paper names both measures, but not how they are combined. Equal weights are a project default.
     """
     ranks = _ranks([count_tokens(each.reply) for each in examples])
     ranks += _ranks([count_entities(each.reply) for each in examples])
@@ -488,6 +487,6 @@ def from_plain_to_rich(examples: Sequence[MixedExample]) -> list[MixedExample]:
 
 
 def _ranks(values: Sequence[int]) -> NDArray[np.float64]:
-    """Return the rank of each value, from 0; equal values share the mean of theirs."""
+    """Return the rank of each value, counted from 0. Equal values have the mean of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[place])
