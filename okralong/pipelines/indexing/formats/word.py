@@ -16,10 +16,7 @@ from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Blocks, ParserOutput, Source, decode
 from okralong.pipelines.indexing.formats import symbols
 from okralong.pipelines.indexing.formats.drawing import (
-    MOST_REPEATED_CHARS,
     STRUCK,
-    GridCell,
-    aligned,
     chart_text,
     count_object,
     diagram_at,
@@ -48,6 +45,8 @@ from okralong.pipelines.indexing.formats.ooxml import (
     open_office,
 )
 from okralong.pipelines.indexing.formats.text import heading_name, pipe_table
+from okralong.pipelines.indexing.formats.word_blocks import Block, Cell, Container, Row, table_blocks
+from okralong.pipelines.indexing.formats.word_fields import PAGE_MARK, Fields
 
 _WORD: Final = OfficeFormat(".docx", ".doc", "word processor", "Word document", f"{W}document")
 _PIC: Final = "{http://schemas.openxmlformats.org/drawingml/2006/picture}"
@@ -58,11 +57,7 @@ _VAL: Final = f"{W}val"
 
 _MOST_PARTS_DEPTH: Final = 3
 """Nesting depth of Word files imported into Word files. # project default"""
-_MOST_INLINE_CHARS: Final = 200
-"""A nested table up to this length stays within the row of its cell. # project default"""
-_MOST_CODE_CHARS: Final = 300
-_PAGE_MARK: Final = "\ue0c7"
-"""Stands for a page number in a header or footer until the words around it are dropped."""
+_MOST_AUTHOR_CHARS: Final = 100
 _MOST_PAGE_WORDS: Final = 40
 
 
@@ -76,21 +71,6 @@ def read_docx(source: Source) -> Iterator[ParserOutput]:
         blocks.add(block.text)
     title, metadata = package.properties()
     yield blocks.document(source, title, metadata | package.losses.metadata())
-
-
-@dataclass(slots=True)
-class _Block:
-    """A paragraph, or a table or chart with its ``rows``."""
-
-    text: str
-    heading: bool = False
-    rows: list[list[str]] | None = None
-
-    def in_line(self) -> str:
-        """Return the text for a cell of a table."""
-        if self.rows is None:
-            return self.text
-        return "; ".join(" / ".join(filter(None, row)) for row in self.rows if any(row))
 
 
 class _Word:
@@ -107,12 +87,12 @@ class _Word:
         self._numbers = {"footnote": 0, "endnote": 0}
         self._pictures: set[str] = set()
 
-    def blocks(self, root: Any) -> Iterator[_Block]:
+    def blocks(self, root: Any) -> Iterator[Block]:
         """Yield the blocks of the document: headers and footers, then the body with its notes and comments."""
         yield from self._headers(root)
         body = root.find(f"{W}body")
         if body is not None:
-            yield from _Story(self, self.main).read(body)
+            yield from _Story(self, self.main, body).read()
         if self.numbering.unknown:
             self.losses.add("automatic number", "automatic numbers", self.numbering.unknown)
 
@@ -120,12 +100,12 @@ class _Word:
         part = next(self.main.of_kind(kind), None)
         return None if part is None else self.package.root_once(part)
 
-    def _headers(self, root: Any) -> Iterator[_Block]:
+    def _headers(self, root: Any) -> Iterator[Block]:
         """Yield each header and footer that is shown, once."""
         settings = self._root("settings")
-        shown = {"default"} | (
-            {"even"} if settings is not None and is_on(settings.find(f"{W}evenAndOddHeaders")) else set()
-        )
+        shown = {"default"}
+        if settings is not None and is_on(settings.find(f"{W}evenAndOddHeaders")):
+            shown.add("even")
         said: set[str] = set()
         for section in root.iter(f"{W}sectPr"):
             if section.getparent().tag == f"{W}sectPrChange":
@@ -140,28 +120,28 @@ class _Word:
                     said.add(part.name)
                     if story is None:
                         continue
-                    for block in _Story(self, part, on_each_page=True).read(story):
+                    for block in _Story(self, part, story, on_each_page=True).read():
                         rows = [[_without_page_numbers(cell) for cell in row] for row in block.rows or ()]
                         text = pipe_table(rows) if rows else _without_page_numbers(block.text)
                         if text and text not in said:
                             said.add(text)
-                            yield _Block(f"{name.capitalize()}: {text}")
+                            yield Block(f"{name.capitalize()}: {text}")
 
     def refer(self, kind: str, key: str, marked: bool = True) -> str:
         """Queue a note or comment at its first reference, and return its mark in the text."""
         if kind not in self._notes:
             part = next(self.main.of_kind(f"{kind}s"), None)
             root = None if part is None else self.package.root_once(part)
-            found = (
-                None if root is None else {each.get(f"{W}id") or "": each for each in root.iterchildren(f"{W}{kind}")}
-            )
-            self._notes[kind] = (found, part) if found is not None and part is not None else None
+            self._notes[kind] = None
+            if root is not None and part is not None:
+                found = {each.get(f"{W}id") or "": each for each in root.iterchildren(f"{W}{kind}")}
+                self._notes[kind] = (found, part)
         notes = self._notes[kind]
         element = notes[0].pop(key, None) if notes is not None else None
         if notes is None or element is None:
             return ""
         if kind == "comment":
-            author = " ".join((element.get(f"{W}author") or "").split())[:_MOST_CODE_CHARS]
+            author = " ".join((element.get(f"{W}author") or "").split())[:_MOST_AUTHOR_CHARS]
             self.waiting.append((f"Comment ({author}): " if author else "Comment: ", element, notes[1]))
             return ""
         if not marked:
@@ -171,13 +151,13 @@ class _Word:
         self.waiting.append((f"{kind.capitalize()} {self._numbers[kind]}: ", element, notes[1]))
         return f"[{kind} {self._numbers[kind]}]"
 
-    def due(self) -> Iterator[_Block]:
+    def due(self) -> Iterator[Block]:
         """Yield the notes and comments of the blocks before, and those within them."""
         while self.waiting:
             before, element, part = self.waiting.popleft()
-            text = "\n".join(block.text for block in _Story(self, part, is_note=True).read(element)).strip()
+            text = "\n".join(block.text for block in _Story(self, part, element, is_note=True).read()).strip()
             if text:
-                yield _Block(f"{before}{text}")
+                yield Block(f"{before}{text}")
 
     def count_picture(self, part: Part | None) -> None:
         """Count a picture, once however often it is shown."""
@@ -186,18 +166,21 @@ class _Word:
         if part is not None:
             self._pictures.add(part.name)
 
-    def imported(self, part: Part | None) -> list[_Block]:
+    def imported(self, part: Part | None) -> list[Block]:
         """Return the blocks of a file that is imported into the document as a whole."""
-        if part is None or not self.package.is_first_use(part):
+        if part is None:
+            self.losses.add("missing or damaged part", "missing or damaged parts")
+            return []
+        if not self.package.is_first_use(part):
             return []
         try:
             data = part.data()
             if part.name.endswith((".htm", ".html", ".xhtml")):
                 page = page_of_html(decode_html(data, part.name), part.name)
                 self.losses.include(page.losses)
-                return [_Block(page.text)]
+                return [Block(page.text)]
             if part.name.endswith(".txt"):
-                return [_Block(decode(data, part.name))]
+                return [Block(decode(data, part.name))]
             if zipfile.is_zipfile(io.BytesIO(data)) and self.depth < _MOST_PARTS_DEPTH:
                 package = Package.of(data, self.losses)
                 main = package.main()
@@ -211,8 +194,8 @@ class _Word:
 def _without_page_numbers(text: str) -> str:
     """Return the text of a header without the short pieces, such as "Page 1 of 9", that hold a page number."""
     pieces = re.split(r"([\t\n])", text)
-    kept = ["" if _PAGE_MARK in each and len(each) <= _MOST_PAGE_WORDS else each for each in pieces]
-    return "".join(kept).replace(_PAGE_MARK, "").strip()
+    kept = ["" if PAGE_MARK in each and len(each) <= _MOST_PAGE_WORDS else each for each in pieces]
+    return "".join(kept).replace(PAGE_MARK, "").strip()
 
 
 @dataclass(slots=True)
@@ -222,7 +205,7 @@ class _Paragraph:
     continues: bool = False
     """Whether the next paragraph continues on its line."""
     parts: list[str] = field(default_factory=list)
-    after: list[_Block] = field(default_factory=list)
+    after: list[Block] = field(default_factory=list)
     struck: bool = False
     hides: bool = False
 
@@ -237,60 +220,10 @@ class _Paragraph:
 
 
 @dataclass(slots=True)
-class _Container:
-    """The body, a cell, a text box or a note: its blocks, and the beginning of the next paragraph."""
-
-    blocks: list[_Block] = field(default_factory=list)
-    begun: str = ""
-
-    def flush(self) -> list[_Block]:
-        """End a paragraph that nothing continued, and return all blocks."""
-        if self.begun.strip():
-            self.blocks.append(_Block(self.begun.strip()))
-        self.begun = ""
-        return self.blocks
-
-
-@dataclass(slots=True)
-class _Cell(_Container):
-    element: Any = None
-    column: int = 0
-    span: int = 1
-    continued: bool = False
-
-
-@dataclass(slots=True)
-class _Row:
-    column: int
-    cells: list[_Cell] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Run:
     hidden: bool = False
     struck: bool = False
     font: str = ""
-
-
-@dataclass(slots=True)
-class _Field:
-    """A field: its code, whether its result has begun, whether it shows anything, and its form field's answer."""
-
-    code: str = ""
-    in_result: bool = False
-    shows: bool = False
-    answer: str = ""
-
-
-_VALUE_FIELDS: Final = """
-= author citation comments createdate database date dde ddeauto docproperty docvariable editime filename filesize fillin
-formula includepicture includetext info keywords lastsavedby link mergefield numchars numwords printdate quote ref
-revnum savedate seq styleref subject time title useraddress userinitials username
-"""
-_WITH_VALUE: Final = frozenset(_VALUE_FIELDS.split())
-"""Fields that show a value, which some programs leave for Word to fill in."""
-_PAGES: Final = frozenset({"page", "numpages", "sectionpages"})
-_REMEDY: Final = "update the fields in Word and save the file"
 
 
 class _Story:
@@ -299,23 +232,21 @@ class _Story:
     Elements without a handler, such as content controls, hyperlinks, smart tags and insertions, are read through.
     """
 
-    def __init__(self, word: _Word, part: Part, on_each_page: bool = False, is_note: bool = False) -> None:
+    def __init__(self, word: _Word, part: Part, root: Any, on_each_page: bool = False, is_note: bool = False) -> None:
         self._word, self._part = word, part
         self._on_each_page, self._is_note = on_each_page, is_note
-        self._containers: list[_Container] = [_Container()]
+        self._containers: list[Container] = [Container()]
         self._paragraphs: list[_Paragraph] = []
-        self._tables: list[list[_Row]] = []
+        self._tables: list[list[Row]] = []
         self._runs: list[_Run] = []
-        self._fields: list[_Field] = []
-        self._codes = 0
         self._drawings: list[Any] = []
-        self._open: set[Any] = set()
+        self._fields = Fields(root, word.losses, on_each_page)
+        self._root = root
 
-    def read(self, root: Any) -> Iterator[_Block]:
-        """Yield the blocks below ``root``."""
-        self._open = _unclosed_fields(root)
+    def read(self) -> Iterator[Block]:
+        """Yield the blocks."""
         top = self._containers[0]
-        walker = etree.iterwalk(root, events=("start", "end"))
+        walker = etree.iterwalk(self._root, events=("start", "end"))
         skipped = None
         for event, element in walker:
             if event == "start":
@@ -333,7 +264,7 @@ class _Story:
         top.flush()
         yield from self._taken(top)
 
-    def _taken(self, top: _Container) -> Iterator[_Block]:
+    def _taken(self, top: Container) -> Iterator[Block]:
         yield from top.blocks
         top.blocks.clear()
         if not self._is_note:
@@ -367,7 +298,7 @@ class _Story:
             container.begun = text
         elif text := text.strip():
             text = f"{paragraph.label} {text}" if paragraph.label else text
-            container.blocks.append(_Block(text, bool(paragraph.style.heading)))
+            container.blocks.append(Block(text, bool(paragraph.style.heading)))
         container.blocks.extend(paragraph.after)
 
     def _begin_run(self, element: Any) -> bool:
@@ -391,16 +322,13 @@ class _Story:
 
     def _add(self, text: str) -> None:
         """Add text to the current paragraph, unless it is hidden or part of a field's code."""
-        if not text or self._codes or not self._paragraphs:
+        if not text or self._fields.in_code or not self._paragraphs:
             return
         paragraph, run = self._paragraphs[-1], self._runs[-1] if self._runs else _Run()
-        if self._fields:
-            self._fields[-1].shows = True
+        text = self._fields.show(text)
         if run.hidden:
             paragraph.hides = paragraph.hides or bool(text.strip())
             return
-        if self._fields and self._on_each_page and self._name(self._fields[-1]) in _PAGES:
-            text = _PAGE_MARK
         paragraph.add(text, run.struck)
 
     def _text(self, element: Any) -> bool:
@@ -426,7 +354,7 @@ class _Story:
         except ValueError:
             return True
         found = symbols.character(code, element.get(f"{W}font") or "")
-        if found == symbols.UNKNOWN and not self._codes:
+        if found == symbols.UNKNOWN and not self._fields.in_code:
             self._word.losses.add("character of a symbol font", "characters of symbol fonts")
         self._add(found)
         return True
@@ -443,62 +371,23 @@ class _Story:
         self._add(equation(element))
         return True
 
-    # Fields.
-
     def _field_mark(self, element: Any) -> bool:
-        kind = element.get(f"{W}fldCharType")
-        if kind == "begin" and element not in self._open:
-            self._fields.append(_Field(answer=_answer(element)))
-            self._codes += 1
-        elif kind == "separate" and self._fields and not self._fields[-1].in_result:
-            self._fields[-1].in_result = True
-            self._codes -= 1
-        elif kind == "end" and self._fields:
-            self._end_field()
+        self._add(self._fields.mark(element))
         return True
 
     def _field_code(self, element: Any) -> bool:
-        if self._fields and not self._fields[-1].in_result:
-            code = self._fields[-1].code + (element.text or "")[:_MOST_CODE_CHARS]
-            self._fields[-1].code = code[:_MOST_CODE_CHARS]
+        self._fields.code(element.text or "")
         return True
 
     def _begin_simple_field(self, element: Any) -> bool:
-        self._fields.append(_Field((element.get(f"{W}instr") or "")[:_MOST_CODE_CHARS], in_result=True))
+        self._fields.begin_simple(element.get(f"{W}instr") or "")
         return False
 
     def _end_simple_field(self, element: Any) -> None:
-        if self._fields:
-            self._end_field()
-
-    @staticmethod
-    def _name(found: _Field) -> str:
-        words = found.code.split(None, 1)
-        return "=" if found.code.lstrip().startswith("=") else words[0].lower() if words else ""
-
-    def _end_field(self) -> None:
-        ended = self._fields.pop()
-        self._codes -= not ended.in_result
-        if self._codes:
-            return
-        name = self._name(ended)
-        if not ended.shows:
-            self._add(ended.answer or _from_code(name, ended.code))
-            if name in _PAGES and self._on_each_page:
-                self._add(_PAGE_MARK)
-            elif name == "eq":
-                self._word.losses.add("equation that is a field", "equations that are fields")
-            elif name in ("autonum", "autonumlgl", "autonumout", "listnum"):
-                self._word.losses.add("automatic number", "automatic numbers")
-            elif name in _WITH_VALUE:
-                self._word.losses.add("field without a saved value", "fields without a saved value", remedy=_REMEDY)
-        if self._fields and ended.shows:
-            self._fields[-1].shows = True
-
-    # Notes and comments.
+        self._add(self._fields.end())
 
     def _note(self, element: Any) -> bool:
-        if not self._codes:
+        if not self._fields.in_code:
             kind = element.tag.removeprefix(W).removesuffix("Reference")
             marked = not is_on(element, f"{W}customMarkFollows") or element.get(f"{W}customMarkFollows") is None
             self._add(self._word.refer(kind, element.get(f"{W}id") or "", marked))
@@ -519,7 +408,7 @@ class _Story:
                 return True
             before = properties.find(f"{W}gridBefore")
         if self._tables:
-            self._tables[-1].append(_Row(max(number_of(before, _VAL), 0)))
+            self._tables[-1].append(Row(max(number_of(before, _VAL), 0)))
         return False
 
     def _begin_cell(self, element: Any) -> bool:
@@ -527,7 +416,7 @@ class _Story:
         if not self._tables or not self._tables[-1]:
             return False
         row = self._tables[-1][-1]
-        cell = _Cell(element=element, column=row.column)
+        cell = Cell(element=element, column=row.column)
         if properties is not None:
             if properties.find(f"{W}cellDel") is not None:
                 return True
@@ -541,11 +430,11 @@ class _Story:
 
     def _end_cell(self, element: Any) -> None:
         top = self._containers[-1]
-        if isinstance(top, _Cell) and top.element is element:
+        if isinstance(top, Cell) and top.element is element:
             self._containers.pop().flush()
 
     def _end_table(self, element: Any) -> None:
-        self._containers[-1].blocks.extend(_table_blocks(self._tables.pop()))
+        self._containers[-1].blocks.extend(table_blocks(self._tables.pop()))
 
     # Drawings and embedded parts.
 
@@ -569,22 +458,21 @@ class _Story:
         self._drawings.pop()
 
     def _begin_box(self, element: Any) -> bool:
-        self._containers.append(_Container())
+        self._containers.append(Container())
         return False
 
     def _end_box(self, element: Any) -> None:
         self._place(self._containers.pop().flush())
 
-    def _place(self, blocks: Sequence[_Block]) -> None:
+    def _place(self, blocks: Sequence[Block]) -> None:
         """Place blocks after the current paragraph."""
-        if self._fields:
-            self._fields[-1].shows = True
-        if not self._codes:
+        self._fields.show()
+        if not self._fields.in_code:
             (self._paragraphs[-1].after if self._paragraphs else self._containers[-1].blocks).extend(blocks)
 
     def _drawn(self, element: Any) -> bool:
         if text := drawn_text(element).strip():
-            self._place([_Block(text)])
+            self._place([Block(text)])
         return True
 
     def _picture(self, element: Any) -> bool:
@@ -603,14 +491,13 @@ class _Story:
         return True
 
     def _count_picture(self, key: str | None) -> None:
-        if self._fields:
-            self._fields[-1].shows = True
-        if not self._on_each_page and not self._codes:
+        self._fields.show()
+        if not self._on_each_page and not self._fields.in_code:
             self._word.count_picture(self._part.related(key))
 
     def _text_path(self, element: Any) -> bool:
         if text := (element.get("string") or "").strip():
-            self._place([_Block(text)])
+            self._place([Block(text)])
         return True
 
     def _chart(self, element: Any) -> bool:
@@ -624,12 +511,11 @@ class _Story:
 
     def _place_text(self, text: str) -> None:
         rows = [[line] for line in text.split("\n") if line]
-        self._place([_Block(text, rows=rows)] if text else [])
+        self._place([Block(text, rows=rows)] if text else [])
 
     def _object(self, element: Any) -> bool:
         inner = next(element.iter(f"{_O}OLEObject", f"{W}control"), None)
-        if self._fields:
-            self._fields[-1].shows = True
+        self._fields.show()
         if inner is not None and inner.tag == f"{W}control":
             self._word.losses.add("form control", "form controls")
         else:
@@ -643,79 +529,6 @@ class _Story:
     def _linked(self, element: Any) -> bool:
         self._word.losses.add("linked document", "linked documents", remedy="index the file itself")
         return True
-
-
-def _answer(mark: Any) -> str:
-    """Return what an old form field shows without a result: a check box, or an entry of a list."""
-    box, choices = mark.find(f"{W}ffData/{W}checkBox"), mark.find(f"{W}ffData/{W}ddList")
-    if box is not None:
-        checked = box.find(f"{W}checked")
-        return "☒" if is_on(box.find(f"{W}default") if checked is None else checked) else "☐"
-    if choices is not None:
-        entries = [each.get(_VAL) or "" for each in choices.iterchildren(f"{W}listEntry")]
-        number = number_of(choices.find(f"{W}result"), _VAL)
-        return entries[number] if 0 <= number < len(entries) else ""
-    return ""
-
-
-_SYMBOL: Final = re.compile(r'symbol\s+(\d+|0x[0-9a-f]+)(?:.*\\f\s+"?([^"\\]*))?', re.IGNORECASE | re.DOTALL)
-
-
-def _from_code(name: str, code: str) -> str:
-    """Return what a field shows that has its words in its code."""
-    if name == "symbol" and (match := _SYMBOL.match(code.strip())):
-        return symbols.character(int(match[1], 0 if match[1].startswith("0x") else 10), (match[2] or "").strip())
-    if name in ("macrobutton", "gotobutton"):
-        return " ".join(code.split(None, 2)[2:])
-    return ""
-
-
-def _unclosed_fields(root: Any) -> set[Any]:
-    """Return the marks that begin a field which never ends; all text after them would be its code."""
-    begun: list[Any] = []
-    for mark in root.iter(f"{W}fldChar"):
-        run = mark.getparent()
-        if run.getparent() is not None and run.getparent().tag in (f"{W}del", f"{W}moveFrom"):
-            continue
-        if mark.get(f"{W}fldCharType") == "begin":
-            begun.append(mark)
-        elif mark.get(f"{W}fldCharType") == "end" and begun:
-            begun.pop()
-    return set(begun)
-
-
-def _table_blocks(rows: Sequence[_Row]) -> Iterator[_Block]:
-    """Yield a table as one block, with the rows that hold large tables unpacked."""
-    cells = [cell for row in rows for cell in row.cells]
-    if len(cells) == 1 and len(cells[0].blocks) > 1:  # a frame around a text
-        yield from cells[0].blocks
-        return
-    lines: list[list[GridCell]] = []
-    above: dict[int, str] = {}
-    for row in rows:
-        nested = [block for cell in row.cells for block in cell.blocks if block.rows is not None]
-        filled = sum(any(block.text for block in cell.blocks) for cell in row.cells)
-        if nested and (filled == 1 or sum(len(block.text) for block in nested) > _MOST_INLINE_CHARS):
-            yield from _table_block(lines)
-            lines, above = [], {}
-            for cell in row.cells:
-                yield from cell.blocks
-            continue
-        texts: dict[int, str] = {}
-        for cell in row.cells:
-            text = "\n".join(block.in_line() for block in cell.blocks)
-            if cell.continued and not text and len(above.get(cell.column, "")) <= MOST_REPEATED_CHARS:
-                text = above.get(cell.column, "")
-            texts[cell.column] = text
-        lines.append([GridCell(cell.column, cell.span, texts[cell.column]) for cell in row.cells])
-        above = texts
-    yield from _table_block(lines)
-
-
-def _table_block(lines: Sequence[Sequence[GridCell]]) -> Iterator[_Block]:
-    rows = aligned(lines)
-    if text := pipe_table(rows):
-        yield _Block(text, rows=rows)
 
 
 _SKIPPED_NAMES: Final = """
