@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -163,15 +164,23 @@ class Panel:
             amount = f"{done:,} of {_number(total, noun)}" if total else _number(done, noun)
             rate = self._pace.rate(now)
             unfinished = not total or done < total
-            pace = [_rate(rate)] if rate and unfinished else []
+            pace, to_go = _rate(rate) if rate and unfinished else "", ""
             if done < total:
                 seconds = self._work.seconds_left(whole, now) if left is None and timed else left
-                if shown := self._countdown.show(seconds, now):
-                    pace.append(f"{shown} {rest}")
-            self._figures = ", ".join(each for each in (amount, *pace, more) if each)
-            self._kept = ", ".join(each for each in (amount, more) if each)
+                shown = self._countdown.show(seconds, now)
+                to_go = f"{shown} {rest}" if shown else ""
+            kept = [(amount, more), (amount,)]
+            self._figures = self._fitting([(amount, pace, to_go, more), (amount, to_go, more), (amount, to_go), *kept])
+            self._kept = self._fitting(kept, besides=12)  # the duration
             if self._row is not None:
                 self._progress.update(self._row, completed=spent, total=whole or None, figures=self._figures)
+
+    def _fitting(self, choices: list[tuple[str, ...]], besides: int = 0) -> str:
+        """Return the first choice that fits the line with ``besides`` more columns, or the last one."""
+        # Spinner, bar and blanks take 14 columns.
+        room = self._console.width - len(self._phase) - 14 - besides if self._live else math.inf
+        lines = [", ".join(filter(None, parts)) for parts in choices]
+        return next((line for line in lines if len(line) <= room), lines[-1])
 
     def _end(self, *, well: bool = True) -> None:
         with self._lock:

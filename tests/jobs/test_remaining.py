@@ -13,7 +13,7 @@ from rich.console import Console
 
 from okralong.jobs import terminal
 from okralong.jobs.remaining import Countdown, Pace, QuestionPace, about
-from okralong.jobs.terminal import IndexPanel, Panel, seconds_by_stage
+from okralong.jobs.terminal import AnswerPanel, IndexPanel, Panel, seconds_by_stage
 from okralong.pipelines.indexing.job import IndexProgress
 
 
@@ -208,3 +208,18 @@ def test_counts_of_one_are_singular(clock: Clock) -> None:
 )
 def test_seconds_add_up(stages: dict[str, float], total: float, said: str) -> None:
     assert seconds_by_stage(stages, total) == said
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_narrow_terminal_shows_fewer_figures_and_cuts_none(clock: Clock, width: int) -> None:
+    panel = AnswerPanel(Console(file=io.StringIO(), width=width, force_terminal=True), 2000, every_s=3600)
+    with panel:
+        for done in range(0, 100, 10):
+            panel.update(done, done * 1000, done * 0.01, 240.0)
+            clock.now += 5
+        said = figures(panel)
+    parts = ["90 of 2,000", "2.0/s", "about 4 min to go", "$0.9000 + $19.1000 to come", "90,000 tokens"]
+    assert all(part in said for part in parts[: {40: 1, 60: 1, 80: 1, 120: 5}[width]])
+    assert ("about 4 min to go" in said) == (width >= 60)
+    assert not said.endswith(("…", ","))
+    assert len(said) <= width - len("questions") - 14
