@@ -176,8 +176,8 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
 # Table recovery (appendix B.3, C.3): widen a passage whose boundary cuts a table, to show the whole table.
 #
 # A passage is one contiguous range of its document. If the whole table exceeds the token bound, the passage is first
-# widened to the table's start, because rows are hard to understand without column heads, and then row by row towards
-# its end.
+# widened to the table's start, because rows are hard to understand without column heads, and then row by row toward its
+# end.
 
 
 def recover_tables(

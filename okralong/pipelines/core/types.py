@@ -230,7 +230,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The analyzer's judgement of a question and its primary chunks (paper, section 3.2).
+    """The analyzer's judgment of a question and its primary chunks (paper, section 3.2).
 
     ``evidence`` is True if the primary chunks already hold the evidence, with ``evidence_probability``. Probabilities
     sum to 1 per field. ``analyzer`` names the analyzer, e.g. "keyword-rules".
@@ -251,7 +251,7 @@ class Plan:
 
     ``granularity`` and ``count`` determine what is shown, ``candidates`` how many hits each retriever offers to the
     fusion. ``threshold`` is relative to the best fused score. ``extension_tokens`` widens each passage on both sides.
-    ``neighbour_weight`` is the weight of a chunk's better neighbour in its score. ``max_tokens`` limits the chunks of
+    ``neighbour_weight`` is the weight of a chunk's better neighbor in its score. ``max_tokens`` limits the chunks of
     one retrieval together, ``sub_question_tokens`` those of one sub-question; None leaves it to the counts.
 
     ``max_sub_questions``, ``sub_question_count`` and ``max_steps`` limit the split and step workflows; in the workflow

@@ -1,6 +1,6 @@
 """List the sources at the ``--from`` locations, in order, before anything is read.
 
-A folder that was unpacked or synchronised from elsewhere is untrusted. A link out of it could put any file of this
+A folder that was unpacked or synchronized from elsewhere is untrusted. A link out of it could put any file of this
 machine into prompts, and two links back into it make a tree of a billion folders. It may hold pipes and devices, which
 never end, and names that are not text.
 """

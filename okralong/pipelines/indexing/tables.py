@@ -403,7 +403,7 @@ def _is_caption(words: Sequence[str]) -> bool:
 
 
 def _with_neighbours(lines: Sequence[Line], text: str) -> list[Line]:
-    """Correct kinds by neighbours: page numbers, running heads at page breaks, footers with pipes, footnote marks."""
+    """Correct kinds by neighbors: page numbers, running heads at page breaks, footers with pipes, footnote marks."""
     corrected = list(lines)
     shown = [i for i, line in enumerate(lines) if line.kind is not Kind.BLANK]
     heads = _running_heads([lines[i] for i in shown], text)
@@ -435,7 +435,7 @@ def _running_heads(shown: Sequence[Line], text: str) -> frozenset[str]:
 
 
 def _page_breaks(text: str, before: Line | None, after: Line | None) -> bool:
-    """Return whether a form feed separates two neighbouring lines, or is the first character of the later one."""
+    """Return whether a form feed separates two neighboring lines, or is the first character of the later one."""
     return before is not None and after is not None and text.find("\f", before.end, after.start + 1) >= 0
 
 

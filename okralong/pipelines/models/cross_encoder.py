@@ -253,7 +253,7 @@ class CrossEncoder:
         """Return the readings of several queries, each with its passages.
 
         On a CPU, queries run one by one: the candidates of one query fill a pass, and a bfloat16 result depends on the
-        other pairs in its pass, so rankings must not depend on neighbouring queries. On a GPU all run together.
+        other pairs in its pass, so rankings must not depend on neighboring queries. On a GPU all run together.
         """
         if next(self._model.parameters()).device.type == "cpu":
             return [self.read([query] * len(passages), passages, max_batch) for query, passages in asked]
@@ -320,5 +320,5 @@ def best_spans(logits: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     joint = (start.unsqueeze(2) + ends).flatten(1)
     best, place = joint.max(dim=1)
     first = place // LONGEST_ANSWER
-    # Normalised over all allowed spans.
+    # Normalized over all allowed spans.
     return first, first + place % LONGEST_ANSWER, (best - joint.logsumexp(dim=1)).exp()

@@ -63,7 +63,7 @@ def extract_tokenizer(source: Path, folder: Path) -> None:
 def rewrite_as_q8(source: Path, target: Path, added: Callable[[str], Matrix | None] | None = None) -> None:
     """Write ``source`` to the GGUF file ``target`` with every matrix in Q8_0 and every vector in float32.
 
-    ``added(tensor name)`` returns what to add to a matrix before it is quantised, or None.
+    ``added(tensor name)`` returns what to add to a matrix before it is quantized, or None.
     """
     reader = gguf.GGUFReader(source)
     architecture = reader.get_field("general.architecture")
@@ -123,7 +123,7 @@ def shapes_in_gguf(file: Path) -> dict[str, tuple[int, ...]]:
 def rope_order(rows: Matrix, heads: int) -> Matrix:
     """Return the rows of a query or key matrix in llama.cpp's order.
 
-    transformers rotates the first half of a head against its second half, llama.cpp's "llama" graphs rotate neighbours.
+    transformers rotates the first half of a head against its second half, llama.cpp's "llama" graphs rotate neighbors.
     So the two rows of a pair are half a head apart in the former and adjacent in the latter (``LlamaModel.permute`` in
     convert_hf_to_gguf.py).
     """
@@ -132,7 +132,7 @@ def rope_order(rows: Matrix, heads: int) -> Matrix:
 
 
 def merge_into_gguf(base: Path, adapter: Path, target: Path) -> None:
-    """Write ``base`` with ``adapter`` added to its dequantised weights to the Q8_0 file ``target``."""
+    """Write ``base`` with ``adapter`` added to its dequantized weights to the Q8_0 file ``target``."""
     parts = read_lora(adapter)
     reader = gguf.GGUFReader(base)
     heads = {

@@ -225,7 +225,7 @@ def _scale_at(text: str, match: re.Match[str], start: int, end: int, money: bool
     letter, scale = match["letter"] or "", (match["scale"] or "").lower()
     if len(letter) > 1 or (letter and (money or letter.isupper())):
         scale = scale or LETTERS[letter.lower()]
-    elif letter:  # a lone lower-case letter is a scale only after money: 5 m may be metres
+    elif letter:  # a lone lower-case letter is a scale only after money: 5 m may be meters
         end = start + len(text[start : match.start("letter")].rstrip(" -"))
     if not scale and (told := _IN_SCALE.match(text, end)) is not None:
         return told["scale"].lower(), told.end()
