@@ -28,7 +28,8 @@ _IN_THOUSANDS: Final = re.compile(r"\s+in (?:thousand|million)s?$")
 
 logger = logging.getLogger(__name__)
 
-# -------- Financial-QA-10k: questions and answers, written by a language model, on excerpts of annual reports.
+# --------
+# Financial-QA-10k: questions and answers, written by a language model, on excerpts of annual reports.
 
 
 @dataclass
@@ -82,7 +83,8 @@ def _item(row: Row, filing: _Filing, made: Builder) -> Item:
     return Item(gold, (text.document,), (text.text_id,), (Evidence(text.text_id, *filing.places[excerpt]),))
 
 
-# -------- Loong, English finance: questions that need several of the filings that come with them (Wang et al. 2024).
+# --------
+# Loong, English finance: questions that need several of the filings that come with them (Wang et al. 2024).
 
 
 def read_loong_finance(path: Path, part: str) -> DataSet:

@@ -230,8 +230,9 @@ def _keys(answers: Sequence[str]) -> frozenset[str]:
     return frozenset(" ".join(words(answer)) for answer in answers)
 
 
-# -------- The analyzer's three gold labels, from the set's annotation and from this project's retrieval. In the bench
-# they are an upper bound for analyzers, and in training the target.
+# --------
+# The analyzer's three gold labels, from the set's annotation and from this project's retrieval. In the bench they are
+# an upper bound for analyzers, and in training the target.
 
 PATTERN_CHUNKS: Final = 5
 """Number of chunks of each retriever that are compared: those of the factoid scope (paper appendix B.3)."""

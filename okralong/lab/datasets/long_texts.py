@@ -177,7 +177,8 @@ def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
     return Item(gold, (text.document,), (text.text_id,))
 
 
-# -------- TriviaQA: trivia questions with pages that contain the words of the answer (Joshi et al. 2017).
+# --------
+# TriviaQA: trivia questions with pages that contain the words of the answer (Joshi et al. 2017).
 #
 # A file such as ``qa/wikipedia-dev.json`` is one object: ``Domain`` (Wikipedia or Web) and ``Data``, a list of
 # questions with ``QuestionId``, ``Question``, ``Answer`` (``Value``, ``Aliases``), ``EntityPages`` and, on the web,

@@ -35,8 +35,8 @@ BETWEEN: Final = f"\n\n{INSTRUCTION}\n\nQuestion: "
 AFTER: Final = "\nAnswer:"
 
 
-# -------- LongBench items in the form in which they are sent to a model: whole prompts with gold answers (Bai et al.
-# 2024).
+# --------
+# LongBench items in the form in which they are sent to a model: whole prompts with gold answers (Bai et al. 2024).
 #
 # A file is one object: {"0": {"origin_prompt": ..., "gold": [...]}, ...}. The prompt is an instruction, the passages,
 # the instruction again, "Question: ..." and "Answer:". The text between the two instructions becomes the item's only
@@ -81,7 +81,8 @@ def _answers(row: Row) -> tuple[str, ...]:
     return tuple(dict.fromkeys(answers))
 
 
-# -------- LongBench's rows in the form that its authors publish: one JSON object per line.
+# --------
+# LongBench's rows in the form that its authors publish: one JSON object per line.
 #
 # A row has ``context``, ``input`` (the question), ``answers``, ``all_classes``, ``length``, ``dataset``, ``language``
 # and ``_id``. Its context becomes the item's only text, as with the prompts above, so that both forms have the same

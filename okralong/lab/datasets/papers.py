@@ -186,7 +186,8 @@ def _spans(answer: Row) -> list[str]:
     return [span.strip() for span in spans if span.strip()]
 
 
-# -------- PubMedQA: questions that are titles of medical papers and are answered from the abstract (Jin et al. 2019).
+# --------
+# PubMedQA: questions that are titles of medical papers and are answered from the abstract (Jin et al. 2019).
 
 
 def read_pubmedqa(path: Path, part: str) -> DataSet:
@@ -223,12 +224,14 @@ def _abstract_item(row: Row, identity: str, made: Builder) -> Item:
     return Item(gold, (identity,), (text.text_id,), evidence)
 
 
-# -------- QMSum: queries for summaries of whole meetings ("general") or of one topic ("specific"; Zhong et al. 2021).
+# --------
+# QMSum: queries for summaries of whole meetings ("general") or of one topic ("specific"; Zhong et al. 2021).
 #
 # A line is a meeting: ``meeting_transcripts`` (speaker, content), ``general_query_list`` (query, answer) and
 # ``specific_query_list``, which also has ``relevant_text_span``: pairs of turn numbers as texts, counted from 0, the
-# last one included. The meeting becomes one text, with a line "speaker: content" per turn, spaced as published ("well,
-# yes"). Meetings and queries have no names: a meeting is named by its words, a query by its position in its list.
+# last one included. The meeting becomes one text, with a line "speaker: content" per turn, spaced as published:
+# "well , yes". Meetings and queries have no names: a meeting is named by its words, a query by its position in its
+# list.
 #
 # The evidence of a specific query has a piece per span, from its first turn to the end of its last. General queries are
 # about the whole meeting and have no evidence. There are no gold queries, and no parts, since answers are summaries.

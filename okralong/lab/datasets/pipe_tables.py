@@ -83,7 +83,8 @@ def is_figure(cell: str) -> bool:
     return all(word.lower() in _UNITS for word in _LETTERS.findall(cell))
 
 
-# -------- Find the cell of a table that an answer or an operand was taken from.
+# --------
+# Find the cell of a table that an answer or an operand was taken from.
 #
 # If several cells have the figure, the cell is chosen by the row whose label shares most words with the question, then
 # by the row with most of the other wanted figures, then by the column whose heads share most words with the question,

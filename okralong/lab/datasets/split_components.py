@@ -75,7 +75,8 @@ class SplitRules(Settings):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
 
 
-# -------- Questions that must be on one side.
+# --------
+# Questions that must be on one side.
 #
 # Equal question texts do not join components: "Summarize the meeting" is asked about hundreds of documents and would
 # join them all. Such a text is assigned one side afterwards (``settle``).
@@ -138,7 +139,8 @@ def components(asked: Sequence[Member]) -> list[list[Member]]:
     return list(groups.values())
 
 
-# -------- Documents with several names.
+# --------
+# Documents with several names.
 #
 # TAT-QA's contexts have only the id of a table, but most of their questions also occur in UDA, which names the filing.
 # LongBench's prompts contain whole paragraphs and papers of other sets literally.

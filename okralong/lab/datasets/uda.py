@@ -34,7 +34,8 @@ PAPERS: Final = "uda_paper_qa"
 
 logger = logging.getLogger(__name__)
 
-# -------- Bench files: a JSON object with the questions of each document and their evidence.
+# --------
+# Bench files: a JSON object with the questions of each document and their evidence.
 
 
 def read_uda_bench(path: Path, part: str) -> DataSet:
@@ -106,7 +107,8 @@ _BENCH: Final[dict[str, tuple[str, Callable[[Row, str, Builder, Counter[str]], I
 }
 """The name and reader of each kind, by a field that only this kind has; tried in this order."""
 
-# -------- Question files: columns separated by ``|``, no context. The documents are whole filings and papers.
+# --------
+# Question files: columns separated by ``|``, no context. The documents are whole filings and papers.
 
 
 def read_uda_csv(path: Path, part: str) -> DataSet:

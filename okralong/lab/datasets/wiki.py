@@ -214,7 +214,8 @@ def _qa_pairs(row: Row) -> list[Row]:
     return list(row.rows("qa_pairs", "pair")) if "qa_pairs" in row.values else []
 
 
-# -------- HotpotQA over one corpus for all questions together.
+# --------
+# HotpotQA over one corpus for all questions together.
 
 
 def read_hotpotqa_pooled(path: Path, part: str) -> DataSet:

@@ -124,8 +124,9 @@ def as_question(query: str) -> str:
     return plain if survives else f"What is {line}?"
 
 
-# -------- The embedded model as a writer, alone or with the shipped reader adapter. A sweep starts it if needed, and
-# keeps its replies for the next run.
+# --------
+# The embedded model as a writer, alone or with the shipped reader adapter. A sweep starts it if needed, and keeps its
+# replies for the next run.
 
 COMPLETION_TOKENS: Final = {"split": 96, "step": 160}
 """The reply limits by role, as in the shipped answer config."""

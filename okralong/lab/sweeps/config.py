@@ -166,7 +166,8 @@ def _are_known(what: str, named: Mapping[str, list[str] | None], known: Mapping[
             raise ValueError(f"{what}: {owner} names {unknown[0]!r}, which is none of {', '.join(known)}")
 
 
-# -------- Tuning: choose values of a policy on one side of the split, and report them on another.
+# --------
+# Tuning: choose values of a policy on one side of the split, and report them on another.
 
 BASE = "base"
 CHOSEN = "chosen"
@@ -242,7 +243,8 @@ class Tune(CellSettings):
         return Sweep(**same, side=side, methods={self.method: SweepMethod()}, variants=variants, against=against)
 
 
-# -------- Expand a sweep into cells, each an answer run with its config and policy.
+# --------
+# Expand a sweep into cells, each an answer run with its config and policy.
 
 CELLS = "cells"
 """The subfolder of a sweep's folder with the run folders of the cells, by name."""

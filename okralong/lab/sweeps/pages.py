@@ -105,7 +105,8 @@ def make_report(sweep: Folder, details: int) -> Report:
     )
 
 
-# -------- Read a sweep's folder: scores, summary with intervals, paired differences, and the run folders of the cells.
+# --------
+# Read a sweep's folder: scores, summary with intervals, paired differences, and the run folders of the cells.
 
 
 def _records(folder: Folder, name: str) -> Records:
@@ -240,7 +241,8 @@ def _details(
     return found, trouble
 
 
-# -------- Tables with a row per method, as in papers.
+# --------
+# Tables with a row per method, as in papers.
 
 INTERVALS = "Means over questions with 95 % intervals, documents drawn; over sets every set weighs alike."
 

@@ -136,7 +136,8 @@ def _metrics(sets: Sequence[Questions], seed: int) -> Iterator[tuple[int, Estima
             yield number, estimate(values[number], None if draws is None else draws[:, number], n), len(clusters)
 
 
-# -------- Means of each cell, overall and by type, and of each system over the sets.
+# --------
+# Means of each cell, overall and by type, and of each system over the sets.
 
 
 def summary_rows(cells: Sequence[Cell], seed: int = 7) -> list[dict[str, Any]]:
@@ -164,7 +165,8 @@ def _summarized(
             yield {**named, "type": kind, "metric": NAMES[number], **figures}
 
 
-# -------- Paired differences of two systems on the same questions, with interval, p-value and Holm's correction.
+# --------
+# Paired differences of two systems on the same questions, with interval, p-value and Holm's correction.
 
 
 def paired_rows(cells: Sequence[Cell], against: Sequence[System], seed: int = 7) -> list[dict[str, Any]]:

@@ -54,8 +54,8 @@ _TIME_WORDS: Final = (
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
 )
 _TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*){{1,24}}"
-"""A time, as a preposition and words. No two alternatives may match the same text, or matching takes exponential
-time."""
+"""A phrase of time: a preposition, then up to 24 of these words. No two alternatives may match the same text, or
+matching takes exponential time."""
 _ASKED_OF: Final = re.compile(
     rf"(?:\s*\([^)]*\))*\s*(?:$|[?;:.!]|(?:of|by|for)\s(?:the\s)?(?:company|firm|group|registrant|corporation)\b"
     rf"|attributable\b|,?\s?{_TIME}(?:$|[?;:.!(]))",
