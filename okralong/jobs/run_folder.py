@@ -210,6 +210,6 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return the first answers as a table, for notebooks."""
-        columns = ["query_id", "question", "answer", "status", "section", "doc_id", "cost_usd"]
+        columns = ["query_id", "question", "answer", "status", "section", "doc_id", "replied_by", "cost_usd"]
         held = self.to_arrow().select(columns).slice(0, ROWS_IN_NOTEBOOK).to_pandas()
         return f"<p>{html.escape(self.run)}: {html.escape(str(self.statuses))}</p>{held.to_html(index=False)}"

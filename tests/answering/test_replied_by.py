@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from okralong.pipelines.core.types import Document, Question
+from okralong.pipelines.methods.adaptive_rag import answer_closed_book
 from okralong.pipelines.methods.registry import load_strategy
 from tests.answering.test_escalate import CITED, ask, tools_for
 from tests.answering.test_over_documents import ask as ask_all
 from tests.answering.test_statement_reading import REVENUE
+from tests.answering.test_step import FIRST, FOUND, QUESTION
+from tests.answering.test_step import ask as ask_in_steps
+from tests.answering.test_step import tools_for as steps_for
+from tests.fakes.reports import ALDER
 from tests.fakes.tools import ScriptedTools, analysis
 
 
@@ -39,3 +46,25 @@ async def test_the_rules_where_code_read_it_off_a_sentence() -> None:
 async def test_of_a_table_over_documents_those_who_filled_its_cells() -> None:
     answer, _ = await ask_all()
     assert answer.replied_by == ("scripted",)
+
+
+async def test_the_model_of_the_reasoning_step_that_answered() -> None:
+    answer = await ask_in_steps(steps_for(FIRST, FOUND))
+    assert (answer.answer, answer.replied_by) == ("Tarn", ("scripted",))
+    tools = steps_for(
+        FIRST, FOUND, escalate={"under": 1.0, "to": "stronger"}, stronger={"step": [""], "generate": [""]}
+    )
+    kept = await ask_in_steps(tools)
+    assert (kept.escalated, kept.replied_by) == ("", ("scripted",)), "though the stronger one replied last"
+
+
+async def test_a_reply_of_no_fitting_value_names_its_model_too() -> None:
+    tools = ScriptedTools([ALDER], {"generate": ["Answer: a lot", "Answer: plenty"]}, answer_type="money")
+    answer = await load_strategy("std_rag")(Question("q", REVENUE, answer_type="money"), tools)
+    assert (answer.status, answer.replied_by) == ("invalid_output", ("scripted",))
+
+
+@pytest.mark.parametrize("reply", ["Answer: Tarn", "Answer: unanswerable"])
+async def test_an_answer_from_memory(reply: str) -> None:
+    tools = ScriptedTools([ALDER], {"generate": [reply]})
+    assert (await answer_closed_book(tools, "generate", QUESTION)).replied_by == ("scripted",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -16,13 +17,18 @@ FIRST = 'Evidence: [1] "The chair of Alder is Ida Moss"\nQuery: Where did Ida Mo
 FOUND = 'Evidence: [2] "Ida Moss grew up in Tarn"\nQuery: none\nAnswer: Tarn'
 
 
-def tools_for(*steps: Scripted, calculator: bool = False, **policy: int | str) -> ScriptedTools:
+def tools_for(
+    *steps: Scripted, calculator: bool = False, stronger: dict[str, list[Scripted]] | None = None, **policy: Any
+) -> ScriptedTools:
     return ScriptedTools(
         [ALDER, BIRCH],
         {"step": steps, "generate": ["Answer: Tarn, at last"]},
         analysis=analysis("multi-bridge"),
         policy=paper_policy(**policy),
         calculator=calculator,
+        stronger=stronger,
+        reads=stronger is not None,
+        reads_answers=False,
     )
 
 

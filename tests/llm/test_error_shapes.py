@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.types import CallFailed, CutShort, EndpointError, OkraError, ReplyError
-from okralong.pipelines.llm.completion import Bounds, Received, checked, read_completion
 from okralong.pipelines.llm.error_body import READ_CHARS, SHOWN_CHARS, WORDS_CHARS, read_error
-from okralong.pipelines.llm.reply import without_thought
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.llm.tools import ask, client_over, config_for, rows
 
 FORBIDDEN = [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 7}]
 VLLM = "[{'type': 'extra_forbidden', 'loc': ('body', 'seed'), 'msg': 'Extra inputs are not permitted', 'input': 7}]"
-BOUNDS = Bounds(10, 40, 20)
 UPSTREAM = {"error": {"message": "Unsupported parameter: seed", "type": "invalid_request_error", "param": "seed"}}
 LONG = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5001 tokens."
 
@@ -288,14 +285,3 @@ def test_a_hostile_error_is_read_in_bounded_time_and_size(body: Any) -> None:
     assert len(found.words) <= WORDS_CHARS
     assert len(found.fields) <= READ_CHARS
     assert len(found.shown) <= SHOWN_CHARS
-
-
-def test_thought_in_tags_is_no_part_of_an_answer() -> None:
-    def text(said: str) -> str:
-        body = checked({"choices": [{"message": {"content": said}, "finish_reason": "stop"}]})
-        return without_thought(read_completion(Received(body), BOUNDS, "m", len).reply).text
-
-    assert text("<think>\nIs it 41?\n</think>\n\nAnswer: 42") == "Answer: 42"
-    assert text("Is it 41?\n</think>\n\nAnswer: 42") == "Answer: 42"
-    assert text('Evidence: [1] "a </think> tag"\nAnswer: 42') == 'Evidence: [1] "a </think> tag"\nAnswer: 42'
-    assert text("<think>It is") == ""

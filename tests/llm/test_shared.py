@@ -45,6 +45,7 @@ async def test_a_second_run_pays_nothing_for_equal_requests_and_knows_what_it_wo
     assert [row["query_id"] for row in shared_rows] == list(THINGS[:2])
     assert all(row["cost_usd"] == row["reserved_usd"] == 0 and str(first) in row["error"] for row in shared_rows)
     assert {row["tags"][0] for row in shared_rows if row["tags"]} == set()
+    assert [row["snapshot"] for row in rows(second, "ledger")] == ["fake-model"] * 3, "that of the reply taken, too"
 
 
 async def test_a_shared_reply_is_in_the_journal_so_the_other_run_may_go(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def _score(number: int, share: float, tokens: int) -> dict[str, Any]:
         "cluster": made_run.document(number),
         "type": TYPES[number % 5],
         "status": "answered",
+        "replied_by": f"small-{tokens}",
         "f1": right,
         "em": right if number % 2 else 0.0,
         "rouge_l": None,

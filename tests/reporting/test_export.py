@@ -345,6 +345,10 @@ def test_values_are_numbers_and_dates_under_their_units() -> None:
     fields = dict.fromkeys(key for row in rows for key in row)
     matrix = Matrix.of([fields | row for row in rows], ["revenue", "margin"])
     assert matrix is not None
+    by = [row | {"replied_by": f"small-{row['doc_id']}; big" if row["asked_id"] == "due" else None} for row in rows]
+    named = Matrix.of([fields | row for row in by])
+    assert named is not None
+    assert named.table()["replied_by"].to_pylist() == ["small-a; big", "small-b; big"]
     assert matrix.table().drop_columns("title").to_pydict() == {
         "doc_id": ["a", "b"],
         "revenue": [-234495000.0, 1.25],

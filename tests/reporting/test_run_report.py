@@ -77,7 +77,7 @@ def test_details_are_bounded_and_hold_the_way_of_a_question(made_report: Report)
     assert detail["plan"]["workflow"] == "split"
 
 
-def test_files_lie_beside_the_page(made: Path, tmp_path: Path) -> None:
+def test_files_lie_beside_the_page(made: Path, made_report: Report, tmp_path: Path) -> None:
     golds = ["--questions", str(made / "questions.jsonl")]
     command = ["report", str(made / "run"), "--out", str(tmp_path / "page.html"), "--details", "5", *golds]
     result = CliRunner().invoke(app, command)
@@ -89,7 +89,10 @@ def test_files_lie_beside_the_page(made: Path, tmp_path: Path) -> None:
     drawn = {"cost_accuracy", "latency", "workflows", "confusion"}
     assert {path.name for path in pictures.iterdir()} == {f"{name}.{s}" for name in drawn for s in ("png", "svg")}
     assert (pictures / "confusion.png").read_bytes().startswith(b"\x89PNG")
-    assert pq.read_table(tables / "questions.parquet").num_rows == QUESTIONS
+    questions = pq.read_table(tables / "questions.parquet")
+    assert questions.num_rows == QUESTIONS
+    assert set(questions["replied_by"].to_pylist()) == {row.replied_by for row in made_report.rows}
+    assert all(row.replied_by.startswith("small-2026") for row in made_report.rows)
 
 
 def test_the_same_run_gives_the_same_bytes(made_report: Report) -> None:

@@ -59,6 +59,11 @@ def test_tables_have_a_line_for_each_method(made_report: Report) -> None:
     assert [matrix["name"] for matrix in made_report.confusions] == ["okralong (default) and 2 more"]
 
 
+def test_every_model_that_replied_in_a_cell_is_named(made_report: Report) -> None:
+    (named,) = [value for name, value in made_report.facts if name == "replied"]
+    assert set(named.split("; ")) == {row.replied_by for row in made_report.rows}
+
+
 def test_details_are_of_whole_questions_of_all_sets_alike(made_report: Report) -> None:
     rows = made_report.rows[:24]
     assert [row.query_id for row in rows[:8]] == ["q00000"] * 8

@@ -30,6 +30,7 @@ from okralong.pipelines.reporting.rows import (
     in_order,
     known_measures,
     mean_over,
+    public,
     said,
 )
 from okralong.pipelines.reporting.run import facts
@@ -162,11 +163,8 @@ def _set_golds(sweep: Folder, names: Sequence[str]) -> dict[str, dict[str, Quest
 
 
 def _common_facts(folders: Mapping[str, Folder], scores: Records) -> list[tuple[str, str]]:
-    """Return the settings that all cells have in common, and the seeds."""
-    each = []
-    for folder in folders.values():
-        answers = read_run_table(folder, "answers", ["replied_by"]).to_pylist()
-        each.append(facts(json.loads(folder.read_bytes(BEGUN)), folder.read_manifest(), answers))
+    """Return the settings that all cells have in common, the models that replied in any cell, and the seeds."""
+    each = [facts(json.loads(folder.read_bytes(BEGUN)), folder.read_manifest(), scores) for folder in folders.values()]
     alike = [fact for fact in (each[0] if each else ()) if all(fact in other for other in each)]
     seeds = sorted({row["seed"] for row in scores if row["seed"] is not None})
     found = [(name, value) for name, value in alike if name not in ("strategy", "seed", "archive")]
@@ -213,6 +211,7 @@ def _row(score: Mapping[str, Any], labels: Labels, answer: Mapping[str, Any]) ->
         method=labels[score["method"], score["variant"]],
         dataset=score["set"],
         cell=score["cell"],
+        replied_by=public(score["replied_by"] or ""),
         cited=bool(answer.get("cited")),
         measures={name: float(score[name]) for name in held if score.get(name) is not None},
         stages={stage: float(score[name]) for name, stage in STAGES.items() if asked and score[name] is not None},

@@ -183,6 +183,12 @@ async def _generate_typed(
     wanted: AnswerType,
 ) -> Answer:
     misfits: list[str] = []
+    replied: list[str] = []
+
+    async def ask(at: str, asked: Sequence[Message]) -> Reply:
+        reply = await whole_reply(tools, at, asked, role=role, answer_type=tools.answer_type)
+        replied.append(reply.model)
+        return reply
 
     def read(reply: str) -> Answer:
         said = read_typed(reply, wanted, question)
@@ -194,17 +200,16 @@ async def _generate_typed(
             misfits.append(str(error))
             raise ReplyError(f"It does not fit the answer_type {wanted}: {error}.", reply) from None
 
-    ask = partial(whole_reply, tools, role=role, answer_type=tools.answer_type)
     try:
         fits = partial(prompt_fits, role=role, tools=tools)
-        answer, reply = await ask_and_read(ask, step, messages, read, fits, _length(sources))
+        answer, _ = await ask_and_read(ask, step, messages, read, fits, _length(sources))
     except NobodyAsked:
         raise
     except ReplyError as error:
         if not misfits:  # a refusal or an empty reply
             raise
-        return misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
-    return replace(answer, replied_by=(reply.model,))
+        answer = misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
+    return replace(answer, replied_by=(replied[-1],))
 
 
 def _typed_answer(

@@ -99,19 +99,17 @@ def from_journal(body: str) -> RawReply:
 
 
 def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply:
-    """Return the reply if it has text, possibly cut off at its limit, without thought in tags.
+    """Return the reply if it has text, possibly cut off at its limit.
 
     Texts are cut to ``longest_text`` characters, since journals of earlier releases may hold longer ones.
 
-    Raises ReplyError for a refusal, an empty reply or one removed by a content filter, and EndpointError if requested
-    ``logprobs`` are missing.
+    Raises ReplyError for a refusal, a reply without text (or with nothing but thought in tags) or one removed by a
+    content filter, and EndpointError if requested ``logprobs`` are missing.
     """
     reply = raw.reply
     if len(reply.text) > longest_text:
         reply = replace(reply, text=reply.text[:longest_text], finish_reason="length")
-    answer = without_thought(reply)
-    raw = replace(raw, thought=raw.thought or answer is not reply)
-    reply = answer
+    only_thought = _ONLY_THOUGHT.fullmatch(reply.text) is not None
     if raw.refusal:
         raise ReplyError(
             f"{reply.model} refused to answer: {raw.refusal[:300].rstrip('. ')}. The raw reply is in the journal.",
@@ -123,9 +121,9 @@ def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply
             "the provider, or set llm.model to another model.",
             reply.text,
         )
-    if not reply.text.strip():
+    if only_thought or not reply.text.strip():
         kind = CutShort if reply.finish_reason == "length" else ReplyError
-        raise kind(_why_empty(replace(raw, reply=reply)))
+        raise kind(_why_empty(replace(raw, reply=reply, thought=raw.thought or only_thought)), reply.text)
     if logprobs and not reply.token_logprobs:
         raise EndpointError(
             f"The strategy needs the log-probabilities of the reply's tokens, but {reply.model} sent none. Set "
@@ -170,30 +168,8 @@ def _why_empty(raw: RawReply) -> str:
     )
 
 
-_OPENED: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>")
-_CLOSED: Final = re.compile(r"</(?:think|thinking|thought|reasoning)>")
-_CLOSED_ALONE: Final = re.compile(r"^</(?:think|thinking|thought|reasoning)>\s*$", re.MULTILINE)
-
-
-def without_thought(reply: Reply) -> Reply:
-    """Return the reply without thought in tags at its beginning, as servers without a reasoning parser send it.
-
-    Some chat templates open the tag in the prompt, so that a reply only closes it, on a line of its own. A reply that
-    ends within its thought has no text.
-    """
-    opened = _OPENED.match(reply.text)
-    closed = _CLOSED_ALONE.search(reply.text) if opened is None else _CLOSED.search(reply.text)
-    if closed is None and opened is None:
-        return reply
-    start = len(reply.text) if closed is None else closed.end()
-    start += len(reply.text[start:]) - len(reply.text[start:].lstrip())
-    first, at = 0, 0
-    while first < len(reply.tokens) and at < start:
-        at += len(reply.tokens[first])
-        first += 1
-    return replace(
-        reply, text=reply.text[start:], tokens=reply.tokens[first:], token_logprobs=reply.token_logprobs[first:]
-    )
+_ONLY_THOUGHT: Final = re.compile(r"\s*<(think(?:ing)?|thought|reasoning)>(?:(?!</\1>).)*(?:</\1>\s*)?", re.DOTALL)
+"""Matches a text that is thought in tags, ended or not, as servers without a reasoning parser send it."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +206,8 @@ class SharedReplies:
         known = from_journal(body)
         free = replace(known, reply=replace(known.reply, cost_usd=0.0, latency_s=0.0, queue_s=0.0))
         said = f"the reply to an equal request, from the run {run}"
-        return free, Outcome(call, "cached", 0, free.reply.usage, 0.0, 0.0, error=said, reply=to_journal(free))
+        outcome = replace(free.outcome(call), status="cached", http_status=0, error=said)
+        return free, outcome
 
 
 def sharing_runs(runs: Sequence[str]) -> tuple[str, ...]:

@@ -124,8 +124,9 @@ async def answer_closed_book(tools: Tools, step: str, question: str) -> Answer:
     reply = await tools.complete(step, closed_book_prompt(question, tools.calculator), role="generate")
     parsed = await off_loop(len(reply.text), partial(parse_answer, reply.text, question))
     if parsed.unanswerable:
-        return Answer("unanswerable", UNANSWERABLE)
-    return Answer("answered", calculate(parsed.answer) if tools.calculator else parsed.answer)
+        return Answer("unanswerable", UNANSWERABLE, replied_by=(reply.model,))
+    said = calculate(parsed.answer) if tools.calculator else parsed.answer
+    return Answer("answered", said, replied_by=(reply.model,))
 
 
 # The classifier's prompt (section 3.2). A reply is A, B or C. The classes are the paper's; the wording is ours, because

@@ -82,7 +82,7 @@ async def answer(question: Question, tools: Tools) -> Answer:
     shown = fit_passages([passage_of(hit) for hit in hits], hits, build, ROLE, tools)
     reply = await tools.complete(ROLE, build(shown), role=ROLE)
     found = await answer_of_reply(tools, words, reply.text, shown, shown)
-    return replace(found, plan=plan)
+    return replace(found, plan=plan, replied_by=(reply.model,))
 
 
 def _plan(tools: Tools) -> Plan:

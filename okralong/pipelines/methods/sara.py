@@ -114,10 +114,10 @@ async def answer(question: Question, tools: Tools) -> Answer:
         messages = _prompt(words, text, vectors)
     reply = await tools.complete("generate", messages, role="generate")
     parsed = await off_loop(len(reply.text), partial(parse_answer, reply.text, words))
-    context = tuple(map(passage_of, text))
+    context, by = tuple(map(passage_of, text)), (reply.model,)
     if parsed.unanswerable:
-        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=context)
-    return Answer("answered", parsed.answer, plan=plan, context=context)
+        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=context, replied_by=by)
+    return Answer("answered", parsed.answer, plan=plan, context=context, replied_by=by)
 
 
 async def _candidates(tools: Tools, words: str, plan: Plan) -> list[Hit]:

@@ -92,7 +92,8 @@ async def answer(question: Question, tools: Tools) -> Answer:
     candidates = [found for found in await asyncio.gather(*tried) if found is not None]
     answered = [each for each in candidates if each.marks.answer]
     if not answered:
-        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=tuple(each.shown for each in candidates))
+        shown, by = tuple(each.shown for each in candidates), tuple(dict.fromkeys(each.model for each in candidates))
+        return Answer("unanswerable", UNANSWERABLE, plan=plan, context=shown, replied_by=by)
     best = max(answered, key=lambda each: each.marks.weight(policy))  # of ties, the better ranked chunk
     said = calculate(best.marks.answer) if tools.calculator else best.marks.answer
     citations = sources_of(best.marks.evidence, [best.shown], sought_for(best.marks.answer, words, said))

@@ -14,6 +14,8 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from okralong.pipelines.llm.records import models_named
+
 Cell = Mapping[str, Any]
 """A row of the flat answers."""
 Value = int | float | str | date | None
@@ -21,6 +23,8 @@ Value = int | float | str | date | None
 SURE, LIKELY = 0.8, 0.5  # project default
 """Minimum confidences of cells shown as sure and as likely."""
 DOCUMENT_COLUMNS: Final = ("doc_id", "title")
+REPLIED_BY: Final = "replied_by"
+"""The last column of the wide table: the models that filled the row's cells."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Matrix:
 
     def headings(self) -> dict[str, str]:
         """Return a name for each column that is unique ignoring case."""
-        taken = {each.casefold() for each in DOCUMENT_COLUMNS}
+        taken = {each.casefold() for each in (*DOCUMENT_COLUMNS, REPLIED_BY)}
         found: dict[str, str] = {}
         for column in self.columns:
             name, number = column, 1
@@ -76,7 +80,7 @@ class Matrix:
         return found
 
     def table(self) -> pa.Table:
-        """Return the wide table: ``doc_id``, ``title`` and a column per question.
+        """Return the wide table: ``doc_id``, ``title``, a column per question, and ``replied_by`` if it is known.
 
         A column is float64 or date32 if all its values are, else strings. A column of numbers is followed by
         ``NAME_unit`` (currency or unit) and ``NAME_period`` if any cell has them. Cells without an answer are null.
@@ -95,7 +99,12 @@ class Matrix:
                     beside = f"{name}_{of}"
                     if any(told) and beside.casefold() not in map(str.casefold, table.column_names):
                         table = table.append_column(beside, pa.array(told, pa.string()))
-        return table
+        by = [self._replied_by(doc_id) or None for doc_id in self.documents]
+        return table.append_column(REPLIED_BY, pa.array(by, pa.string())) if any(by) else table
+
+    def _replied_by(self, doc_id: str) -> str:
+        cells = (self.cells.get((doc_id, column)) for column in self.columns)
+        return models_named(name for cell in cells if cell for name in (cell.get(REPLIED_BY) or "").split("; "))
 
     def for_page(self, rows: Mapping[str, int]) -> dict[str, Any]:
         """Return the JSON for the report's script. ``rows`` maps query_ids to the page's row numbers."""

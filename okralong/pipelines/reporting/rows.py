@@ -65,6 +65,7 @@ class Row:
         cluster: Name of the documents asked about; the bootstrap draws whole clusters.
         method: "" in a run.
         dataset: "" in a run.
+        replied_by: What gave the answer (see ``answers.replied_by``), or "".
         measures: Known values of ``ACCURACY`` and ``COST``.
         stages: Wall time in seconds by stage.
     """
@@ -80,6 +81,7 @@ class Row:
     method: str = ""
     dataset: str = ""
     cell: str = ""
+    replied_by: str = ""
     cited: bool = False
     measures: Mapping[str, float] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
@@ -125,6 +127,7 @@ def run_row(
         analysed=said(answer["analysis"], "type"),
         workflow=said(answer["plan"], "workflow"),
         cluster=cluster,
+        replied_by=public(answer["replied_by"] or ""),
         cited=bool(answer["cited"]),
         measures=measures if asked else {},
         stages={stage: float(spent) for stage, spent in seconds.items() if asked and stage != "total"},

@@ -113,8 +113,8 @@ def question_table(rows: Sequence[Row]) -> Table:
     """Return one row per question, with all measures that any row has."""
     measures = known_measures((row.measures for row in rows), MEASURES)
     named = [name for name in ("method", "dataset", "cell") if any(getattr(row, name) for row in rows)]
-    texts = (*named, "query_id", "question", "type", "analysed", "workflow", "status", "answer")
-    columns = [*(Column(name, name.capitalize()) for name in texts), *map(measure_column, measures)]
+    texts = (*named, "query_id", "question", "type", "analysed", "workflow", "status", "answer", "replied_by")
+    columns = [*(Column(name, name.capitalize().replace("_", " ")) for name in texts), *map(measure_column, measures)]
     lines: list[list[Cell]] = [
         [*(getattr(row, name) for name in texts), *map(row.measures.get, measures)] for row in rows
     ]

@@ -328,6 +328,7 @@ def _source(row: MatrixCell) -> str:
     lines = [f"{place}{': ' + row['quote'] if row['quote'] else ''}"]
     lines += [f"period: {row['period']}"] if row.get("period") else []
     lines += [f"confidence {row['confidence']:.2f}"] if row["confidence"] is not None else []
+    lines += [f"by {row['replied_by']}"] if row.get("replied_by") else []
     return "\n".join([*lines, row["query_id"]])
 
 

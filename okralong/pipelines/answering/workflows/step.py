@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from okralong.pipelines.answering.answer_types import misfit, with_value
 from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.calculator import calculate
-from okralong.pipelines.answering.citations import ask_for, sources_of
-from okralong.pipelines.answering.context import fit_passages, process_context
+from okralong.pipelines.answering.citations import ask_and_read, sources_of
+from okralong.pipelines.answering.context import fit_passages, process_context, prompt_fits
 from okralong.pipelines.answering.generate import generate
 from okralong.pipelines.answering.prompts import ParsedStep, read_step, same_words, step_prompt
 from okralong.pipelines.answering.retrieve import assembled_retrieval, pool
@@ -32,12 +33,12 @@ async def reason_in_steps(ask: Ask) -> Answer:
     asked = {same_words(question)}
     for number in range(1, plan.max_steps + 1):
         hits = pool(finds)
-        parsed, shown = await _reason(ask, f"step/{number}/reason", hits)
+        parsed, shown, by = await _reason(ask, f"step/{number}/reason", hits)
         if parsed.answer:
             chars = sum(len(passage.text) for passage in shown)
             answer = await off_loop(chars, partial(_answer, ask, parsed, shown))
             if answer.status == "answered":
-                return answer
+                return replace(answer, replied_by=by)
             break  # no value of the wanted type: the last call asks for one
         # A step without a query means the question itself, which was looked up before the first step.
         query = parsed.query or question
@@ -68,13 +69,15 @@ def _answer(ask: Ask, parsed: ParsedStep, shown: Sequence[Passage]) -> Answer:
     return with_value(question, wanted, answer)
 
 
-async def _reason(ask: Ask, step: str, hits: Sequence[Hit]) -> tuple[ParsedStep, list[Passage]]:
-    """Return the reply of one step (empty if unusable) and the passages that its prompt showed."""
+async def _reason(ask: Ask, step: str, hits: Sequence[Hit]) -> tuple[ParsedStep, list[Passage], tuple[str, ...]]:
+    """Return the reply of one step (empty if unusable), the passages that its prompt showed, and its model."""
     build = partial(step_prompt, ask.question)
     shown = fit_passages(await process_context(hits, ask.plan, ask.tools), hits, build, "step", ask.tools)
     if not shown:
-        return ParsedStep(), []
+        return ParsedStep(), [], ()
+    call, fits = partial(ask.tools.complete, role="step"), partial(prompt_fits, role="step", tools=ask.tools)
     try:
-        return await ask_for(ask.tools, "step", step, build(shown), read_step), shown
+        parsed, reply = await ask_and_read(call, step, build(shown), read_step, fits)
     except ReplyError:  # NobodyAsked is one
-        return ParsedStep(), shown
+        return ParsedStep(), shown, ()
+    return parsed, shown, (reply.model,)

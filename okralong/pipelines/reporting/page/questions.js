@@ -31,7 +31,7 @@ function questionsCard(questions) {
   };
   const search = el("input", { type: "search", id: "search", placeholder: "Search questions and answers", "aria-label": "Search",
     input: (event) => changed((value) => { view.search = value; })(event.target.value) });
-  const lists = [["method", "Method"], ["dataset", "Set"], ["status", "Status"], ["type", "Type"], ["analysed", "Analyzer's type"], ["workflow", "Workflow"]];
+  const lists = [["method", "Method"], ["dataset", "Set"], ["status", "Status"], ["type", "Type"], ["analysed", "Analyzer's type"], ["workflow", "Workflow"], ["replied_by", "Replied by"]];
   const selects = lists.filter(([name]) => questions.names(name).filter(Boolean).length > 1).map(([name, label]) =>
     choice(label, [["", "all"], ...questions.names(name).map((value, at) => [String(at), value || "–"])], "",
       changed((value) => { view.choices[name] = value; })));
@@ -87,7 +87,7 @@ function pagerParts(found, all, pages, draw) {
 /** Save the selected rows as a CSV file: the table's columns, full answers, and sources. */
 async function saveTable(questions, main, button) {
   button.disabled = true;
-  const words = ["method", "dataset", "status", "type", "analysed", "workflow"].filter((name) => questions.names(name).some(Boolean));
+  const words = ["method", "dataset", "status", "type", "analysed", "workflow", "replied_by"].filter((name) => questions.names(name).some(Boolean));
   const lines = [["query_id", "question", "answer", ...words, "cited", ...questions.measures, "sources", "links"]];
   for (const row of chosenRows(questions, view, main)) {
     const detail = await detailOf(row);
