@@ -13,7 +13,7 @@ from pptx.chart.data import BubbleChartData, CategoryChartData, XyChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Cm
 
-from okralong.pipelines.indexing.documents import RawDocument, Source
+from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source
 from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing import open_xml
 from tests.indexing.open_xml import Part, element, frame, shape, tree
@@ -137,6 +137,8 @@ def test_charts_with_axes_dates_and_newer_kinds(tmp_path: Path) -> None:
     )
     dated += "</c:numCache></c:numRef></c:val></c:ser></c:lineChart>"
     assert text(tmp_path, shown, {"r1": open_xml.chart(dated)}) == "| 2024-01-01 | 1,204 |\n|  | #N/A |"
+    mac = element("c:chartSpace", f'<c:date1904 val="1"/><c:chart><c:plotArea>{dated}</c:plotArea></c:chart>')
+    assert text(tmp_path, shown, {"r1": Part("chart", "ppt/c.xml", mac)}).startswith("| 2028-01-02 |")
     newer = "<cx:chartData><cx:data id='0'><cx:strDim type='cat'><cx:lvl ptCount='2'><cx:pt idx='0'>Start</cx:pt>"
     newer += "<cx:pt idx='1'>Costs</cx:pt></cx:lvl></cx:strDim><cx:numDim type='val'><cx:lvl formatCode='#,##0'>"
     newer += "<cx:pt idx='0'>1500</cx:pt><cx:pt idx='1'>-300</cx:pt></cx:lvl></cx:numDim></cx:data></cx:chartData>"
@@ -258,6 +260,15 @@ def test_a_damaged_part_hides_no_other(tmp_path: Path) -> None:
     parts = {"r1": Part("notesSlide", "ppt/n.xml", "<p:notes"), "r2": Part("slideLayout", "ppt/l.xml", b"\x00")}
     found = read(tmp_path, open_xml.deck(shape("Kept") + frame('<c:chart r:id="r9"/>'), parts=parts))
     assert (found.text, found.metadata["not_read"]) == ("Kept", "3 missing or damaged parts")
+
+
+def test_a_deck_of_pictures_alone_says_so(tmp_path: Path) -> None:
+    picture = "<p:pic><p:nvPicPr><p:cNvPr id='1' name='n'/><p:nvPr/></p:nvPicPr></p:pic>"
+    data = open_xml.deck(picture + picture)
+    (tmp_path / "a.pptx").write_bytes(data)
+    (bad,) = read_source(Source(str(tmp_path / "a.pptx"), "a", len(data)), 10**8)
+    assert isinstance(bad, BadRow)
+    assert "a.pptx holds no text (not read: 2 pictures)." in bad.message
 
 
 def test_other_suffixes(tmp_path: Path) -> None:

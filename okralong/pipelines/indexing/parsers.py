@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import BadRow, Parser, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.documents import NOT_READ, BadRow, Parser, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.formats.html import read_html
 from okralong.pipelines.indexing.formats.mail import read_mail
 from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
@@ -140,5 +140,6 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[P
 def _checked(reading: ParserOutput) -> ParserOutput:
     if isinstance(reading, RawDocument) and not reading.text.strip():
         place = f"{reading.source_uri}, {reading.where}," if reading.where else reading.source_uri
-        return BadRow(reading.doc_id, f"{place} holds no text. Check the file, or leave it out of the folder.")
+        left = f" (not read: {reading.metadata[NOT_READ]})" if NOT_READ in reading.metadata else ""
+        return BadRow(reading.doc_id, f"{place} holds no text{left}. Check the file, or leave it out of the folder.")
     return reading

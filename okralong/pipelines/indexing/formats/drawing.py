@@ -201,6 +201,7 @@ _MOST_CELLS_A_VALUE: Final = 16
 _DATE: Final = re.compile(r"[ymd]", re.IGNORECASE)
 _LITERAL: Final = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|General', re.IGNORECASE)
 _EPOCH: Final = datetime(1899, 12, 30)
+_MAC_EPOCH: Final = datetime(1904, 1, 1)
 
 _Values = Mapping[int, str]
 _Series = tuple[str, _Values, _Values]
@@ -236,16 +237,17 @@ def _words(root: Any) -> Iterator[str]:
 
 def _series(root: Any, losses: Losses) -> Iterator[_Series]:
     area = root.find(f"{C}chart/{C}plotArea")
+    epoch = _MAC_EPOCH if is_on(root.find(f"{C}date1904"), "val") else _EPOCH
     plots = () if area is None else (each for each in area if str(each.tag).endswith("Chart"))
     for element in (each for plot in plots for each in plot.iterchildren(f"{C}ser")):
         name = " ".join(each.text or "" for each in element.iterfind(f"{C}tx//{C}v")).strip()
-        categories = _first(element, "cat", "xVal")
-        values = _first(element, "val", "yVal")
+        categories = _first(element, epoch, "cat", "xVal")
+        values = _first(element, epoch, "val", "yVal")
         if not values:
             losses.add("chart series without saved values", "chart series without saved values")
             continue
         yield name, categories, values
-        if sizes := _first(element, "bubbleSize"):
+        if sizes := _first(element, epoch, "bubbleSize"):
             yield f"{name} (size)".strip(), categories, sizes
         if labels := _points(next(element.iter(_LABELS), None)):
             yield f"{name} (labels)".strip(), categories, labels
@@ -254,17 +256,17 @@ def _series(root: Any, losses: Losses) -> Iterator[_Series]:
 _LABELS: Final = "{http://schemas.microsoft.com/office/drawing/2012/chart}dlblRangeCache"
 
 
-def _first(series: Any, *names: str) -> _Values:
+def _first(series: Any, epoch: datetime, *names: str) -> _Values:
     for name in names:
         if (element := series.find(f"{C}{name}")) is not None:
             levels = list(element.iter(f"{C}lvl"))
             if levels:
                 return _of_levels([_points(level) for level in levels])
-            return next((found for each in element.iter() if (found := _points(each))), {})
+            return next((found for each in element.iter() if (found := _points(each, epoch))), {})
     return {}
 
 
-def _points(cache: Any) -> _Values:
+def _points(cache: Any, epoch: datetime = _EPOCH) -> _Values:
     """Return the values of a cache by position, as a chart shows them."""
     if cache is None:
         return {}
@@ -273,15 +275,16 @@ def _points(cache: Any) -> _Values:
     for point in cache.iterchildren(f"{C}pt"):
         text = (point.findtext(f"{C}v") or "").strip()
         numbers = str(cache.tag).startswith(f"{C}num")
-        found[number_of(point, "idx")] = _number(text, point.get("formatCode") or usual) if numbers else text
+        form = point.get("formatCode") or usual
+        found[number_of(point, "idx")] = _number(text, form, epoch) if numbers else text
     return found
 
 
-def _number(text: str, number_format: str) -> str:
+def _number(text: str, number_format: str, epoch: datetime = _EPOCH) -> str:
     try:
         value = float(text)
         if _DATE.search(_LITERAL.sub("", number_format.split(";")[0])):
-            return shown(_EPOCH + timedelta(days=value))
+            return shown(epoch + timedelta(days=value))
         return shown(int(value) if value.is_integer() and "e" not in text.lower() else value, number_format)
     except (ValueError, OverflowError):
         return text
