@@ -9,7 +9,7 @@ from pathlib import Path
 import docx
 import pytest
 
-from okralong.pipelines.core.table_files import shown
+from okralong.pipelines.core.number_formats import shown
 from okralong.pipelines.core.types import Section, section_at
 from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.parsers import read_source

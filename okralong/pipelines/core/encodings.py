@@ -37,7 +37,7 @@ _FOREIGN: Final = 0.3
 """Share of bytes above 0x7F among the letters from which undeclared text is hardly Western. # project default"""
 _FEW: Final = 8
 """Bytes above 0x7F below which a text is taken for Western. # project default"""
-_UNDECODED: Final = "\N{REPLACEMENT CHARACTER}"
+UNDECODED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def decoded(data: bytes, declared: str = "") -> tuple[str, bool]:
@@ -74,7 +74,7 @@ def codec_of(declared: str) -> str:
 
 def _with(data: bytes, name: str) -> tuple[str, bool]:
     text = data.decode(name, "replace")
-    return text, _UNDECODED in text
+    return text, UNDECODED in text
 
 
 def _guessed(data: bytes) -> tuple[str, bool]:
@@ -83,10 +83,10 @@ def _guessed(data: bytes) -> tuple[str, bool]:
     characters = sum(each >= "\x80" for each in valid[:_LOOKED_AT])
     if characters > len(data) - len(valid.encode()):
         text = data.decode("utf-8", _HANDLER)
-        return text, _UNDECODED in text
+        return text, UNDECODED in text
     letters = high + sum(data[:_LOOKED_AT].count(letter) for letter in _LETTERS)
     text = data.decode("cp1252", "replace")
-    return text, _UNDECODED in text or (high >= _FEW and high > _FOREIGN * letters)
+    return text, UNDECODED in text or (high >= _FEW and high > _FOREIGN * letters)
 
 
 _LOOKED_AT: Final = 1 << 20

@@ -71,6 +71,8 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".docx": "3",
     ".pptx": "2",
     ".xlsx": "2",
+    ".csv": "2",
+    ".tsv": "2",
     ".eml": "2",
     ".jsonl": "2",
     ".parquet": "2",

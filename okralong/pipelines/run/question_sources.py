@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from okralong.pipelines.core.filesystems import located, open_file
-from okralong.pipelines.core.table_files import csv_rows, decoded_table
+from okralong.pipelines.core.table_files import csv_rows, declared_delimiter, decoded_table
 from okralong.pipelines.core.types import DocumentError, InputError, Question
 from okralong.pipelines.core.workbooks import read_workbook
 from okralong.pipelines.run.matrix import column_rows
@@ -161,9 +161,8 @@ def _csv(name: str, content: bytes) -> Rows:
         text = decoded_table(content, name)
     except DocumentError as error:
         raise InputError(str(error)) from error
-    first = text.partition("\n")[0].strip()
-    declared = first.lower().startswith("sep=") and len(first) == 5  # Excel's way to declare the delimiter
-    delimiter = first[-1] if declared else max(DELIMITERS, key=lambda each: _likely(text, each))
+    declared = declared_delimiter(text)
+    delimiter = declared or max(DELIMITERS, key=lambda each: _likely(text, each))
     lines = enumerate(csv_rows(text, delimiter), start=1)
     try:
         yield from _table(name, itertools.islice(lines, 1 if declared else 0, None))

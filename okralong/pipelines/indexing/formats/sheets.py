@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from okralong.pipelines.core.table_files import csv_rows, decoded_table
+from okralong.pipelines.core.table_files import declared_delimiter, delimiter_of, mended_rows, with_doubt
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.core.workbooks import (
     Cell,
@@ -281,11 +282,24 @@ def _sheet_of(reference: str) -> str:
     return reference.rpartition("!")[0].lstrip("(").strip("'").replace("''", "'")
 
 
+_AS_TEXT: Final = re.compile(r'="([^"]*)"')
+"""How exports keep a spreadsheet program from reading 007 as a number."""
+
+
 def read_csv(source: Source) -> Iterator[ParserOutput]:
     """Yield the document of a .csv or .tsv file, a table. Raises DocumentError if the bytes are not text."""
-    text = decoded_table(source.read_bytes(), source.uri)
+    text, doubtful = with_doubt(source.read_bytes(), source.uri)
+    declared = declared_delimiter(text)
+    if declared:
+        text = text.partition("\n")[2]
+    elif source.uri.lower().endswith(".tsv"):
+        declared = "\t"
     try:
-        rows = list(csv_rows(text, "\t" if source.uri.lower().endswith(".tsv") else None))
+        rows, unclosed = mended_rows(text, declared or delimiter_of(text))
     except csv.Error as error:
         raise DocumentError(f"{source.uri} is not a readable CSV file ({error}). Save it again as CSV.") from error
-    yield RawDocument(source.doc_id, pipe_table(rows), source.uri)
+    losses = Losses()
+    losses.add("text in an unknown encoding", "texts in an unknown encoding", int(doubtful), "save it as UTF-8")
+    losses.add("quotation mark without its end", "quotation marks without their end", unclosed)
+    table = pipe_table([[_AS_TEXT.sub(r"\1", cell) if cell.startswith('="') else cell for cell in row] for row in rows])
+    yield RawDocument(source.doc_id, table, source.uri, metadata=losses.metadata())
