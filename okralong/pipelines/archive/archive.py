@@ -39,7 +39,7 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.schemas import DOCUMENTS, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import NOT_READ, ArchiveError, Document, QuestionError, Section, TableSpan
+from okralong.pipelines.core.types import NOT_READ, ArchiveError, Document, Fact, QuestionError, Section, TableSpan
 
 CACHED_DOCUMENTS: Final = 8
 """Number of documents kept in memory; the passages of one question come from few documents. project default"""
@@ -122,6 +122,10 @@ class Archive:
         """Return a document with its text. Raises QuestionError for an unknown doc_id."""
         return self._documents.document(doc_id)
 
+    def tagged_facts(self, doc_id: str) -> list[Fact]:
+        """Return what is tagged in XBRL in a document, by its place. Raises QuestionError for an unknown doc_id."""
+        return self._documents.tagged_facts(doc_id)
+
     def document_tokens(self, doc_ids: Iterable[str]) -> list[tuple[str, int]]:
         """Return ``(doc_id, o200k tokens)`` of the given documents (default: all), sorted by doc_id.
 
@@ -144,6 +148,7 @@ class Archive:
                 chosen.add(entry)
                 continue
             matching = {doc_id for doc_id in self.doc_ids() if fnmatchcase(doc_id, entry)}
+            matching = matching or {doc_id for doc_id in self.doc_ids() if doc_id.startswith(f"{entry.rstrip('/')}/")}
             if not matching:
                 raise QuestionError(self._no_such(entry))
             chosen |= matching
@@ -272,12 +277,17 @@ class DocumentStore:
             if doc_id in self._cache:
                 self._cache.move_to_end(doc_id)
                 return self._cache[doc_id]
-        document = _document(self._read(doc_id, self._place(doc_id)[0]))
+        document = _document(self._read(doc_id, self._place(doc_id)[0], _WITHOUT_FACTS))
         with self._lock:
             self._cache[doc_id] = document
             while len(self._cache) > CACHED_DOCUMENTS:
                 self._cache.popitem(last=False)
         return document
+
+    def tagged_facts(self, doc_id: str) -> list[Fact]:
+        """Return what is tagged in XBRL in a document, by its place. Raises QuestionError for an unknown doc_id."""
+        row = self._read(doc_id, self._place(doc_id)[0], ["doc_id", "facts"])
+        return [Fact(**fact | {"dimensions": tuple(fact["dimensions"])}) for fact in row.get("facts") or ()]
 
     def _place(self, doc_id: str) -> tuple[str, int]:
         if doc_id not in self._places:
@@ -286,7 +296,7 @@ class DocumentStore:
             )
         return self._places[doc_id]
 
-    def _read(self, doc_id: str, name: str) -> dict[str, Any]:
+    def _read(self, doc_id: str, name: str, columns: list[str]) -> dict[str, Any]:
         # Read the ids first and then texts in batches, so that few documents are in memory even if many share a file.
         with self.folder.open(name) as file:
             parquet = pq.ParquetFile(file)
@@ -294,13 +304,16 @@ class DocumentStore:
                 left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
                 if left < 0:
                     continue
-                for batch in parquet.iter_batches(_ROWS_AT_A_TIME, row_groups=[group], columns=DOCUMENTS.names):
+                for batch in parquet.iter_batches(_ROWS_AT_A_TIME, row_groups=[group], columns=columns):
                     if left < len(batch):
                         return dict(batch.slice(left, 1).to_pylist()[0])
                     left -= len(batch)
         raise ArchiveError(
             f"{self.folder.at(name).path} has changed since the archive was opened. Open the archive again."
         )
+
+
+_WITHOUT_FACTS: Final = [name for name in DOCUMENTS.names if name != "facts"]
 
 
 def _document(row: dict[str, Any]) -> Document:

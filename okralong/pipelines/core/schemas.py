@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 """Version of archives, of runs as a whole, and of every table not listed in ``ADDED_COLUMNS``."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
-    "documents": {"sections": 2},
+    "documents": {"sections": 2, "facts": 3},
     "outcomes": {"reader": 2},
     "sources": {"reader": 2},
     "answers": {
@@ -89,6 +89,24 @@ SPAN: Final = pa.struct([("doc_id", pa.string()), ("start_char", pa.int64()), ("
 _SECTION: Final = pa.struct(
     [("kind", pa.string()), ("name", pa.string()), ("start_char", pa.int64()), ("ocr", pa.bool_())]
 )
+_FACT: Final = pa.struct(
+    [
+        ("concept", pa.string()),
+        ("start_char", pa.int64()),
+        ("end_char", pa.int64()),
+        ("value", pa.string()),
+        ("unit", pa.string()),
+        ("scale", pa.int32()),
+        ("sign", pa.string()),
+        ("decimals", pa.string()),
+        ("context", pa.string()),
+        ("entity", pa.string()),
+        ("period_start", pa.string()),
+        ("period_end", pa.string()),
+        ("dimensions", pa.map_(pa.string(), pa.string())),
+        ("part", pa.int32()),
+    ]
+)
 _TABLE_SPAN: Final = pa.struct([("table_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
 
 DOCUMENTS: Final = table_schema(
@@ -104,10 +122,12 @@ DOCUMENTS: Final = table_schema(
         ("tables", pa.list_(_TABLE_SPAN)),
         ("metadata", pa.map_(pa.string(), pa.string())),
         ("sections", pa.list_(_SECTION)),
+        ("facts", pa.list_(_FACT)),
     ],
 )
 """A row per document. ``sha256`` covers id and text; tokens are o200k_base. ``tables`` are the spans of tables found in
-``text``; ``sections`` are its pages, sheets, slides, headings and attachments, sorted by their start."""
+``text``; ``sections`` are its pages, sheets, slides, headings and attachments, and ``facts`` what is tagged in XBRL
+(see ``core.types.Fact``), sorted by their start."""
 
 CHUNKS: Final = table_schema(
     "chunks",

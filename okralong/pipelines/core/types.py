@@ -69,8 +69,36 @@ NOT_READ: Final = "not_read"
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """A figure or text of a document that is tagged in XBRL, at ``[start_char, end_char)``.
+
+    ``value`` is the exact decimal value of a figure, "" for texts and for nil, with ``scale`` and ``sign`` applied;
+    ``unit`` is "USD", "USD/shares" or the like. ``period_start`` is "" for an instant. ``dimensions`` are pairs of an
+    axis and a member. A text in several pieces has a fact for each, with ``part`` from 0.
+    """
+
+    concept: str
+    start_char: int
+    end_char: int
+    value: str = ""
+    unit: str = ""
+    scale: int = 0
+    sign: str = ""
+    decimals: str = ""
+    context: str = ""
+    entity: str = ""
+    period_start: str = ""
+    period_end: str = ""
+    dimensions: tuple[tuple[str, str], ...] = ()
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
-    """One version of a document. Scopes and citations name it by ``doc_id``; ``sections`` are sorted by their start."""
+    """One version of a document. Scopes and citations name it by ``doc_id``; ``sections`` are sorted by their start.
+
+    ``facts`` are only there while a document is indexed; ``Archive.tagged_facts`` returns them later.
+    """
 
     doc_id: str
     text: str
@@ -81,6 +109,7 @@ class Document:
     tables: tuple[TableSpan, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import NOT_READ, Document, DocumentError, Section, SectionKind, TableSpan
+from okralong.pipelines.core.types import NOT_READ, Document, DocumentError, Fact, Section, SectionKind, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
 
 
@@ -65,6 +65,7 @@ class RawDocument:
     where: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 class Losses:
@@ -226,6 +227,7 @@ def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) ->
         tables=tuple(TableSpan(f"{digest[:16]}:t{number}", start, end) for number, (start, end) in enumerate(tables)),
         metadata=raw.metadata,
         sections=raw.sections,
+        facts=raw.facts,
     )
 
 

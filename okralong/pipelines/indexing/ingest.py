@@ -216,6 +216,7 @@ def documents_table(documents: Sequence[Document]) -> pa.Table:
             ],
             "metadata": sorted(document.metadata.items()),
             "sections": [asdict(section) for section in document.sections],
+            "facts": [asdict(fact) for fact in document.facts] or None,
         }
         for document in documents
     ]
@@ -225,7 +226,9 @@ def documents_table(documents: Sequence[Document]) -> pa.Table:
 def read_documents(archive: str, part: str) -> list[Document]:
     """Return the documents of one piece of a part, sorted by doc_id."""
     data = Folder.of(archive).at("documents").read_bytes(part_file(part))
-    table = completed(pq.read_table(pa.BufferReader(data)), DOCUMENTS)
+    file = pq.ParquetFile(pa.BufferReader(data))
+    names = [name for name in file.schema_arrow.names if name != "facts"]
+    table = completed(file.read(names), DOCUMENTS)
     return [
         Document(
             doc_id=row["doc_id"],

@@ -14,7 +14,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import BinaryIO, Final
 
 from okralong.pipelines.core.confined_process import (
@@ -205,7 +205,9 @@ class Parsed:
         raw = self.raw
         head = {"doc_id": raw.doc_id, "title": raw.title, "metadata": dict(raw.metadata), "text_bytes": len(self.text)}
         head["sections"] = [[each.kind, each.name, each.start_char, each.ocr] for each in raw.sections]
-        return head, self.text + self.places.tobytes()
+        facts = json.dumps([astuple(fact) for fact in raw.facts]).encode() if raw.facts else b""
+        head["facts_bytes"] = len(facts)
+        return head, self.text + facts + self.places.tobytes()
 
 
 if __name__ == "__main__":

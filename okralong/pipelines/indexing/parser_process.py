@@ -11,7 +11,7 @@ import json
 import time
 from array import array
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, get_args
@@ -25,7 +25,7 @@ from okralong.pipelines.core.confined_process import (
     ProcessHolder,
     ProcessLost,
 )
-from okralong.pipelines.core.types import Document, Section, SectionKind
+from okralong.pipelines.core.types import Document, Fact, Section, SectionKind
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.documents import BadRow, Limits, RawDocument, Source, document_with_tables
 
@@ -56,7 +56,8 @@ class ParserProcess(ConfinedProcess):
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.parsed = self._pages = 0
-        super().__init__(CHILD, json.dumps(asdict(limits)), most_body=BODY_BYTES_PER_TEXT_BYTE * limits.document_bytes)
+        most = BODY_BYTES_PER_TEXT_BYTE * limits.document_bytes + MOST_FACTS_BYTES
+        super().__init__(CHILD, json.dumps(asdict(limits)), most_body=most)
 
     def ask(self, source: Source, skip: int) -> None:
         """Request the documents of ``source`` after its first ``skip``. Raises ProcessLost."""
@@ -207,10 +208,12 @@ def failure_message(loss: Loss, place: str, limits: Limits) -> str:
     )
 
 
-# The body of a document's frame is its text in UTF-8, followed by the starts and ends of its tables.
+# The body of a document's frame is its text in UTF-8, its facts in JSON, and the starts and ends of its tables.
 
 BODY_BYTES_PER_TEXT_BYTE: Final = 3
 """Upper bound: a table takes 16 bytes for its place, and has at least two lines of text."""
+MOST_FACTS_BYTES: Final = 32_000_000
+"""The facts of one document in JSON; their parser has lower limits. # project default"""
 
 PLACE: Final = "q"
 """The array type of a table's start or end, in characters."""
@@ -219,17 +222,20 @@ PLACE: Final = "q"
 def document_of_frame(head: Head, body: bytes, source_uri: str) -> Document:
     """Return the document in a frame. Raises BrokenFrame if any part of it is invalid."""
     try:
-        text_bytes = head["text_bytes"]
-        if not isinstance(text_bytes, int) or not 0 <= text_bytes <= len(body):
-            raise ValueError(f"{text_bytes!r:.50} bytes of text in a body of {len(body)}")
+        text_bytes, facts_bytes = head["text_bytes"], head["facts_bytes"]
+        if (
+            type(text_bytes) is not int
+            or type(facts_bytes) is not int
+            or not (0 <= text_bytes <= text_bytes + facts_bytes <= len(body))
+        ):
+            raise ValueError(f"{text_bytes!r:.50} + {facts_bytes!r:.50} bytes of text and facts in {len(body)}")
         text = body[:text_bytes].decode()
+        facts = _facts(body[text_bytes : text_bytes + facts_bytes], len(text))
         places = array(PLACE)
-        places.frombytes(body[text_bytes:])
+        places.frombytes(body[text_bytes + facts_bytes :])
         metadata = {_text(name): _text(value) for name, value in head["metadata"].items()}
         sections = _sections(head["sections"], len(text))
-        raw = RawDocument(
-            _text(head["doc_id"]), text, source_uri, _text(head["title"]), metadata=metadata, sections=sections
-        )
+        raw = RawDocument(_text(head["doc_id"]), text, source_uri, _text(head["title"]), "", metadata, sections, facts)
         return document_with_tables(raw, _ranges(places, len(text)))
     except (KeyError, ValueError, AttributeError, TypeError) as error:
         raise BrokenFrame(f"no document: {error!r}") from error
@@ -252,6 +258,30 @@ def _sections(values: list[list[Any]], length: int) -> tuple[Section, ...]:
     if any(here > there for here, there in pairwise(starts)):
         raise ValueError("its sections are not in order within the text")
     return tuple(found)
+
+
+def _facts(data: bytes, length: int) -> tuple[Fact, ...]:
+    found = []
+    for values in json.loads(data) if data else ():
+        said = dict(zip(_KINDS_OF_FACTS, values, strict=True))
+        fact = Fact(**said | {"dimensions": _pairs(said["dimensions"])})
+        for name, value in asdict(fact).items():
+            kind = _KINDS_OF_FACTS[name]
+            if type(value) is not kind:
+                raise ValueError(f"{name} {value!r:.50} of a fact is no {kind.__name__}")
+        if not (0 <= fact.start_char <= fact.end_char <= length and abs(fact.scale) < 2**31 and 0 <= fact.part < 2**31):
+            raise ValueError("a fact is not within the text")
+        found.append(fact)
+    if any(here.start_char > there.start_char for here, there in pairwise(found)):
+        raise ValueError("its facts are not in order")
+    return tuple(found)
+
+
+_KINDS_OF_FACTS: Final = {each.name: type(getattr(Fact("", 0, 0), each.name)) for each in fields(Fact)}
+
+
+def _pairs(values: list[list[Any]]) -> tuple[tuple[str, str], ...]:
+    return tuple((_text(name), _text(value)) for name, value in values)
 
 
 def _text(value: object) -> str:

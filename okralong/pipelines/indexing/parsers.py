@@ -12,6 +12,7 @@ from typing import Final
 
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import NOT_READ, BadRow, Parser, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats.edgar import read_page
 from okralong.pipelines.indexing.formats.html import read_html
 from okralong.pipelines.indexing.formats.mail import read_mail
 from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr, read_image
@@ -23,13 +24,8 @@ from okralong.pipelines.indexing.formats.text import read_markdown, read_plain
 from okralong.pipelines.indexing.formats.word import read_docx
 
 PARSERS: Final[Mapping[str, Parser]] = {
-    ".txt": read_plain,
-    ".text": read_plain,
     ".md": read_markdown,
     ".markdown": read_markdown,
-    ".html": read_html,
-    ".htm": read_html,
-    ".xhtml": read_html,
     ".docx": read_docx,
     ".docm": read_docx,
     ".dotx": read_docx,
@@ -59,10 +55,21 @@ IMAGE_PARSERS: Final[Mapping[str, Callable[[Source, Ocr], Iterator[ParserOutput]
 }
 """Parsers by suffix that may need OCR."""
 
+PAGE_PARSERS: Final[Mapping[str, Parser]] = {
+    ".txt": read_plain,
+    ".text": read_plain,
+    ".html": read_html,
+    ".htm": read_html,
+    ".xhtml": read_html,
+}
+"""Parsers by suffix of files that may be submissions to EDGAR."""
+
 MAIL: Final = ".eml"
-SUFFIXES: Final = (*PARSERS, *IMAGE_PARSERS, MAIL)
+SUFFIXES: Final = (*PAGE_PARSERS, *PARSERS, *IMAGE_PARSERS, MAIL)
 
 _VERSIONS: Final[Mapping[str, str]] = {
+    ".txt": "2",
+    ".text": "2",
     ".md": "2",
     ".markdown": "2",
     ".html": "3",
@@ -105,6 +112,8 @@ def parser_for(name: str, ocr: Ocr = NO_OCR) -> Parser | None:
     suffix = PurePosixPath(name).suffix.lower()
     if suffix == MAIL:
         return partial(read_mail, find=partial(parser_for, ocr=ocr))
+    if (read_text := PAGE_PARSERS.get(suffix)) is not None:
+        return partial(read_page, find=partial(parser_for, ocr=ocr), read=read_text)
     if (read := IMAGE_PARSERS.get(suffix)) is not None:
         return lambda source: read(source, ocr)
     return PARSERS.get(suffix)

@@ -10,30 +10,31 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from okralong.pipelines.core.types import DocumentError, Section
+from okralong.pipelines.core.types import DocumentError, Fact, Section
 from okralong.pipelines.indexing.documents import Losses, ParserOutput, RawDocument, Source, decode, newlines
 from okralong.pipelines.indexing.formats.flow import SPACE, Flow, Place
 from okralong.pipelines.indexing.formats.html_style import Effect, Styles
 from okralong.pipelines.indexing.formats.html_table import Table
+from okralong.pipelines.indexing.formats.ixbrl import Tags
 from okralong.pipelines.indexing.formats.text import heading_name
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A parsed page: its title, what a viewer shows of it, and what it holds that is not text."""
+    """A parsed page: its title, what a viewer shows of it, the facts tagged in that, and what is no text."""
 
     title: str
     text: str
     sections: tuple[Section, ...] = ()
+    facts: tuple[Fact, ...] = ()
     losses: Losses = field(default_factory=Losses)
 
 
 def read_html(source: Source) -> Iterator[ParserOutput]:
     """Yield the document of an .html file. Raises DocumentError if the bytes are not text or hold no element."""
     page = page_of_html(decode_html(source.read_bytes(), source.uri), source.uri)
-    yield RawDocument(
-        source.doc_id, page.text, source.uri, title=page.title, sections=page.sections, metadata=page.losses.metadata()
-    )
+    metadata = page.losses.metadata()
+    yield RawDocument(source.doc_id, page.text, source.uri, page.title, "", metadata, page.sections, page.facts)
 
 
 def page_of_html(markup: str, uri: str) -> Page:
@@ -46,7 +47,7 @@ def page_of_html(markup: str, uri: str) -> Page:
         raise DocumentError(f"{uri} holds no HTML element. Check that the page was saved completely, then index again.")
     title = tree.css_first("head title")
     name = SPACE.sub(" ", title.text()).strip() if title is not None else ""
-    reader = _Reader(Styles(_sheets(tree)))
+    reader = _Reader(Styles(_sheets(tree)), Tags.of(tree, markup))
     reader.read(top)
     return reader.page(name)
 
@@ -172,8 +173,9 @@ _Step = tuple[LexborNode, int] | _Then
 class _Reader:
     """Writes the text of a page."""
 
-    def __init__(self, styles: Styles) -> None:
+    def __init__(self, styles: Styles, tags: Tags | None) -> None:
         self._styles = styles
+        self._tags = tags
         self._flow = Flow()
         self._tables: list[Table | None] = []  # None for the inside of a cell, and for tables nested too deeply
         self._depth = 0
@@ -189,7 +191,8 @@ class _Reader:
             for place in self._flow.places
             if place.what is _HEADING and (name := heading_name(text[place.start : place.end]))
         )
-        return Page(title, text, tuple(sections), self._losses)
+        facts = self._tags.facts(self._flow.places, text, self._losses) if self._tags is not None else ()
+        return Page(title, text, tuple(sections), facts, self._losses)
 
     def read(self, top: LexborNode) -> None:
         """Write everything below ``top``."""
@@ -213,6 +216,8 @@ class _Reader:
         attributes = node.attributes
         effect = self._styles.effect(tag, attributes)
         if effect.gone or (tag == "dialog" and "open" not in attributes):
+            return
+        if self._tags is not None and self._tags.hides(tag):
             return
         within = _inherited(tag, effect, state)
         if tag in _REPLACED:
@@ -249,9 +254,13 @@ class _Reader:
             is_block = effect.display == "block" and tag not in _LINES | _PARAGRAPHS
             is_inner_list = bool(self._lists) and tag in _LISTS
             then += _gaps(flow, "li" if is_inner_list else "div" if is_block else tag)
+        if self._tags is not None and not within & (_INVISIBLE | _TINY):
+            if (what := self._tags.tag(tag, node.attributes)) is not None:
+                then.insert(0, _noted(flow, what))
+            elif self._tags.excludes(tag):
+                then += _gaps(flow, "li")
         if tag in _HEADINGS:
-            place = flow.open(_HEADING)
-            then.insert(0, lambda: flow.close(place))
+            then.insert(0, _noted(flow, _HEADING))
         elif tag in _LISTS:
             self._lists.append(_List.of(node, tag, effect))
             then.insert(0, self._end_list)
@@ -398,6 +407,12 @@ def _apart(flow: Flow) -> _Then:
             flow.blank()
 
     return end
+
+
+def _noted(flow: Flow, what: object) -> _Then:
+    """Note where something begins; return what notes where it ends."""
+    place = flow.open(what)
+    return lambda: flow.close(place)
 
 
 def _chosen(select: LexborNode) -> list[LexborNode]:

@@ -137,7 +137,7 @@ def _take(spec: _Spec, column: int, found: list[Cell], kept: list[tuple[int, int
     end = column + spec.columns
     cell = Cell(column, end, text, spec.flow.places, column, spec.flow.has_table)
     if text:
-        cell.is_mark = bool(_MARK.fullmatch(text))
+        cell.is_mark = spec.flow.mark_end == len(text) or bool(_MARK.fullmatch(text))
         found.append(cell)
     if spec.rows > 1:
         label = len(text) <= _MOST_REPEATED_CHARS and "\n" not in text and any(map(str.isalpha, text))
@@ -147,6 +147,8 @@ def _take(spec: _Spec, column: int, found: list[Cell], kept: list[tuple[int, int
 
 # The parts of a figure.
 
+_MOST_FIGURE_CHARS: Final = 60
+"""Longest text that a part is joined to, so that a row of a million parts takes linear time. # project default"""
 _CURRENCY: Final = re.compile(r"[A-Z]{0,3}[$€£¥₹₩]|[$€£¥₹₩]\s?[A-Z]{0,3}")
 _FIGURE: Final = re.compile(r"[(\[+\-\u2212\u2013\u2014]*\s?[.\d]|[\u2014\u2013-]+$|\(")
 _CLOSING: Final = re.compile(r"\)\s?%?|%\s?\)?|\]|pts?\.?|bps?\.?")
@@ -159,7 +161,7 @@ def _joined(row: Sequence[Cell]) -> list[Cell]:
     out: list[Cell] = []
     for cell in row:
         before = out[-1] if out else None
-        if before is not None and not (before.has_table or cell.has_table):
+        if before is not None and len(before.text) < _MOST_FIGURE_CHARS and not (before.has_table or cell.has_table):
             opens = before.text in ("(", "[") or bool(_CURRENCY.fullmatch(before.text))
             if opens and _FIGURE.match(cell.text):
                 gap = "" if before.text in ("(", "[") else " "
