@@ -175,7 +175,7 @@ def test_ones_own_sets_are_swept_whole_and_one_that_cannot_be_read_is_named(
     page = (tmp_path / "out" / "ours.md").read_text(encoding="utf-8")
     assert "Side of the split: all." in page
     assert "Left out, since it could not be read: bad all." in page
-    assert "## good all\n\n1 questions on 1 source documents; recall is evidence recall." in page
+    assert "## good all\n\n1 question on 1 source document; recall is evidence recall." in page
     assert str(tmp_path) not in page
 
     sweep.write_text(OWN.format(data=data).replace("name: bad", "name: town"), encoding="utf-8")

@@ -12,6 +12,7 @@ import yaml
 from rich.console import Console
 
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK
+from okralong.pipelines.core.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from okralong.lab.sweeps.comparison import Compared
@@ -175,7 +176,9 @@ def _went_well(console: Console, result: SweepResult) -> None:
     from okralong.jobs.terminal import say_line
 
     if result.exit_code == EXIT_FAILURES:
-        say_line(console, f"{result.statuses['failed']} questions failed and count as wrong", style="yellow")
+        failed = result.statuses["failed"]
+        said = f"{counted(failed, 'question')} failed and {agreeing(failed, 'counts')} as wrong"
+        say_line(console, said, style="yellow")
     elif result.exit_code != EXIT_OK:  # an incomplete search chooses nothing
         say_line(console, f"stopped: {result.stopped}", style="red")
         raise typer.Exit(result.exit_code)

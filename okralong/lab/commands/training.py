@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from okralong.pipelines.core.wording import agreeing, counted
+
 if TYPE_CHECKING:
     from okralong.lab.datasets.split import Side
 
@@ -173,15 +175,13 @@ def train_data(
         table = ANALYZER_ROWS
     for side, found in built.items():
         table.write(Folder.of(out), side, found)
-        say_line(console, f"{side}: {len(found):,} rows")
+        say_line(console, f"{side}: {counted(len(found), 'row')}")
     (out / "card.md").write_text(table.card(built, label.model if label else None), encoding="utf-8")
     say_line(console, f"written: {out} (rows by side) and card.md")
     if label is not None and label.over_budget:
-        say_line(
-            console,
-            f"{label.over_budget:,} rows are left {'out' if explained else 'unlabelled'}: budget_usd is used up. A "
-            "higher one resumes.",
-        )
+        rows = f"{counted(label.over_budget, 'row')} {agreeing(label.over_budget, 'is')}"
+        how = "out" if explained else "unlabelled"
+        say_line(console, f"{rows} left {how}: budget_usd is used up. A higher one resumes.")
         raise typer.Exit(EXIT_OVER_BUDGET)
 
 

@@ -17,6 +17,7 @@ from okralong.lab.datasets.base import Builder, DataSet, Evidence, Item, Text
 from okralong.lab.datasets.catalog import question_type
 from okralong.lab.datasets.files import Row, json_lines, read_json, row_of, rows_in, table_rows
 from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.formats.html import page_of_html
 
 NARRATIVEQA: Final = "narrativeqa"
@@ -250,7 +251,7 @@ def _hub_pages(row: Row) -> list[tuple[str, str]]:
         columns = row.inner(field)
         titles, texts = columns.texts("title"), columns.texts(column)
         if len(titles) != len(texts):
-            columns.bad(column, f"has {len(texts)} entries for {len(titles)} titles")
+            columns.bad(column, f"has {counted(len(texts), 'entry')} for {counted(len(titles), 'title')}")
         pages += zip(titles, texts, strict=True)
     return pages
 

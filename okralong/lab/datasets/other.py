@@ -20,6 +20,7 @@ from okralong.lab.datasets.gold import Gold, words
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VERSIONS
 from okralong.pipelines.core.types import InputError, Question, QuestionType
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.indexing.ingest import read_documents
 from okralong.pipelines.run.questions import read_questions
 
@@ -179,8 +180,8 @@ def read_own(path: Path, part: str) -> DataSet:
         made.items.append(_item(question, scope, evidence))
     if by_words:
         made.notes.append(
-            f"{path}: {by_words} passages of evidence are not in their documents verbatim; they were placed "
-            f"where at least {WORDS_FOUND:.0%} of their words and all of their numbers are."
+            f"{path}: {counted(by_words, 'passage')} of evidence {agreeing(by_words, 'is')} not in the documents "
+            f"verbatim and placed where at least {WORDS_FOUND:.0%} of the words and all numbers are."
         )
     return made.built()
 

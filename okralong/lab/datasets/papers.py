@@ -15,6 +15,7 @@ from okralong.lab.datasets.files import Row, read_json, row_of, rows_in
 from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.places import Pieces, Range, trimmed
 from okralong.pipelines.core.types import Question
+from okralong.pipelines.core.wording import counted
 
 QASPER: Final = "qasper"
 QASPER_ANNOTATIONS: Final = "qasper_annotations"
@@ -134,7 +135,7 @@ def _questions(paper: Row) -> Iterator[Row]:
     columns = {field: asked.get(field, list) for field in ("question", "question_id", "answers")}
     for field, values in columns.items():
         if len(values) != len(columns["question"]):
-            asked.bad(field, f"has {len(values)} entries for {len(columns['question'])} questions")
+            asked.bad(field, f"has {counted(len(values), 'entry')} for {counted(len(columns['question']), 'question')}")
     for number in range(len(columns["question"])):
         place = f"{paper.place}, question {number + 1}"
         yield Row(paper.file, place, {field: values[number] for field, values in columns.items()})

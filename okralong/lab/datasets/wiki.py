@@ -18,6 +18,7 @@ from okralong.lab.datasets.base import Builder, DataSet, Evidence, Hop, Item, Te
 from okralong.lab.datasets.files import Row, read_json, row_of, rows_in
 from okralong.lab.datasets.gold import Gold
 from okralong.lab.datasets.places import Range, sentence_at, trimmed
+from okralong.pipelines.core.wording import counted
 
 HOTPOTQA: Final = "hotpotqa"
 HOTPOTQA_POOLED: Final = "hotpotqa_pooled"
@@ -139,7 +140,7 @@ def _pairs(row: Row, field: str, second: str) -> list[Any]:
     columns = row.inner(field)
     titles, others = columns.get("title", list), columns.get(second, list)
     if len(titles) != len(others):
-        columns.bad(second, f"has {len(others)} entries for {len(titles)} titles")
+        columns.bad(second, f"has {counted(len(others), 'entry')} for {counted(len(titles), 'title')}")
     return [list(pair) for pair in zip(titles, others, strict=True)]
 
 

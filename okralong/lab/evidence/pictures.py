@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from okralong.pipelines.core.extras import needs_extra
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.reporting.pictures import look, style, write_svg
 
 with needs_extra("lab"):
@@ -83,8 +84,8 @@ def _recall_panel(axis: Axes, panel: RecallPanel, looks: Mapping[str, Mapping[st
         points = sorted(zip(line.tokens, line.recall, strict=True))
         front = 4 if len(points) == 1 else 3  # a lone point would be hidden under the lines
         axis.plot(*zip(*points, strict=True), clip_on=False, zorder=front, **looks[line.label])
-    documents = "1 document" if panel.documents == 1 else f"{panel.documents:,} documents"
-    axis.set_title(f"{panel.name}\n{panel.questions:,} questions, {documents}", fontsize=9)
+    sizes = f"{counted(panel.questions, 'question')}, {counted(panel.documents, 'document')}"
+    axis.set_title(f"{panel.name}\n{sizes}", fontsize=9)
 
 
 def _token_scale(axis: Axes, least: float, most: float) -> None:

@@ -12,6 +12,7 @@ from okralong.lab.evidence.config import PlainMethod, PolicyMethod, Sweep
 from okralong.lab.evidence.figures import Comparison, MethodFigures, SetFigures
 from okralong.lab.evidence.pictures import RecallLine, RecallPanel, draw_recall
 from okralong.lab.evidence.report_files import estimate_words, write_markdown_report
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.reporting.tables import NONE, markdown_table
 
 
@@ -75,14 +76,14 @@ def markdown(
     if len(sets) > 1:
         parts += [f"## Mean over {len(sets)} sets, each counted alike", _mean_table(sweep, sets)]
     for other, by_method in overall.items():
-        parts += [f"## Against {other}, mean over {len(sets)} sets", _comparison_table(by_method)]
+        parts += [f"## Against {other}, mean over {counted(len(sets), 'set')}", _comparison_table(by_method)]
     drawn = {f"{choice.name} {choice.part}": choice.limit for choice in sweep.sets if choice.limit is not None}
     for figures in sets:
         limit = f" (at most {drawn[figures.name]}, drawn with seed {sweep.seed})" if figures.name in drawn else ""
         parts += [
             f"## {figures.name}",
-            f"{figures.questions} questions{limit} on {figures.documents} source documents; recall is "
-            f"{figures.measure} recall.",
+            f"{counted(figures.questions, 'question')}{limit} on {counted(figures.documents, 'source document')}; "
+            f"recall is {figures.measure} recall.",
             _method_table(figures.methods, sweep.at_tokens),
         ]
         for versus, compared in figures.against.items():

@@ -24,6 +24,7 @@ from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.methods.registry import FullPolicy
@@ -76,7 +77,8 @@ def run_sweep(
     rows: list[Row] = []
     for choice in (each for each in sweep.sets if each.named in material.pooled):
         documents = material.pooled[choice.named]
-        say(f"{choice.named}: {len(documents.questions)} questions, {len(documents.documents)} documents")
+        asked = counted(len(documents.questions), "question")
+        say(f"{choice.named}: {asked}, {counted(len(documents.documents), 'document')}")
         benches = {at: material.store.bench(choice, documents, config) for at, config in indexes.items()}
         rows += asyncio.run(_run_set(sweep, benches, runs, readers, say))
     return rows

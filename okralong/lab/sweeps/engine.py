@@ -40,6 +40,7 @@ from okralong.lab.sweeps.results import write_results
 from okralong.lab.sweeps.scores import Text, indexing_row, score_rows
 from okralong.pipelines.core.storage import MANIFEST, Folder
 from okralong.pipelines.core.types import EXIT_FAILURES, EXIT_OK, EXIT_OVER_BUDGET
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.run.prepare import prepare
 from okralong.pipelines.run.questions import read_questions
 from okralong.pipelines.run.rows import JUDGE
@@ -137,7 +138,7 @@ def _prepared(expanded: Expanded, console: Console) -> list[PreparedCell]:
     benches: dict[tuple[str, CompressedBy], Bench] = {}
     for chosen in sweep.sets:
         pooled = expanded.material.pooled[chosen.named]
-        counts = f"{len(pooled.questions):,} questions, {len(pooled.documents):,} documents"
+        counts = f"{counted(len(pooled.questions), 'question')}, {counted(len(pooled.documents), 'document')}"
         say_line(console, f"{chosen.named}: {counts}, chunks of {', '.join(map(str, sizes[chosen.named]))} tokens")
     for plan in plans:
         at = (plan.named.set, tables[plan.named.cell])
@@ -189,8 +190,9 @@ def _outcome(
         return first.result.exit_code, f"{first.cell}: {first.result.stopped}"
     if statuses.get("over_budget") or not complete:
         left = statuses.get("over_budget", 0)
+        questions = f"{counted(left, 'question')} {agreeing(left, 'is')}"
         return EXIT_OVER_BUDGET, (
-            f"The budget of ${expanded.sweep.budget_usd} over the whole sweep is used up; {left} questions are left "
+            f"The budget of ${expanded.sweep.budget_usd} over the whole sweep is used up; {questions} left "
             "over_budget. Raise budget_usd and run the same command: it resumes with those."
         )
     if unpaid:

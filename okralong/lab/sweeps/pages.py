@@ -14,6 +14,7 @@ from okralong.lab.sweeps.statistics import System
 from okralong.pipelines.answering.analyzers.analysis import TYPES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.journal import read_run_table
 from okralong.pipelines.reporting.charts import Panel, confusion, latency, workflow_mix
 from okralong.pipelines.reporting.cited import archive_of
@@ -81,7 +82,8 @@ def make_report(sweep: Folder, details: int) -> Report:
     notes = [missing] if missing else []
     lacking = {row["cell"] for row in scores} - set(folders)
     if lacking:
-        notes.append(f"Of {len(lacking)} cells the run folders are missing, so their questions cannot be opened.")
+        cells = counted(len(lacking), "cell")
+        notes.append(f"The run folders of {cells} are missing, so no question of these can be opened.")
     return Report(
         kind="sweep",
         title=f"Sweep {PurePosixPath(sweep.path).name}",
@@ -362,7 +364,7 @@ def _over_sets(by_method: Mapping[str, Sequence[Row]], sets: Sequence[str], summ
         known = {measure: summary.figure(label, "", measure) for measure in MEASURES}
         drawn = {m: f if f is not None else mean_over(groups, m) for m, f in known.items()}
         points[label] = {measure: figure for measure, figure in drawn.items() if figure is not None}
-    return Panel(f"mean over {len(sets)} sets", points, compares=True)
+    return Panel(f"mean over {counted(len(sets), 'set')}", points, compares=True)
 
 
 def _confusions(by_method: Mapping[str, Sequence[Row]]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from okralong.lab.training.rows.labels import Labelled, explain_rows, is_unlabel
 from okralong.lab.training.rows.tables import ReadingRow, TrainingRow
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.core.wording import agreeing, counted
 from okralong.pipelines.llm.client import LlmClient
 from okralong.pipelines.llm.records import Totals
 from okralong.pipelines.llm.snapshots import drift
@@ -58,13 +59,15 @@ class Labeller:
         if not open_rows:
             return rows
         llm = self._config.llm
-        say_line(self._console, f"  {open_rows:,} rows are labelled by {llm.model} at {llm.base_url}")
+        are = f"{counted(open_rows, 'row')} {agreeing(open_rows, 'is')}"
+        say_line(self._console, f"  {are} labelled by {llm.model} at {llm.base_url}")
         return self._asked(partial(label_rows, rows), LABELS)
 
     def explain(self, rows: list[ReadingRow]) -> list[ReadingRow]:
         """Return InstructRAG's rows, made from those reader rows whose rationale could be obtained."""
         llm = self._config.llm
-        say_line(self._console, f"  answers of {len(rows):,} rows are explained by {llm.model} at {llm.base_url}")
+        answers = f"the answers of {counted(len(rows), 'row')}"
+        say_line(self._console, f"  {answers} are explained by {llm.model} at {llm.base_url}")
         return self._asked(partial(explain_rows, rows), RATIONALES)
 
     def _asked(self, ask: Callable[[LlmClient, int], Awaitable[Labelled[R]]], place: str) -> list[R]:
@@ -75,7 +78,7 @@ class Labeller:
             found, totals = asyncio.run(_ask(ask, self._config, served, Folder.of(folder)))
         self.over_budget += found.counts.get("over_budget", 0)
         said = ", ".join(f"{count:,} {name}" for name, count in sorted(found.counts.items()))
-        paid = f"{totals.calls:,} calls, ${totals.settled_usd:.4f} so far ({folder})"
+        paid = f"{counted(totals.calls, 'call')}, ${totals.settled_usd:.4f} so far ({folder})"
         say_line(self._console, f"  {said}; {paid}")
         if (warning := drift(totals.snapshots)) is not None:
             say_line(self._console, f"  {warning}", style="yellow")

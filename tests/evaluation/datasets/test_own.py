@@ -106,7 +106,7 @@ def test_a_passage_in_another_rendering_is_found_by_its_words_and_numbers(
     (tmp_path / "documents" / "elm.txt").write_text(PAGE)
     data_set = read_own(path, "mine")
     assert evidence_of(data_set, data_set.items[0]) == ([] if place is None else [place])
-    says = "is left without evidence" if place is None else "1 passages of evidence are not in their documents"
+    says = "is left without evidence" if place is None else "1 passage of evidence is not in the documents"
     assert says in data_set.notes[0]
 
 

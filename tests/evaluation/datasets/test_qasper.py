@@ -113,7 +113,7 @@ def test_a_malformed_paper_is_named_by_row_and_field(tmp_path: Path) -> None:
     refused(paper([answer(yes_no=True, evidence=[7])]), "question 1, .*the field 'evidence' holds int")
     content = paper([answer(yes_no=True)])
     content["qas"]["question_id"] = []
-    refused(content, "qas: the field 'question_id' has 0 entries for 1 questions")
+    refused(content, "qas: the field 'question_id' has 0 entries for 1 question")
     content = paper([answer(yes_no=True)])
     content["full_text"]["section_name"] = ["Intro"]
     refused(content, "full_text: the field 'paragraphs' has 3 sections, and section_name 1")

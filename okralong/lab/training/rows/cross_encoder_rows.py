@@ -31,6 +31,7 @@ from okralong.lab.training.rows.tables import LEARNED, RankingRow
 from okralong.pipelines.answering.retrieve import fuse_ranks
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Chunk, ConfigError, InputError
+from okralong.pipelines.core.wording import counted
 
 UNANSWERABLE: Final = "unanswerable"
 """The gold answer of unanswerable questions."""
@@ -200,7 +201,7 @@ def _written(
             bench = indexed(store, choice, pooled, [config.granularity])
             bench.retrievals.prepare([each.question for _, each in asked])
             rows += asyncio.run(_written_rows(bench, config, kinds, asked, len(rows)))
-            store.say(f"  {choice.name}: {len(asked):,} questions were written, {len(rows):,} rows so far")
+            store.say(f"  {choice.name}: written {counted(len(asked), 'question')}; {counted(len(rows), 'row')} so far")
     if not rows:
         raise InputError(
             f"Of {len(written):,} written questions none is about a passage of the sets' documents that the retrievers "

@@ -22,6 +22,7 @@ from okralong.lab.evidence.sets import DataSetStore, Say
 from okralong.lab.training.rows.tables import LEARNED, MODEL_SIDES
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.core.types import Chunk, Question
+from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
@@ -96,7 +97,7 @@ class RowsSettings(Settings):
 
 def indexed(store: DataSetStore, choice: SetChoice, pooled: Pooled, granularities: Sequence[int]) -> Bench:
     """Index a set's documents with chunks of these sizes (in tokens), and embed its questions."""
-    store.say(f"  {choice.name} {choice.part}: {len(pooled.questions)} questions")
+    store.say(f"  {choice.name} {choice.part}: {counted(len(pooled.questions), 'question')}")
     bench = store.bench(choice, pooled, IndexConfig(granularities=list(granularities), embedding=EACH, compressor=NONE))
     bench.retrievals.prepare([question.item.gold.question.question for question in pooled.questions])
     return bench
