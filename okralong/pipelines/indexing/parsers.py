@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Final
 
-from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import NOT_READ, BadRow, Parser, ParserOutput, RawDocument, Source
+from okralong.pipelines.core.types import NOT_READ, DocumentError
+from okralong.pipelines.indexing.documents import BadRow, Parser, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.formats.edgar import read_page
 from okralong.pipelines.indexing.formats.html import read_html
 from okralong.pipelines.indexing.formats.mail import read_mail
