@@ -48,7 +48,7 @@ class CachedEncoder:
     _opened: bool = False
 
     def encode(self, texts: list[str]) -> Vectors:
-        """Return unit vectors of ``texts``, shape (n, d). Raises ValueError for no texts."""
+        """Return unit vectors of ``texts``, shape (n, d). Raises ValueError if there are no texts."""
         if not texts:
             raise ValueError("An encoder needs at least one text.")
         self._open()

@@ -17,7 +17,7 @@ Log = Sequence[Mapping[str, float]]
 
 
 def draw_curves(logs: Mapping[str, Log], path: Path) -> None:
-    """Write an SVG of the logs, which are by the name of their stage, to ``path``.
+    """Write an SVG of the logs, given by stage, to ``path``.
 
     Stages have different losses, so they share no axis.
     """

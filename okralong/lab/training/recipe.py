@@ -44,17 +44,23 @@ class Recipe(Settings):
     """A training, as a file in ``configs/training`` describes it.
 
     ``model`` is "embedded", a folder or a hub name; without ``lora`` it stays frozen. The defaults of learning rate,
-    epochs and accumulation are the paper's (appendix B.1: 1e-4, 5, 64), the others are the project's. There are
-    ``evaluations`` validations per epoch; training stops after ``patience`` of them without a lower loss. ``reads``,
-    ``hidden``, ``dropout`` and ``heads_learning_rate`` (None: the encoder's) are for the kind "heads". The last two are
-    also for cross-encoders and token classifiers, which train the encoder's blocks from ``first_block`` on. A label
-    scorer's prompt, a cross-encoder's pair and a token classifier's passage are truncated to ``max_tokens``; rows of a
-    reader are skipped if prompt and reply have more. A label scorer, a reader or a cross-encoder starts from ``start``
-    ("shipped" or a folder, of the same shape) or, if it is None, from a neutral adapter or the plain encoder. The final
-    weights of a cross-encoder are averaged with those of ``start``, whose share is ``start_weight``, so that it forgets
-    less (Wortsman et al. 2022, Robust fine-tuning of zero-shot models). Only the first ``rows`` rows are used for
-    training, and the first ``validation_rows`` for validation (None: all). ``written`` is the config with the kinds of
-    questions that a question writer learns.
+    epochs and accumulation are the paper's (appendix B.1: 1e-4, 5, 64), the others are the project's.
+
+    ``evaluations`` is the number of validations per epoch; training stops after ``patience`` of them in a row without a
+    lower loss. Only the first ``rows`` rows are used for training, and the first ``validation_rows`` for validation
+    (None: all).
+
+    ``reads`` and ``hidden`` are for the kind "heads"; ``dropout`` and ``heads_learning_rate`` (None: the encoder's)
+    also for cross-encoders and token classifiers, which train the encoder's blocks from ``first_block`` on. ``written``
+    is the config with the kinds of questions that a question writer learns.
+
+    A label scorer's prompt, a cross-encoder's pair and a token classifier's passage are truncated to ``max_tokens``
+    tokens; a reader's row is skipped if its prompt and reply have more.
+
+    A label scorer, a reader or a cross-encoder starts from ``start``: "shipped" or a folder with a model of the same
+    shape. If it is None, training starts from a neutral adapter or the plain encoder. The final weights of a
+    cross-encoder are averaged with those of ``start``, which have the share ``start_weight``, so that it forgets less
+    (Wortsman et al. 2022, Robust fine-tuning of zero-shot models).
     """
 
     kind: Kind
@@ -115,7 +121,7 @@ class Recipe(Settings):
         return Recipe.model_validate({**{name: getattr(self, name) for name in Recipe.model_fields}, **values})
 
     def schedule_words(self) -> str:
-        """Describe the schedule for a card."""
+        """Describe the schedule of the training for the model card."""
         heads = "" if self.heads_learning_rate is None else f" (heads {self.heads_learning_rate:g})"
         mean = f", and averaged with what it started from ({self.start_weight:g})" if self.start_weight else ""
         return (
@@ -125,7 +131,7 @@ class Recipe(Settings):
         )
 
     def learned_words(self) -> str:
-        """Describe the part of the model that is trained, for a card."""
+        """Describe the part of the model that is trained, for the model card."""
         lora = self.lora
         if self.kind in BLOCKS:
             more = "" if self.start is None else f", going on from `{Path(self.start).name}`"
@@ -157,7 +163,7 @@ class Learned(Protocol):
 
     @property
     def context(self) -> str:
-        """Another part that prompts may share; "" if there is none."""
+        """A further part that is the same in several prompts, such as their passages; "" if there is none."""
 
 
 class _Alone:

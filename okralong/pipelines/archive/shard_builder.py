@@ -278,7 +278,7 @@ class MergedPostings:
         order = np.argsort(together)
         together = together[order]
         per_term = np.bincount(together // max(n_rows, 1), minlength=len(words))
-        left = per_term > 0  # without words that only removed documents have
+        left = per_term > 0  # words that only removed documents have are left out
         return cls(
             vocabulary=words.filter(pa.array(left)),
             pointers=np.concatenate(([0], np.cumsum(per_term[left]))).astype(np.int64),

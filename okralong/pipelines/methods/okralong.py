@@ -78,7 +78,7 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool 
 
 
 async def orchestrate_cell(question: str, tools: Tools) -> Answer:
-    """Answer a question from one document, for a cell of a table over many."""
+    """Answer a question from one document, as a cell of a table over many documents."""
     return await orchestrate(question, tools, precise=False, cell=True)
 
 

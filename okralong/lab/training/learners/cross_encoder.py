@@ -96,7 +96,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         self._shape = CrossEncoderShape(recipe.model, sha256, recipe.first_block, recipe.max_tokens)
         if recipe.start is not None:
             start = shipped_adapter("cross_encoder") if recipe.start == SHIPPED else Path(recipe.start)
-            # Blocks that only an earlier training changed must be written again.
+            # Blocks that an earlier training changed must be written, too.
             kept = min(read_shape(start).first_block, recipe.first_block)
             self._shape = replace(self._shape, first_block=kept)
             load_learned(start, self.net, sha256)
@@ -126,7 +126,7 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
         ends = [end for each in examples for end in each.ends]
         places = [_tokens_at(offsets[n], inside[n], starts[n], ends[n]) for n in range(len(passages))]
         held = [value for each in examples for value in each.answerable]
-        # A truncated answer is not visible, so the label of answerable is unknown.
+        # If truncation removed the answer, it is unknown whether the passage is answerable.
         lost = [start >= 0 and place[0] < 0 for start, place in zip(starts, places, strict=True)]
         return {
             "labels": torch.tensor(counts),
@@ -148,9 +148,9 @@ class CrossEncoderLearner(BlocksLearner[CrossEncoderModel]):
     ) -> dict[str, Tensor]:
         """Return the loss, and ``right``, shape (queries, 7).
 
-        The columns are: the reciprocal rank of the first relevant passage, 1 if its rank is 1, 1 if there is one; the
-        correct answerable labels, and the number of all; the correct span ends (start and end together), and the number
-        of all.
+        The columns are: 0. the reciprocal rank of the first relevant passage; 1. whether its rank is 1; 2. whether
+        there is one (0 or 1); 3. and 4. the number of correct answerable labels and of all; 5. and 6. the number of
+        correct span ends (start and end together) and of all.
         """
         with self.amp():
             score, held, ends = self.net(tokens)

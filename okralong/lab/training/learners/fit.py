@@ -70,7 +70,7 @@ def quiet(_: str) -> None:
 
 def definition_of(recipe: Recipe) -> Definition[Any, Any]:
     """Return the definition for a recipe's kind of model. Raises ConfigError for SARA, which has its own command."""
-    # Imported here, because heads need more packages, which another machine may lack.
+    # Imported here, because heads need packages that another machine may lack.
     if recipe.kind == "sara":
         raise ConfigError(
             "kind: sara is trained by `okralong train-sara`. Give label_scorer, heads, reader, cross_encoder, "
@@ -98,7 +98,7 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
 
 
 def prepared(recipe: Recipe, train: Sequence[R], validation: Sequence[R]) -> tuple[list[R], list[R]]:
-    """Return the first usable rows of both sides, as many as the recipe says. Rows are in a balanced order."""
+    """Return the first usable rows of both sides, as many as the recipe says. The rows' order is balanced already."""
     usable = definition_of(recipe).usable
     return usable(recipe, train)[: recipe.rows], usable(recipe, validation)[: recipe.validation_rows]
 

@@ -1,6 +1,6 @@
 """Train an adapter (LoRA) of a causal language model.
 
-The common beginning of a batch's rows is read only once, with gradients, so the loss of every row reaches it.
+The common beginning of a batch's rows is read only once. It has gradients, so that the loss of every row trains it.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class QuestionWriterDefinition(Definition["RankingRow", ReadingExample]):
 
     @cached_property
     def _config(self) -> WrittenConfig:
-        # It is only needed for rows. Another machine gets the examples.
+        # The config is only needed to make examples from rows; another machine gets the examples.
         return load_config(WrittenConfig, self._source)
 
     def base(self, recipe: Recipe) -> ResolvedModel:

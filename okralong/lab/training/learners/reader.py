@@ -1,7 +1,7 @@
 """Train the reader adapter (LoRA). The loss is computed only on the tokens of replies.
 
-The part that the prompts of a batch share (instructions and possibly passages) is read only once; the loss of every row
-reaches it.
+The part that the prompts of a batch share (instructions and possibly passages) is read only once. It has gradients, so
+that the loss of every row trains it.
 """
 
 from __future__ import annotations

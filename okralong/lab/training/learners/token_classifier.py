@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from okralong.lab.training.rows.tables import KeepRow
 
 RATES: Final = (0.33, 0.5)
-"""Shares of kept words at which it is measured. The first is that of the authors on MeetingBank."""
+"""The shares of kept words at which the classifier is measured. The first is the authors' on MeetingBank."""
 
 
 class TokenClassifierDefinition(Definition["KeepRow", KeepExample]):
@@ -111,8 +111,8 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
     def forward(self, labels: Tensor, tokens: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the loss, and ``right``, shape (n, 4).
 
-        The first two columns count, among the most probable third of the tokens, those to be kept and those that
-        answers name. The other two count the same among all tokens.
+        The first two columns count, among the third of the tokens with the highest probabilities, those to be kept and
+        those that answers name. The other two columns count them among all tokens.
         """
         with self.amp():
             logits = self.net(tokens)
@@ -128,7 +128,7 @@ class TokenClassifierLearner(BlocksLearner[TokenClassifierModel]):
         return {"loss": loss, "right": right}
 
     def measures(self, right: Tensor) -> Mapping[str, float]:
-        """Return the shares of tokens to be kept, and of those that answers name, in the most probable third."""
+        """Return what share of the tokens to be kept, and of those that answers name, is in the most probable third."""
         kept, answers, wanted, answered = right.sum(dim=0).tolist()
         return {"labels_kept": kept / max(1.0, wanted), "answers_kept": answers / max(1.0, answered)}
 

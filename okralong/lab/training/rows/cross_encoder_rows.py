@@ -239,7 +239,7 @@ async def _written_rows(
         answers = (each.answer,) if each.answer else ()
         others = [hit for hit in ranked if hit.text != chunk.text and not _tells(answers, hit.text)]
         chosen = _drawn(others, kinds.negatives, random.Random(each.question))
-        # If the answer has no place in the passage, the question may need more than one passage.
+        # If the answer is not in the passage, the question may need more than one passage.
         held = (1, 0) if answers else (UNKNOWN, UNKNOWN)
         # The place of an answer that occurs twice is unknown.
         start, end = each.places[0] if len(each.places) == 1 else (-1, -1)
@@ -270,7 +270,7 @@ _LEAST: Final = 0.3  # project default
 """A chunk with some evidence, but less than this share of every piece, is neither positive nor negative."""
 
 _SURE: Final = 0.9  # project default
-"""If the answer is not searchable, a chunk contains it if it contains this share of the evidence.
+"""If the words of an answer cannot be searched, a chunk has the answer if it has this share of the evidence.
 
 It is less than 1 because a sentence may end in the next chunk."""
 
@@ -351,12 +351,12 @@ def place_of(
 
 _WORD: Final = re.compile(r"\d[\d.,]*\d|\w+")
 _MOST_EXTRA: Final = 4  # project default
-"""Most words of a range in addition to the wanted ones."""
+"""The most words of a range besides the wanted ones."""
 _FEWEST: Final = 1
 
 
 def covering_span(text: str, start: int, question: str, answer: str) -> tuple[int, int] | None:
-    """Return the shortest range, from ``start`` on, with all words of the answer that the question lacks, or None."""
+    """Return the shortest range after ``start`` that has all words of the answer that the question lacks, or None."""
     wanted = set(words(answer)) - set(words(question)) - COMMON
     if not _FEWEST <= len(wanted) <= 20:
         return None

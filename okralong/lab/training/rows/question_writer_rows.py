@@ -77,7 +77,7 @@ class WrittenConfig(Settings):
         return self
 
     def kind_of(self, name: str) -> str | None:
-        """Return the kind of a set's questions, or None if they are not learned."""
+        """Return the kind that learns from a set's questions, or None."""
         return next((kind for kind, each in self.kinds.items() if name in each.sets), None)
 
 
@@ -105,7 +105,7 @@ def prompt(kind: str, passage: str) -> str:
 def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
     """Return the question in a writer's reply, or None if there is none or its answer is not in the passage.
 
-    The answers "yes" and "no" count as no span.
+    The answers "yes" and "no" are not spans of the passage.
     """
     match = _REPLY.match(reply.strip())
     if match is None:
@@ -120,7 +120,7 @@ def written_in(reply: str, kind: str, passage: str) -> WrittenQuestion | None:
 
 
 def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[ReadingExample]:
-    """Return the examples for a writer, each with a row's passage that has most evidence, if possible the answer."""
+    """Return the examples for a writer. A row's passage is the one with most evidence, if possible with the answer."""
     examples = []
     for row in rows:
         kind = config.kind_of(row.source.split(" ")[0])
@@ -138,7 +138,7 @@ def writer_examples(rows: Sequence[RankingRow], config: WrittenConfig) -> list[R
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """The number of questions by passage and kind, and the approximate number of all to write (None: all)."""
+    """The number of questions to write by passage and kind, and about how many of them are written (None: all)."""
 
     passages: Mapping[str, Mapping[str, int]]
     questions: int | None
@@ -175,7 +175,7 @@ def read_written(path: Path) -> list[WrittenQuestion]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             said: dict[str, Any] = json.loads(line)
-            if "batch" in said:  # marks where the writer resumes
+            if "batch" in said:  # a mark at which a killed writer resumes
                 continue
             one = WrittenQuestion(**said)
             if not all(isinstance(value, str) for value in said.values()):

@@ -152,8 +152,8 @@ def _per_source(rows: Sequence[ReadingRow], most: int, capped: Container[str]) -
 
 
 ENOUGH: Final = 0.25
-"""An abstractive question, whose evidence is long passages of speech or prose, can be answered from this share of it. #
-project default"""
+"""An abstractive question, whose evidence is long passages of speech or prose, can be answered from this share of the
+evidence. # project default"""
 
 
 @dataclass
@@ -190,7 +190,7 @@ class Collector:
         return [row for row in found if prompt_size(row.messages) <= self.config.most_prompt_tokens]
 
     async def _of(self, question: PooledQuestion) -> list[ReadingRow]:
-        """Return the rows with the drawn context size or, if ``learned``, a larger one that contains the answer."""
+        """Return a question's rows for the drawn context size or, if ``learned``, for a larger one with the answer."""
         drawn = random.Random(f"{self.config.seed}:{question.item.gold.question.query_id}")
         size = drawn.choice(self.config.context_tokens)
         larger = sorted(each for each in self.config.context_tokens if each > size) if self.learned else []
@@ -245,7 +245,8 @@ class Collector:
                 break
             if self._can_be_answered(other, passages):
                 row = self._answer(other, passages, True, expressed)
-                # A prompt for a result would differ from the prompts for expressions of the context's other questions.
+                # If one question of a context asks for the expression and another for the result, their prompts share
+                # less.
                 if row and row.calculator is expressed:
                     found.append(row)
                     self._contexts.take(other)
@@ -276,7 +277,7 @@ class Collector:
         return finds, found
 
     def _next(self, question: PooledQuestion, passages: Sequence[Passage], queries: Sequence[str]) -> str:
-        """Return the look-up for the first piece that is not shown, if each look-up has a piece, else the next one."""
+        """Return the next look-up: the first whose piece of evidence is not shown, if each has one, else the next."""
         every = _queries(question)
         if len(every) == len(question.evidence):
             for query, piece in zip(every, question.evidence, strict=True):
@@ -435,7 +436,7 @@ class SharedContexts:
                 self._by_text.setdefault(text_id, []).append(query_id)
 
     def waiting(self, question: PooledQuestion) -> bool:
-        """Return whether the question has not been taken."""
+        """Return whether the question has not yet been taken."""
         return question.item.gold.question.query_id in self._waiting
 
     def take(self, question: PooledQuestion) -> None:

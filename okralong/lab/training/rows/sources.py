@@ -55,7 +55,7 @@ class SampleRows(Settings):
     validation: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
 
     def on(self, side: Side) -> SampleRows:
-        """Return the numbers for a side."""
+        """Return the numbers of questions for a side."""
         share = self.validation if side == "validation" else 1.0
         return self.model_copy(
             update={

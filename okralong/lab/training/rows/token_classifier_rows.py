@@ -82,7 +82,7 @@ def rows_of(dataset: DataSet, config: KeepConfig, seen: set[str]) -> list[KeepRo
 class Wanted:
     """The words that a question names in its evidence, the range ``[start, end)`` of a text.
 
-    These are the question's own words, the words that only its answers have, and the answers that are searchable
+    These are the words of the question, the words that only its answers have, and whole answers that can be searched
     literally.
     """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PASSAGES: Final = "passages.json"
 WRITTEN: Final = "written.jsonl"
-"""Files next to the rows: the passages to ask about, and the written questions, after which a killed writer resumes."""
+"""Files next to the rows: the passages to ask about, and the written questions, from which a killed writer resumes."""
 
 
 def written_questions(

@@ -29,7 +29,7 @@ Turn = Annotated[
     dict[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1, le=1000)]],
     BeforeValidator(_numbered),
     Field(min_length=1),
-]  # project default  # project default
+]  # project default
 """How often each number of chunks is used in a cycle; the limit catches typos."""
 
 
@@ -53,7 +53,7 @@ class StageConfig(Settings):
 
 
 class AlignmentConfig(StageConfig):
-    """Stage 1: reproduce a chunk from its vector or, in the share ``continued`` of the examples, the following chunk.
+    """Stage 1: from a chunk's vector, reproduce it or, in the share ``continued`` of the examples, the next chunk.
 
     ICAE (section 2.2) learns both in one pretraining, each with about half of the weight.
     """

@@ -206,7 +206,7 @@ def alignment_examples(
 ) -> list[MixedExample]:
     """Return at most ``count`` examples of single chunks, in a random order.
 
-    Of the chunks that have a following one, the share ``continued`` has that as the reply.
+    For the share ``continued`` of the chunks that have a next one, the reply is the next chunk.
     """
     some = _single_chunks(documents, encode, count - round(count * continued), seed)
     if not continued:
@@ -281,11 +281,11 @@ class _Index:
 
 
 def dealt(asked: Sequence[Asked], shares: Mapping[int, int], examples: int) -> tuple[list[Asked], list[int]]:
-    """Return the questions of at most ``examples`` examples, and the number of chunks as text of each.
+    """Return the questions of at most ``examples`` examples, and how many chunks each one shows as text.
 
     For the cycle of numbers see ``InstructionConfig.as_text``. A question is repeated at most as often as ``shares``
-    has numbers. For each repetition, it moves on in the cycle by a step that is coprime to the cycle's length, so that
-    it would eventually reach every place.
+    has numbers. With each repetition, its place in the cycle moves by a step that is coprime to the cycle's length, so
+    that it can reach every place.
     """
     if not asked:
         return [], []

@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 
 Condition = Literal["true", "shuffled", "none"]
 CONDITIONS: Final[tuple[Condition, ...]] = ("true", "shuffled", "none")
-"""The conditions: examples with their own vectors, with as many of other documents, or with none."""
+"""The conditions: examples with their own vectors, with as many vectors of other documents, or without vectors."""
 
 UNTRAINED = "untrained"
 """The name, in the report, of the compressor before its first stage."""
@@ -48,7 +48,7 @@ UNTRAINED = "untrained"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """For each example, the mean negative log-likelihood of the reply's tokens (nats), and the share predicted."""
+    """For each example, the mean negative log-likelihood of the reply's tokens (nats), and the share of right ones."""
 
     nll: Floats
     accuracy: Floats
@@ -59,8 +59,8 @@ class Measured:
 class Compared:
     """Means over examples, and paired differences: true vectors minus another condition, below 0 if true ones win.
 
-    ``less_before`` is the difference from true vectors of the compressor one stage earlier. ``f1`` is the F1 of replies
-    that were generated from true vectors, for the first ``replies`` examples.
+    ``less_before`` is the difference from true vectors of the compressor as it was one stage earlier. ``f1`` is the F1
+    of replies that were generated from true vectors, for the first ``replies`` examples.
     """
 
     examples: int
@@ -163,14 +163,14 @@ def _batches(examples: Sequence[MixedExample], size: int) -> list[list[int]]:
 
 
 def compared(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int) -> Compared:
-    """Measure the examples under all three conditions, and compare these."""
+    """Measure the examples under all three conditions, and compare the conditions."""
     return comparison(measured_under_all(learner, examples, batch_size, seed))
 
 
 def measured_under_all(
     learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int, seed: int
 ) -> dict[Condition, Measured]:
-    """Measure the examples under all three conditions. These are equal if nothing is compressed."""
+    """Measure the examples under all three conditions, which are the same if nothing is compressed."""
     if not any(len(each.embeddings) for each in examples):
         return dict.fromkeys(CONDITIONS, measured(learner, examples, batch_size))
     return {each: measured(learner, under(each, examples, seed), batch_size) for each in CONDITIONS}
@@ -190,7 +190,7 @@ def reply_f1(
 
 
 def comparison(found: dict[Condition, Measured], before: Measured | None = None) -> Compared:
-    """Return means and paired differences of measurements on the same examples; ``before`` is one stage earlier."""
+    """Return means and paired differences of measurements on the same examples. ``before`` is of the stage before."""
     documents = found["true"].documents
     drawn = resample(documents)
 
@@ -282,7 +282,7 @@ def shown(each: Estimate | None) -> str:
 
 
 def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> list[MixedExample]:
-    """Return the examples with their own vectors, with as many of other documents, or with none.
+    """Return the examples with their own vectors, with as many vectors of other documents, or without vectors.
 
     The same seed gives the same vectors. Raises ValueError if all examples are of one document.
     """

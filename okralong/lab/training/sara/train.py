@@ -60,7 +60,7 @@ TRAINED: Final = "training.json"
 """The config of the result, without its section of figures."""
 
 BEGINS_AS: Final = "\nIn short, the text above is about the"  # project default
-"""The memory tokens are initialized with these words, repeated: after them, a model repeats what it has read.
+"""The memory tokens are initialized with these words, repeated, after which a model repeats what it has read.
 
 So even slots of an untrained encoder have some information about their text."""
 PLAIN: Final = (
@@ -71,7 +71,7 @@ PLAIN: Final = (
     "The film, directed by Anna Lund, tells the story of two brothers who leave their island after a storm.",
     "Cells were kept at low temperature for six days, after which the growth of the culture was measured again.",
 )  # project default
-"""Texts of several kinds, used to initialize the norm of memory slots."""
+"""Texts of several kinds, from which the norm of memory slots is initialized."""
 
 
 def train_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, say: Say = quiet) -> None:
@@ -219,7 +219,7 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
     as_it_is = asked is not None and asked.learned and asked.lora is None  # the compressor learned from questions
     one_vector = as_it_is and shape.vectors_per_chunk == 1
     method = "ICAE" if isinstance(shape, MemoryShape) else "xRAG" if one_vector else "SARA"
-    without = [name for name, on in off.items() if not on and method == "SARA"]  # others have no ablations
+    without = [name for name, on in off.items() if not on and method == "SARA"]  # other methods have no ablations
     sections = [
         f"# A trained {method} of okralong",
         f"Made by `okralong train-sara`. {_of_what(shape, encoder, base)}, "
