@@ -25,7 +25,7 @@ from okralong.lab.evidence.curves import (
 from okralong.pipelines.reporting.statistics import DRAWS, Estimate, Floats, clustered_mean, joined_by_documents
 
 HALF: Final = 0.5
-"""The share of the baseline's tokens at which the rates of all evidence being shown are compared."""
+"""The share of the baseline's tokens at which methods are compared by how often they show all evidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class MethodFigures:
 class Comparison:
     """A method compared with another one.
 
-    ``half`` is the ratio of the rates of all evidence being shown, at the method's largest point with at most half of
-    the other's tokens; ``half_tokens`` is that point's share of the other's tokens. Both are None if there is no such
-    point. ``left_out`` lists, for each figure, the sets on which it is undefined or not reached; means are over the
-    other sets.
+    ``half`` compares how often all evidence of a question is shown: the method's rate, at its largest point with at
+    most half of the other's tokens, divided by the other's rate. ``half_tokens`` is that point's share of the other's
+    tokens. Both are None if there is no such point. ``left_out`` lists, for each figure, the sets on which it is
+    undefined or not reached; means are over the other sets.
     """
 
     token_ratio: Estimate

@@ -17,7 +17,7 @@ from okralong.pipelines.models.weights import EMBEDDED, SHIPPED
 from okralong.pipelines.sara.artifact import DESCRIPTION, AnyShape, Shape, read_shape
 
 SARA: Final = "sara"
-"""SARA's name: the folder of its shipped compressor in ``pipelines/models/adapters``, and the section of an answer
+"""The name of SARA's shipped compressor (a folder in ``pipelines/models/adapters``), and of its section in an answer
 config."""
 
 ICAE: Final = "icae"

@@ -24,7 +24,7 @@ _MOVED: Final = (
 )
 _PERCENT: Final = r"(?:\bpercent(?:age|ual)?|\bper\s+cent|%)"
 _FELL: Final = re.compile(r"\b(?:decreas|declin|fall|fell|drop|reduc)\w*", re.IGNORECASE)
-"""Words that ask how much something fell; a rise is then no answer."""
+"""Words that ask how much something fell. If it rose, the question has no answer here."""
 _DAY: Final = r"(?:the|fiscal|financial|years?|year-end|fy|end|as|at|of|[a-z]{3,9}\s+\d{1,2}|\d{1,2}|,)"
 _TIMES: Final = rf"(?P<times>(?:from|between|in|over|during|for|of)\s+(?:{_DAY}\s*)*(?:19|20)\d\d\b.*)"
 """The times that follow the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and
