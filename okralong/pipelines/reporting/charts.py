@@ -1,4 +1,4 @@
-"""The data of the charts: cost and accuracy with the Pareto frontier, latency by stage, workflow mix, confusion.
+"""The data of the charts: accuracy against cost with the Pareto frontier, latency by stage, workflows, confusion.
 
 The page's script draws the charts in the browser, ``pictures.py`` as files.
 """
@@ -29,7 +29,7 @@ class Panel:
     """A chart of cost and accuracy.
 
     Attributes:
-        points: Figures by point and measure.
+        points: The figures of each point, by measure.
         compares: Whether the points are methods over the same questions, so that a Pareto frontier makes sense.
     """
 
@@ -38,7 +38,7 @@ class Panel:
     compares: bool
 
     def places(self, accuracy: str, cost: str) -> dict[str, tuple[float, float]]:
-        """Return ``(cost, accuracy)`` of the points that have both."""
+        """Return ``(cost, accuracy)`` by point, for the points that have both."""
         both = {name: (f.get(cost), f.get(accuracy)) for name, f in self.points.items()}
         return {
             name: (x.value, y.value)
@@ -47,7 +47,7 @@ class Panel:
         }
 
     def frontier(self, accuracy: str, cost: str) -> list[str]:
-        """Return the names on the Pareto frontier by increasing cost; none unless ``compares``."""
+        """Return the points on the Pareto frontier by increasing cost; none if the points cannot be compared."""
         return pareto_frontier(self.places(accuracy, cost)) if self.compares else []
 
     def for_page(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def workflow_mix(groups: Groups) -> dict[str, Any]:
 
 
 def confusion(name: str, rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Return the confusion matrix of gold and analyzer's types, or None if no row has both."""
+    """Return the confusion matrix of the gold types and the analyzer's, or None if no row has both."""
     counts = Counter((row.type, row.analysed) for row in rows if row.type and row.analysed)
     if not counts:
         return None

@@ -20,7 +20,7 @@ QUOTE_CHARS: Final = 1_000  # project default
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A cited span of a document. Without the archive only the span is known.
+    """A cited span of a document. Without the archive, only the span is known.
 
     Attributes:
         section: The page, sheet, slide, heading or attachment ("page 12", or "pages 12-13" across a break), or "".
@@ -113,7 +113,7 @@ def archive_of(begun: Mapping[str, Any]) -> tuple[Archive | None, str]:
         archive = Archive.open(location)
     except (ArchiveError, ConfigError, OSError):
         return None, "The run's archive is missing: sources are shown without their text."
-    # In a version from which a document was purged the other documents are unchanged.
+    # A purge changes a version's fingerprint, but not its other documents.
     known = (archive.manifest.get("fingerprint"), *archive.manifest.get("fingerprints_before", ()))
     if begun.get("archive_fingerprint") not in known:
         return None, "The run's archive has changed since the run: sources are shown without their text."

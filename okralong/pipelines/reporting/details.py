@@ -29,9 +29,9 @@ def run_details(
     *,
     links: bool = False,
 ) -> list[str]:
-    """Return the details of the answers as JSON texts in order. Each document is read once.
+    """Return the details of each answer as JSON, in order. Each document is read once.
 
-    ``marks`` collects the quotes whose pages to draw. ``links`` adds links to the source files.
+    ``marks`` collects the quotes whose pages are to be drawn. With ``links``, there are links to the source files.
     """
     steps = journal_steps(run, frozenset(answer["query_id"] for answer in answers))
     found = [""] * len(answers)

@@ -304,7 +304,7 @@ def same_answer(before: str, after: str, question: str = "") -> bool:
 
 
 def pieces(text: str) -> list[str | Value]:
-    """Return the normalised words and the values of an answer in order."""
+    """Return the normalized words and the values of an answer in order."""
     days = [(span, Value(date.fromisoformat(day), "date")) for span, day in dates(text) if len(day) == _DAY]
     numbers = [
         ((each.start, each.end), Value((each.digits * each.factor).normalize(), each.unit or each.currency))

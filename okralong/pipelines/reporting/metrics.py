@@ -44,7 +44,7 @@ def token_f1(prediction: str, gold: str) -> float:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """Return 1 if the normalised texts are equal, else 0."""
+    """Return 1 if the normalized texts are equal, else 0."""
     return float(normalise(prediction) == normalise(gold))
 
 
@@ -65,7 +65,7 @@ def best(metric: Callable[[str, str], float], prediction: str, golds: Iterable[s
 # - Scale words multiply: "1.5 million" is "1,500,000". Signs count: "(461)" is -461.
 
 TOLERANCE: Final = 0.01  # project default
-"""Relative to the larger number; the FinQA evaluation rounds instead."""
+"""The allowed difference, relative to the larger number. FinQA's evaluation rounds the numbers instead."""
 
 _SCALES: Final = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 _NUMBER: Final = re.compile(
@@ -142,14 +142,14 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def plain_words(text: str) -> list[str]:
-    """Return the words of letters and digits in a text, NFKC-normalised and lower-cased."""
+    """Return the words of letters and digits in a text, NFKC-normalized and lower-cased."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 # --------
 # ROUGE-L (Lin 2004, section 3): the longest common subsequence of words.
 #
-# Words are tokenised as in Google's ``rouge_score`` without stemming: runs of letters and digits, lower-cased. Each
+# Words are tokenized as in Google's ``rouge_score`` without stemming: runs of letters and digits, lower-cased. Each
 # text is one sequence (Lin's sentence level), with equal weights of precision and recall, as LongBench (Bai et al.
 # 2024) and QMSum report it. LongBench's package splits texts at full stops, so scores of long texts differ slightly.
 

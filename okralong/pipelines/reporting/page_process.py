@@ -43,7 +43,7 @@ _WIDTH: Final = 900  # project default
 """Width of a picture in pixels: small print on A4 is just readable, at about 80 kB."""
 _MOST_HEIGHT: Final = 2_700
 _COLOURS: Final = 16  # project default
-"""Colours of a PNG, enough for anti-aliased text; pages with photographs become JPEGs."""
+"""The number of colors of a PNG, enough for anti-aliased text; pages with photographs become JPEGs."""
 _JPEG_QUALITY: Final = 60
 _OPEN_FILES: Final = 6
 SIGNATURES: Final = {"png": b"\x89PNG\r\n", "jpeg": b"\xff\xd8\xff"}
@@ -126,9 +126,9 @@ def drawn(page: pypdfium2.PdfPage) -> bytes:
 _PIECES: Final = re.compile(r"[\n|\t]|  +")
 _WORDS: Final = re.compile(r"\s+")
 _NEAR: Final = 600  # project default
-"""Maximum distance of a short piece from its expected position, in letters and digits."""
+"""The maximum distance of a short piece from its expected position, in letters and digits."""
 _LONG: Final = 12  # project default
-"""Minimum letters and digits of a piece that is searched on the whole page."""
+"""The minimum number of letters and digits of a piece that is searched on the whole page."""
 _ENOUGH: Final = 0.7  # project default
 """Minimum share of a quote that must be found for a mark."""
 

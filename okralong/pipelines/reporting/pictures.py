@@ -26,7 +26,7 @@ with needs_extra("lab"):
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b")
-"""The colour-blind safe palette of Okabe and Ito, with black and yellow softened."""
+"""The palette of Okabe and Ito, which color-blind people can read, with black and yellow softened."""
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 INK: Final = "#24292f"
 FAINT: Final = "#d0d7de"
@@ -44,7 +44,7 @@ def style(size: float = 9.0) -> Iterator[None]:
     style |= {"axes.linewidth": 0.6, "axes.axisbelow": True, "grid.color": FAINT, "grid.linewidth": 0.5}
     style |= {"axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
     with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name with letters missing from the font
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name may have letters that the font lacks
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(style)
         yield
@@ -57,7 +57,7 @@ def write_svg(figure: Figure, path: Path) -> None:
 
 
 def look(number: int, **more: Any) -> dict[str, Any]:
-    """Return the colour and marker of series ``number`` as matplotlib options, with ``more``."""
+    """Return the color and marker of series ``number`` as matplotlib options, with ``more``."""
     return {**more, "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
 
 
