@@ -57,7 +57,7 @@ MAX_CONCURRENCY: Final = 10_000
 SCHEDULER_CONCURRENCY: Final = 50_000
 """Calls that may wait for their batches at the same time. # project default"""
 GENERATION: Final = 3
-"""Increased whenever the limiter's methods change: a detached actor outlives the okralong that started it."""
+"""Increment this when the limiter's methods change, since a detached actor outlives the okralong that started it."""
 
 
 class ShownLedger(RunLedger):
@@ -92,7 +92,7 @@ class ShownLedger(RunLedger):
 class ShownLimiter(LocalLimiter):
     """A limiter that updates Ray's metrics.
 
-    After a restart it learns of the last minute's requests from the endpoint's headers or a 429.
+    After a restart, it learns about the last minute's requests only from the endpoint's headers or a 429.
     """
 
     def __init__(self, limits: Limits, shown_as: str = "") -> None:
@@ -106,9 +106,9 @@ class ShownLimiter(LocalLimiter):
 
 @dataclass(frozen=True, slots=True)
 class LimiterPlace:
-    """Place of an endpoint's limiter: the gateway, with ``limits``, or the cluster's actor named ``shared``.
+    """The place of an endpoint's limiter: the gateway, with ``limits``, or the cluster's actor named ``shared``.
 
-    The metrics are labelled ``shown_as``, which is the model.
+    The metrics have the label ``shown_as``, which is the name of the model.
     """
 
     limits: Limits
@@ -131,7 +131,7 @@ class GatewayActor:
         limiters: Sequence[LimiterPlace] = (),
         reserve: int = reserve_bytes(),
     ) -> None:
-        """Open the run. ``limiters`` are those of the endpoints, in the order in which calls number them."""
+        """Open the run. ``limiters`` has those of the endpoints, in the order in which calls number them."""
         self._gateway = Gateway(ShownLedger(run, cap_usd, reopened, reserve), [place.open() for place in limiters])
         self._inbox = Inbox(self._gateway)
 
@@ -410,7 +410,7 @@ def start_limiter(config: EndpointConfig) -> Any:
 
 
 def limiter_place(config: EndpointConfig, shared: bool) -> LimiterPlace:
-    """Return the place of an endpoint's limiter; ``shared``: other runs of this cluster may use the endpoint too.
+    """Return the place of an endpoint's limiter. ``shared``: whether other runs of this cluster may use the endpoint.
 
     The embedded model belongs to its run, and so does its limiter.
     """
