@@ -80,7 +80,7 @@ class RequestFields:
 
         ``sent`` are the request's fields; a ``response_format`` without ``json_schema`` only asks for JSON.
         """
-        if api_error.http_status not in (400, 422) or api_error.body is None:
+        if api_error.body is None:
             return ""
         if api_error.wants_stream:
             if "stream" in sent or not self._may_stream:

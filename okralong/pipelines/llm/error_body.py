@@ -37,6 +37,10 @@ _TEXTS: Final = (
     "errormessage",
     "error_message",
     "error_description",
+    "error_msg",
+    "errmsg",
+    "status_msg",
+    "base_resp",
     "description",
     "originalmessage",
     "title",
@@ -117,9 +121,11 @@ def read_error(body: object) -> ErrorBody:
 
 def is_error(body: Mapping[str, Any]) -> bool:
     """Return whether JSON that came with status 200 is an error."""
-    if body.get("error") or body.get("errors") or "error" in (body.get("object"), body.get("type")):
+    if "error" in (body.get("object"), body.get("type")) or any(
+        body.get(name) for name in ("error", "errors", "detail")
+    ):
         return True
-    return "detail" in body or ("message" in body and isinstance(body["message"], str))
+    return any(isinstance(body.get(name), str) for name in ("message", "msg", "error_msg")) or "base_resp" in body
 
 
 def page_words(text: str) -> str:

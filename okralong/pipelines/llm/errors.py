@@ -67,23 +67,28 @@ _UNKNOWN_MODEL = re.compile(
     r"\bmodel\b.{0,200}(?:does not exist|not found|not a valid model|is invalid)|(?:no such|invalid|unknown) model",
     re.IGNORECASE,
 )
+_FLAGGED = re.compile(r"(?:input|prompt|content|request) (?:was|is|has been) flagged", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel|deployment", re.IGNORECASE)
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
 """Matches the message of a full flex tier: OpenAI sends "resource unavailable" with a 429; others send a 498."""
 _FORMAT = re.compile(
-    r"response_?format|response_schema|json[ _]?schema|json_object|json mode|guided|structured[ _]output", re.IGNORECASE
+    r"response_?format|response_schema|json[ _]?schema|json_object|json mode|(?:valid|validate|generate) json|guided"
+    r"|structured[ _]output",
+    re.IGNORECASE,
 )
 _REFUSAL = re.compile(
     r"\bnot\b|n't\b|cannot|\bun(?:support|know|recogni|expect|permit|avail)|forbid|\bextra|invalid|illegal|deprecated"
-    r"|\bonly\b|\bmust\b|\bshould\b|remove|no such",
+    r"|\bonly\b|\bmust\b|\bshould\b|remove|no such|[^\x00-\u2fff]",
     re.IGNORECASE,
 )
+"""Matches words of refusal, and texts in scripts of East Asia."""
 _UNKNOWN_FIELD = re.compile(
-    r"extra_forbidden|\bextra|not (?:be )?(?:permitted|allowed|supported|recogni[sz]ed|expected|known)"
+    r"extra_forbidden|\bextra|not (?:be )?(?:permitted|allowed|supported|recogni[sz]ed|expected|known|used)"
     r"|\bun(?:supported|known|recogni[sz]ed|expected)|n[o']t support|cannot find field|no such",
     re.IGNORECASE,
 )
 """Matches words that refuse a field whatever its value."""
+_OF_FIELDS = re.compile(r"\b(?:keyword|argument|parameter|param|field|propert|input|kwargs)", re.IGNORECASE)
 _WANTS_STREAM = re.compile(r"only\b.{0,40}\bstream|(?:enable|requires?|must)\b.{0,40}\bstream", re.IGNORECASE)
 
 
@@ -131,7 +136,8 @@ class ApiError:
         """
         if self.body is None:
             return ()
-        if marked := tuple(name for name in sent if name in self.body.fields):
+        fields = {_plain_name(name) for name in self.body.fields}
+        if marked := tuple(name for name in sent if _plain_name(name) in fields):
             return marked
         return tuple(name for name in sent if _names(self.body.words, name))
 
@@ -173,11 +179,17 @@ class ApiError:
         return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
 
 
+def _plain_name(name: str) -> str:
+    """Return a field's name without underscores and capitals: ``topP`` and ``top_p`` are the same."""
+    return name.replace("_", "").lower()
+
+
 def _names(words: str, name: str) -> bool:
-    quoted = rf"['\"`.\[]{name}['\"`\]]|(?:param(?:eter)?s?|field|argument|supplied|key|name|property):? {name}\b"
+    spelt = name.replace("_", "_?")
+    quoted = rf"['\"`.\[]{spelt}['\"`\]]|(?:param(?:eter)?s?|field|argument|supplied|key|name|property):? {spelt}\b"
     if re.search(quoted, words, re.IGNORECASE):
         return True
-    bare = re.search(rf"(?<![\w-]){name}(?![\w-])", words, re.IGNORECASE)
+    bare = re.search(rf"(?<![A-Za-z0-9_-]){spelt}(?![A-Za-z0-9_-])", words, re.IGNORECASE)
     return bare is not None and ("_" in name or _REFUSAL.search(words) is not None)
 
 
@@ -361,11 +373,13 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
     def questions(message: str, about: ErrorBody | None = None) -> ApiError:
         return ApiError("failed", status, message, retry=False, request_id=request_id, body=about)
 
-    if body.page and status in (401, 403, 407):
+    if status == 407 or (body.page and status in (401, 403)):
         return endpoints(
-            f"{endpoint} answered {status} with a web page ({body.shown}). A proxy or firewall may have sent it: check "
-            "llm.base_url and the variables HTTPS_PROXY and NO_PROXY, and run the same command again."
+            f"{endpoint} answered {status} ({said}). A proxy or firewall may have sent it: check llm.base_url and the "
+            "variables HTTPS_PROXY and NO_PROXY, and run the same command again."
         )
+    if codes & FILTERED or (status in (400, 403) and _FLAGGED.search(body.words)):
+        return questions(f"The endpoint's content filter refused the prompt ({said}).")
     if status in (401, 403):
         return endpoints(
             f"{endpoint} refuses the key in the environment variable {asked.key_env} ({status}: {said}). Set it to a "
@@ -380,13 +394,16 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
     if status in (404, 405):
         return endpoints(
             f"{endpoint} does not know the address of chat requests, or not the model {model!r} ({status}: {said}). "
-            "Correct llm.base_url, which usually ends in /v1, or llm.model."
+            f"{_RIGHT_AZURE if 'azure' in endpoint else _RIGHT_ADDRESS}, or llm.model."
         )
-    if codes & FILTERED:
-        return questions(f"The endpoint's content filter refused the prompt ({said}).")
     if status in (400, 413, 422) and (codes & TOO_LONG or _PROMPT_TOO_LONG.search(body.words)):
         return questions(
             f"The prompt does not fit the window of {model} ({said}). Set llm.window to the model's true size."
+        )
+    if status == 413:
+        return questions(
+            f"The request is too long for {endpoint}, or for a proxy in between (413: {said}). Set llm.window to the "
+            "model's true size, or raise the limit of the proxy (nginx: client_max_body_size)."
         )
     if status == 498 or (status == 429 and _NO_CAPACITY.search(f"{' '.join(body.codes)} {body.words}")):
         wait = retry_after(error.headers)
@@ -399,8 +416,15 @@ def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
             return endpoints(message, wait)
         whose: Literal["endpoint", "question"] = "endpoint" if status == 429 else "question"
         billed: Literal["failed", "unknown"] = "unknown" if status in PROXY_ERRORS else "failed"
-        return ApiError(billed, status, f"{endpoint} answered {status} ({said}).", True, whose, wait, request_id)
+        # Servers that hand fields on to a library fail like this: "got an unexpected keyword argument 'seed'".
+        refuses = status in (500, 501) and _UNKNOWN_FIELD.search(body.words) and _OF_FIELDS.search(body.words)
+        message, about = f"{endpoint} answered {status} ({said}).", body if refuses else None
+        return ApiError(billed, status, message, True, whose, wait, request_id, body=about)
     return questions(f"{endpoint} refused the request ({status}: {said}).", body if status in (400, 422) else None)
+
+
+_RIGHT_ADDRESS: Final = "Correct llm.base_url, which usually ends in /v1"
+_RIGHT_AZURE: Final = "Correct llm.base_url, which ends with the host at Azure, or llm.api_version"
 
 
 def _is_about_model(status: int, body: ErrorBody, model: str) -> bool:
