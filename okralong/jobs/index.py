@@ -100,7 +100,7 @@ def _summary(console: Console, result: IndexResult, seconds: Mapping[str, float]
     if ocr.get("pages_without_text"):
         pages = int(ocr["pages_without_text"])
         have, were = agreeing(pages, "has"), agreeing(pages, "was")
-        lines.append(f"{counted(pages, 'page')} {have} no text layer and {were} not read: {OCR_REMEDY}")
+        lines.append(f"{counted(pages, 'page')} {have} no readable text and {were} not read: {OCR_REMEDY}")
     if note := (opened.manifest.get("metadata") or {}).get("note"):
         lines.append(note)
     if partly := opened.read_in_part():

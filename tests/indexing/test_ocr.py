@@ -65,7 +65,7 @@ def test_pages_without_text_are_read_when_ocr_is_there(tmp_path: Path) -> None:
     scan().save(folder / "photo.png")
     assert index(folder, ocr="off") == {"version": 1, "read": 3, "failures": 1}
     archive = Archive.open(tmp_path / "archive")
-    assert archive.manifest["ocr"] == {"documents": 0, "pages": 0, "pages_without_text": 2}
+    assert archive.manifest["ocr"] == {"documents": 0, "pages": 0, "pages_without_text": 1}
     assert archive.failures() == [
         f"{folder}/photo.png is an image. The index config says ocr: off. Set it to auto and index again, or leave the "
         "file out with --exclude."

@@ -12,12 +12,12 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from okralong.pipelines.core.types import DocumentError
-from okralong.pipelines.indexing.documents import Blocks, ParserOutput, Source
+from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, Source
 
 PACKAGES: Final = ("rapidocr", "onnxruntime")
 INSTALL: Final = "pip install 'okralong[ocr]'"
@@ -29,6 +29,9 @@ _MOST_PIXELS: Final = 100_000_000
 """Largest image file; a page scanned at 600 dpi has 35 million pixels. # project default"""
 _LEAST_CONTRAST: Final = 16
 """A page is blank if its lightest and darkest pixels differ by less (of 255)."""
+_PAPER: Final = 160
+_PAPER_SHARE: Final = 0.6
+"""Brightness of paper, and its share of a page of text. # project default"""
 
 
 def ocr_is_installed() -> bool:
@@ -52,6 +55,11 @@ class Ocr:
     def is_on(self) -> bool:
         """True if images are read."""
         return not self.why_not
+
+    @property
+    def remedy(self) -> str:
+        """What makes this process read images, in two or three words; "" if it does."""
+        return "" if self.is_on else "set ocr: auto" if "ocr: off" in self.why_not else "install OCR"
 
     def check(self, pages: int, uri: str) -> None:
         """Raise DocumentError if ``pages`` exceed the limit per document."""
@@ -95,6 +103,15 @@ def is_blank(image: Any) -> bool:
     return int(image.max()) - int(image.min()) < _LEAST_CONTRAST
 
 
+def is_scan(image: Any) -> bool:
+    """Return whether an image looks like a page of text rather than a photograph: most of it is the paper."""
+    import numpy as np
+
+    grey = image[::4, ::4].mean(axis=2)
+    paper = np.bincount((grey / 16).astype(int).ravel(), minlength=16).argmax() * 16
+    return bool(paper >= _PAPER and (abs(grey - paper) < 32).mean() > _PAPER_SHARE)
+
+
 def _model(folder: Path, part: str) -> Path:
     """Return a model file of the wheel, whose explicit name prevents a download."""
     found = sorted(folder.glob(f"*_{part.lower()}_*.onnx"))
@@ -112,29 +129,82 @@ def read_image(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
     if not ocr.is_on:
         raise DocumentError(f"{source.uri} is an image. {ocr.why_not}")
     import numpy as np
-    from PIL import Image, ImageOps, ImageSequence, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # replaced by the stricter check below
-    blocks, pages = Blocks(), 0
+    blocks, damaged, read = Blocks(), list[int](), 0
     try:
         with Image.open(io.BytesIO(source.read_bytes()), formats=("PNG", "JPEG", "TIFF")) as file:
-            ocr.check(getattr(file, "n_frames", 1), source.uri)
-            for pages, frame in enumerate(ImageSequence.Iterator(file), start=1):
-                if frame.width * frame.height > _MOST_PIXELS:
-                    raise DocumentError(
-                        f"{source.uri} has an image of {frame.width} x {frame.height} pixels, more than "
-                        f"{_MOST_PIXELS // 10**6} million. Save it smaller, and index again."
-                    )
-                page = ImageOps.exif_transpose(frame).convert("RGB")
+            pages = getattr(file, "n_frames", 1) if file.format == "TIFF" else 1  # others repeat the first picture
+            ocr.check(pages, source.uri)
+            for number in range(pages):
+                try:
+                    file.seek(number)
+                    if number and getattr(file, "tag_v2", {}).get(_TIFF_KIND, 0) & 1:  # a preview
+                        continue
+                    _check_size(file.width, file.height, source.uri)
+                    page = _on_paper(file)
+                except (OSError, ValueError, SyntaxError, EOFError):
+                    if number == pages - 1 == len(damaged):
+                        raise
+                    damaged.append(number + 1)
+                    continue
+                read += 1
                 page.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-                blocks.begin("page", str(pages), ocr=True)
+                blocks.begin("page", str(number + 1), ocr=True)
                 image = np.asarray(page)[:, :, ::-1]
                 blocks.add("" if is_blank(image) else ocr.text(image))
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
         raise DocumentError(
             f"{source.uri} is not a readable image ({error}). Save it again as PNG, or fetch it anew."
         ) from error
-    yield blocks.document(source, "", {"pages": str(pages), "ocr_pages": str(pages)})
+    losses = Losses()
+    count_pages(losses, "with damage", damaged, "fetch the file anew")
+    yield blocks.document(source, "", {"pages": str(read), "ocr_pages": str(read), **losses.metadata()})
+
+
+_TIFF_KIND: Final = 254
+"""Tag NewSubfileType; its first bit marks a smaller version of another page."""
+
+
+def _check_size(width: int, height: int, uri: str) -> None:
+    if width * height > _MOST_PIXELS:
+        raise DocumentError(
+            f"{uri} has an image of {width} x {height} pixels, more than {_MOST_PIXELS // 10**6} million. Save it "
+            "smaller, and index again."
+        )
+
+
+def _on_paper(frame: Any) -> Any:
+    """Return an image upright, in RGB, with white below transparent parts and values of more than 8 bits scaled."""
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    if frame.mode[0] in "IF":  # converted by Pillow, all values above 255 would be white
+        values = np.nan_to_num(np.asarray(frame, dtype=np.float32))
+        scale = 255 / max(float(values.max() - values.min()), 1e-9)
+        grey = Image.fromarray(((values - values.min()) * scale).astype(np.uint8))
+        grey.getexif().update(frame.getexif())
+        frame = grey
+    upright = ImageOps.exif_transpose(frame)
+    if upright.has_transparency_data:
+        upright = upright.convert("RGBA")
+        upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
+    return upright.convert("RGB")
+
+
+_MOST_PLACES: Final = 10
+"""Ranges of pages that are listed. # project default"""
+
+
+def count_pages(losses: Losses, what: str, numbers: Sequence[int], remedy: str = "") -> None:
+    """Count pages by their numbers: "4 pages with damage: 1, 3-5"."""
+    found = []
+    for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        found.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    places = ", ".join(found[:_MOST_PLACES]) + (", ..." if len(found) > _MOST_PLACES else "")
+    losses.add(f"page {what}: {places}", f"pages {what}: {places}", len(numbers), remedy)
 
 
 # Join words with positions to the text of a page.

@@ -4,83 +4,93 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pypdfium2
+import pypdfium2.raw as pdfium
 
 from okralong.pipelines.core.types import DocumentError, Section
 from okralong.pipelines.core.wording import counted
-from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, ParserOutput, RawDocument, Source, newlines
-from okralong.pipelines.indexing.formats.ocr import LONGEST_SIDE, Ocr, is_blank
+from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, Losses, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats.ocr import LONGEST_SIDE, Ocr, count_pages, is_blank, is_scan
+from okralong.pipelines.indexing.formats.pdf_page import Form, Page, State, attachment_name, read_page, tidy
 
 # With PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber for its speed and because more gold answers
 # survive its extraction (``benchmarks/results/pdf_readers.md``).
 
 _PASSWORD_ERROR: Final = 4
 """FPDF_ERR_PASSWORD of PDFium."""
-
-_HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
-"""PDFium's replacements for a hyphen at the end of a line."""
-
-_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-
-
-def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
-    """Yield the document of a .pdf file; ``ocr`` reads pages without a text layer, if it is on.
-
-    Raises:
-        DocumentError: The file is damaged, needs a password, or has no text.
-    """
-    data = source.read_bytes()
-    try:
-        pdf = pypdfium2.PdfDocument(data)
-    except pypdfium2.PdfiumError as error:
-        if getattr(error, "err_code", None) == _PASSWORD_ERROR:
-            raise DocumentError(
-                f"{source.uri} is encrypted and needs a password. Save a copy without password and index that."
-            ) from error
-        raise DocumentError(
-            f"{source.uri} is not a readable PDF ({error}). Save it again with a PDF program, or fetch it anew."
-        ) from error
-    try:
-        title = str(pdf.get_metadata_value("Title") or "").strip("\x00 ")
-        day = _day(str(pdf.get_metadata_value("CreationDate") or ""))
-        pages = [_page_text(pdf, number, source.uri) for number in range(len(pdf))]
-        bare = [number for number, page in enumerate(pages) if not page]
-        scanned = _scanned(pdf, bare, source.uri, ocr) if ocr.is_on else {}
-    finally:
-        pdf.close()
-    pages = [page or scanned.get(number, "") for number, page in enumerate(pages)]
-    text, sections = joined_pages(pages, frozenset(scanned))
-    if not text:
-        why = ocr.why_not or "OCR found no words in them either. Check the file, or leave it out with --exclude."
-        raise DocumentError(
-            f"{source.uri} has {counted(len(pages), 'page')} and no text layer; it seems to be a scan. {why}"
-        )
-    counts = {"pages": len(pages), "ocr_pages": len(scanned), PAGES_WITHOUT_TEXT: 0 if ocr.is_on else len(bare)}
-    metadata = {name: str(count) for name, count in counts.items() if count} | day
-    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata=metadata, sections=sections)
-
+_SECURITY_ERROR: Final = 5
+"""FPDF_ERR_SECURITY of PDFium."""
+_END_BYTES: Final = 4096
+"""The end mark of a whole file is within this many bytes of its end; PDFium looks as far."""
 
 PAGES_WITHOUT_TEXT: Final = "pages_without_text"
 """Metadata key for the number of pages that need OCR."""
 
 
-def _scanned(pdf: pypdfium2.PdfDocument, bare: Sequence[int], uri: str, ocr: Ocr) -> dict[int, str]:
-    """Return the text of pages without a text layer, by page index from 0."""
-    found: dict[int, str] = {}
-    looked_at = 0
-    for number in bare:
-        page = pdf[number]
-        image = page.render(scale=LONGEST_SIDE / max(page.get_size())).to_numpy()[:, :, :3]
-        page.close()
-        if is_blank(image):
-            continue
-        looked_at += 1
-        ocr.check(looked_at, uri)
-        if text := tidy(ocr.text(image)):
-            found[number] = text
-    return found
+def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
+    """Yield the document of a .pdf file; ``ocr`` reads pages without legible text, if it is on.
+
+    Raises:
+        DocumentError: The file is damaged, needs a password or another program, or has no legible text.
+    """
+    data = source.read_bytes()
+    pdf = _open(data, source.uri)
+    try:
+        if pdf.get_formtype() == pdfium.FORMTYPE_XFA_FULL:
+            raise DocumentError(
+                f"{source.uri} is an XFA form, which only Adobe's programs show. Print it to a PDF and index that."
+            )
+        form = Form(pdf)
+        title = str(pdf.get_metadata_value("Title") or "").strip("\x00 ")
+        day = _day(str(pdf.get_metadata_value("CreationDate") or ""))
+        pages = [read_page(pdf, number, form) for number in range(len(pdf))]
+        form.close()
+        if ocr.is_on:
+            pages = _after_ocr(pdf, pages, source.uri, ocr)
+        losses = Losses()
+        _count_losses(pages, losses, ocr)
+        losses.add("form field", "form fields", form.unread)
+        _count_files(pdf, pages, losses)
+        if not pdfium.FPDF_DocumentHasValidCrossReferenceTable(pdf.raw):
+            _count_damage(data, pages, losses)
+    finally:
+        pdf.close()
+    by_ocr = frozenset(number for number, page in enumerate(pages) if page.state == "ocr")
+    text, sections = joined_pages([page.with_notes() for page in pages], by_ocr)
+    if not text:
+        raise DocumentError(_why_no_text(source.uri, pages, ocr))
+    waiting = 0 if ocr.is_on else sum(page.state in _FOR_OCR for page in pages)
+    counts = {"pages": len(pages), "ocr_pages": len(by_ocr), PAGES_WITHOUT_TEXT: waiting}
+    metadata = {name: str(count) for name, count in counts.items() if count} | day | losses.metadata()
+    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata=metadata, sections=sections)
+
+
+def _open(data: bytes, uri: str) -> pypdfium2.PdfDocument:
+    try:
+        return pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        code = getattr(error, "err_code", None)
+        if code == _PASSWORD_ERROR:
+            raise DocumentError(
+                f"{uri} is encrypted and needs a password. Save a copy without password and index that."
+            ) from error
+        if code == _SECURITY_ERROR:
+            raise DocumentError(
+                f"{uri} is encrypted in a way that only the program of its publisher opens. Save a copy without "
+                "encryption and index that."
+            ) from error
+        if b"%PDF-" not in data[:1024]:
+            why = "it does not begin with %PDF, so it is a file of another format"
+        elif b"%%EOF" not in data[-_END_BYTES:]:
+            why = "its end is missing: it is cut off, as by a broken download"
+        else:
+            why = str(error)
+        raise DocumentError(
+            f"{uri} is not a readable PDF ({why}). Save it again with a PDF program, or fetch it anew."
+        ) from error
 
 
 _DATE: Final = re.compile(r"D:(\d{4})(\d{2})(\d{2})")
@@ -108,22 +118,83 @@ def joined_pages(pages: Sequence[str], by_ocr: frozenset[int] = frozenset()) -> 
     return BETWEEN_BLOCKS.join(parts), tuple(sections)
 
 
-def _page_text(pdf: pypdfium2.PdfDocument, number: int, uri: str) -> str:
-    try:
-        page = pdf[number]
-        textpage = page.get_textpage()
-        raw = str(textpage.get_text_bounded())
-        textpage.close()
-        page.close()
-    except pypdfium2.PdfiumError as error:
-        raise DocumentError(
-            f"{uri}, page {number + 1}, cannot be read ({error}). Open and save the file again with a PDF program."
-        ) from error
-    return tidy(raw)
+# Pages that need OCR.
+
+_FOR_OCR: Final[Sequence[State]] = ("image", "illegible", "partly", "picture")
+_BETTER: Final = 1.5
+"""OCR replaces the text beside a picture if it finds this many times as much. # project default"""
 
 
-def tidy(raw: str) -> str:
-    """Return a page's text without PDFium's marks for line ends and hyphens, control characters and trailing blanks."""
-    text = _CONTROL.sub("", _HYPHEN.sub("-", newlines(raw))).encode("utf-8", "replace").decode()
-    # Line by line: a regular expression for trailing blanks takes quadratic time on blanks within a line.
-    return "\n".join(line.rstrip(" \t") for line in text.split("\n")).strip()
+def _after_ocr(pdf: pypdfium2.PdfDocument, pages: Sequence[Page], uri: str, ocr: Ocr) -> list[Page]:
+    """Return the pages with the text of their images; a page whose image has no words is a picture."""
+    read, looked_at = list(pages), 0
+    for number, page in enumerate(pages):
+        if page.state not in _FOR_OCR:
+            continue
+        shown = pdf[number]
+        image = shown.render(scale=LONGEST_SIDE / max(shown.get_size())).to_numpy()[:, :, :3]
+        shown.close()
+        if is_blank(image):
+            read[number] = replace(page, state="blank")
+            continue
+        if page.state == "picture" and not is_scan(image):
+            read[number] = replace(page, state="text", pictures=1)
+            continue
+        looked_at += 1
+        ocr.check(looked_at, uri)
+        text = tidy(ocr.text(image))
+        if len(text) > (_BETTER * len(page.text) if page.state == "picture" else 0):
+            read[number] = replace(page, text=text, state="ocr")
+        elif page.state in ("image", "picture"):
+            read[number] = replace(page, state="text", pictures=1)
+    return read
+
+
+# What is not read.
+
+_MOST_NAMES: Final = 10
+"""Names of attached files that are listed. # project default"""
+
+
+def _count_losses(pages: Sequence[Page], losses: Losses, ocr: Ocr) -> None:
+    """Count pages without legible text by number, and pictures."""
+    for states, kind, remedy in (
+        (("image", "illegible"), "without readable text", ocr.remedy),
+        (("partly",), "with partly unreadable text", ocr.remedy),
+        (("picture",), "with little text beside a picture", ocr.remedy),
+        (("damaged",), "with damage", "save the file again with a PDF program"),
+    ):
+        count_pages(losses, kind, [at for at, page in enumerate(pages, start=1) if page.state in states], remedy)
+    losses.add("picture", "pictures", sum(page.pictures for page in pages))
+    losses.add("sound, film or 3D model", "sounds, films or 3D models", sum(page.media for page in pages))
+
+
+def _count_files(pdf: pypdfium2.PdfDocument, pages: Sequence[Page], losses: Losses) -> None:
+    """Count attached files, of which a portfolio consists, by name."""
+    names = [name for page in pages for name in page.files]
+    count = pdfium.FPDFDoc_GetAttachmentCount(pdf.raw)
+    more = range(min(count, _MOST_NAMES))  # each takes time in the number of all
+    shown = [*(attachment_name(pdfium.FPDFDoc_GetAttachment(pdf.raw, at)) for at in more), *names][:_MOST_NAMES]
+    listed = ", ".join(shown) + (", ..." if count + len(names) > _MOST_NAMES else "")
+    losses.add(f"attached file: {listed}", f"attached files: {listed}", count + len(names), "save it beside this one")
+
+
+def _count_damage(data: bytes, pages: Sequence[Page], losses: Losses) -> None:
+    """Count what a damaged file lacks, whose list of objects PDFium rebuilt from what is left."""
+    blank = [at for at, page in enumerate(pages, start=1) if page.state == "blank"]
+    count_pages(losses, "that may have lost text", blank)
+    if b"%%EOF" not in data[-_END_BYTES:]:
+        losses.add("missing part at the end, where the file is cut off", "missing parts", 1, "fetch the file anew")
+
+
+def _why_no_text(uri: str, pages: Sequence[Page], ocr: Ocr) -> str:
+    """Return why a file has no text at all, and what to do."""
+    why = ocr.why_not or "OCR found no words in them either. Check the file, or leave it out with --exclude."
+    states = {page.state for page in pages}
+    if "illegible" in states:
+        what = "no readable text: its fonts do not say which characters their signs are"
+    elif states == {"damaged"}:
+        return f"{uri} has {counted(len(pages), 'page')}, all of them damaged. Save it again with a PDF program, or fetch it anew."
+    else:
+        what = "no text layer; it seems to be a scan"
+    return f"{uri} has {counted(len(pages), 'page')} and {what}. {why}"

@@ -1,0 +1,437 @@
+"""What a PDF holds besides plain text: each kind is read, or counted, or the file is a failure that says why."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from pathlib import Path
+
+import pypdf
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from okralong.pipelines.core.types import DocumentError
+from okralong.pipelines.indexing.documents import RawDocument, Source
+from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr
+from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT, read_pdf
+from tests.indexing.growth import LINEAR, growth
+from tests.indexing.pdf_files import STANDARD, RawPdf, line
+from tests.indexing.tiny_pdf import tiny_pdf
+
+PROSE = (
+    "Revenue rose because the harbour reopened and ferries crossed twice every weekday morning",
+    "while costs of diesel, insurance and mooring fell slightly below those budgeted last autumn",
+    "by the owners; depreciation remained unchanged, deferred taxes and provisions increased.",
+)
+OFF = Ocr(why_not="The index config says ocr: off. Set it to auto and index again.")
+
+
+def read(tmp_path: Path, data: bytes | RawPdf, ocr: Ocr = NO_OCR) -> RawDocument:
+    file = tmp_path / "a.pdf"
+    file.write_bytes(data.write() if isinstance(data, RawPdf) else data)
+    (found,) = read_pdf(Source(str(file), "a"), ocr)
+    assert isinstance(found, RawDocument)
+    return found
+
+
+def text_of(tmp_path: Path, content: str, **page: object) -> str:
+    pdf = RawPdf()
+    pdf.page(content, **page)  # type: ignore[arg-type]
+    return read(tmp_path, pdf).text
+
+
+def paragraph(lines: tuple[str, ...] = PROSE, font: str = "F1") -> str:
+    return "".join(line(each, y=720 - 16 * row, font=font) for row, each in enumerate(lines))
+
+
+def on_ocr(pages: int = 10) -> Ocr:
+    return Ocr(why_not="", most_pages=pages)
+
+
+# Text.
+
+
+@pytest.mark.documented(".pdf", "text")
+def test_pages_are_cited(tmp_path: Path) -> None:
+    found = read(tmp_path, tiny_pdf(["First page.", "Second page."]))
+    assert found.text == "First page.\n\nSecond page."
+    assert [(each.kind, each.name, each.start_char) for each in found.sections] == [("page", "1", 0), ("page", "2", 13)]
+    assert found.metadata == {"pages": "2"}
+
+
+@pytest.mark.documented(".pdf", "rotated pages, text from right to left or from top to bottom")
+def test_directions(tmp_path: Path) -> None:
+    turned = "BT /F1 12 Tf 0 1 -1 0 300 300 Tm (First line) Tj ET BT /F1 12 Tf 0 1 -1 0 316 300 Tm (Second line) Tj ET"
+    assert text_of(tmp_path, turned, more="/Rotate 90") == "First line\nSecond line"
+    assert text_of(tmp_path, turned) == "First line\nSecond line"
+    down = "".join(line(char, y=700 - 14 * row) for row, char in enumerate("DOWN"))
+    assert text_of(tmp_path, down) == "DOWN"
+    pdf = RawPdf()
+    hebrew = pdf.to_unicode([(0x41 + n, 0x5D0 + n) for n in range(10)])
+    pdf.page(line("CBA FED", font="F2"), {"F2": f"{STANDARD[:-2]} /ToUnicode {hebrew} >>"})
+    assert read(tmp_path, pdf).text == "דהו אבג"
+
+
+@pytest.mark.documented(".pdf", "ligatures")
+@pytest.mark.documented(".pdf", "hyphens at the end of a line")
+def test_ligatures_and_hyphens(tmp_path: Path) -> None:
+    pdf = RawPdf()
+    ligatures = pdf.to_unicode([(1, 0xFB01), (2, 0xFB03)])
+    pdf.page(line("\\001nancial o\\002ce", font="F2"), {"F2": f"{STANDARD[:-2]} /ToUnicode {ligatures} >>"})
+    assert read(tmp_path, pdf).text == "financial office"
+    assert text_of(tmp_path, line("long-") + line("term debt", y=706)) == "long-term debt"
+
+
+@pytest.mark.documented(".pdf", "bold text that is drawn twice")
+def test_text_drawn_twice(tmp_path: Path) -> None:
+    twice = "".join(f"BT /F1 12 Tf {x} 720 Td (Total 1,234) Tj ET\n" for x in (72, 72.3, 72.6))
+    assert text_of(tmp_path, twice) == "Total 1,234"
+
+
+@pytest.mark.documented(".pdf", "white or tiny text, layers")
+def test_text_that_is_hard_to_see(tmp_path: Path) -> None:
+    white = "1 1 1 rg " + line("white") + line("tiny", y=600, size=1) + "/OC /L BDC " + line("layer", y=500) + "EMC"
+    assert text_of(tmp_path, white) == "white\ntiny\nlayer"
+
+
+@pytest.mark.documented(".pdf", "text outside the page or its crop box")
+def test_text_outside_the_page(tmp_path: Path) -> None:
+    outside = line("inside") + line("below", y=20) + line("beside", x=900)
+    assert text_of(tmp_path, outside, more="/CropBox [0 100 612 792]") == "inside"
+
+
+@pytest.mark.documented(".pdf", "links, bookmarks, alternative texts")
+def test_what_is_beside_the_text(tmp_path: Path) -> None:
+    pdf = RawPdf("/Outlines 3 0 R")
+    pdf.add("<< /Type /Outlines /Count 1 >>")
+    link = pdf.add("<< /Type /Annot /Subtype /Link /Rect [0 0 9 9] /A << /S /URI /URI (https://example.org) >> >>")
+    pdf.page("/Figure << /Alt (A chart) >> BDC 0 0 9 9 re f EMC " + line("shown"), more=f"/Annots [{link}]")
+    found = read(tmp_path, pdf)
+    assert (found.text, found.metadata) == ("shown", {"pages": "1"})
+
+
+# Fonts without a Unicode map.
+
+GLYPHS = tuple("".join(chr(ord(c) - 29) if c != " " else "\3" for c in each) for each in PROSE)
+
+
+def font_of_glyphs(pdf: RawPdf) -> str:
+    """A font as Chrome embeds it, with glyph numbers as codes, but without its map to Unicode."""
+    descriptor = pdf.add(
+        "<< /Type /FontDescriptor /FontName /ABCDEF+Gone /Flags 4 /FontBBox [0 0 1000 1000] /ItalicAngle 0 /Ascent 800 "
+        "/Descent -200 /CapHeight 700 /StemV 80 >>"
+    )
+    descendant = pdf.add(
+        f"<< /Type /Font /Subtype /CIDFontType2 /BaseFont /ABCDEF+Gone /FontDescriptor {descriptor} /DW 500 "
+        "/CIDSystemInfo << /Registry (Adobe) /Ordering (Identity) /Supplement 0 >> /CIDToGIDMap /Identity >>"
+    )
+    return (
+        "<< /Type /Font /Subtype /Type0 /BaseFont /ABCDEF+Gone /Encoding /Identity-H "
+        f"/DescendantFonts [{descendant}] >>"
+    )
+
+
+def glyphs(lines: tuple[str, ...], font: str = "F2", y: int = 720) -> str:
+    """Lines of two-byte glyph numbers."""
+    rows = ("".join(f"{ord(char):04x}" for char in each) for each in lines)
+    return "".join(f"BT /{font} 12 Tf 72 {y - 16 * row} Td <{each}> Tj ET\n" for row, each in enumerate(rows))
+
+
+@pytest.mark.documented(".pdf", "pages whose fonts have no map to Unicode, or a wrong one")
+def test_pages_of_glyph_numbers_are_named_instead_of_read(tmp_path: Path) -> None:
+    pdf = RawPdf()
+    font = font_of_glyphs(pdf)
+    pdf.page(line("Typed words."))
+    for _ in range(3):
+        pdf.page(glyphs(GLYPHS), {"F2": font})
+    pdf.page(paragraph())
+    pdf.page(glyphs(GLYPHS[:1]), {"F2": font})
+    found = read(tmp_path, pdf)
+    assert found.text == "Typed words.\n\n" + "\n".join(PROSE)
+    assert found.metadata == {
+        "pages": "6", PAGES_WITHOUT_TEXT: "4", "not_read": "4 pages without readable text: 2-4, 6 (install OCR)",
+    }  # fmt: skip
+    assert read(tmp_path, pdf, OFF).metadata["not_read"].endswith("(set ocr: auto)")
+
+    wrong = RawPdf()
+    by_one = wrong.to_unicode([(code, code + 1) for code in range(33, 126)])
+    wrong.page(paragraph(font="F2"), {"F2": f"{STANDARD[:-2]} /ToUnicode {by_one} >>"})
+    private = wrong.to_unicode([(code, 0xF000 + code) for code in range(33, 126)])
+    wrong.page(paragraph(font="F2"), {"F2": f"{STANDARD[:-2]} /ToUnicode {private} >>"})
+    with pytest.raises(DocumentError, match=r"has 2 pages and no readable text: its fonts .* Install OCR"):
+        read(tmp_path, wrong)
+
+
+@pytest.mark.documented(".pdf", "parts of pages whose fonts have no map to Unicode")
+def test_words_of_glyph_numbers_on_a_page_of_text(tmp_path: Path) -> None:
+    pdf = RawPdf()
+    font = font_of_glyphs(pdf)
+    pdf.page(paragraph() + glyphs((GLYPHS[0][:40],), y=500), {"F2": font})
+    found = read(tmp_path, pdf)
+    assert found.text == "\n".join(PROSE)
+    assert found.metadata["not_read"] == "1 page with partly unreadable text: 1 (install OCR)"
+
+
+@pytest.mark.documented(".pdf", "fonts without a map whose codes are letters")
+def test_fonts_without_a_map_whose_codes_are_letters(tmp_path: Path) -> None:
+    codes = sorted({ord(char) for each in PROSE for char in each})
+    names = " ".join(f"{code} /g{code}" for code in codes)
+    font = f"<< /Type /Font /Subtype /Type1 /BaseFont /ABCDEF+Old /Encoding << /Differences [{names}] >> >>"
+    assert text_of(tmp_path, paragraph(font="F2"), fonts={"F2": font}) == "\n".join(PROSE)
+
+
+# Scans and pictures.
+
+
+def drawing(words: str = "", shade: str = "white") -> Image.Image:
+    image = Image.new("RGB", (1000, 1300), shade)
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(36)
+    for row, each in enumerate(filter(None, words.split("\n"))):
+        draw.text((100, 150 + 60 * row), each, "black", font)
+    return image
+
+
+def with_picture(image: Image.Image, content: str, share: float = 1.0) -> RawPdf:
+    """A page with a picture over that share of its height, below other content."""
+    pdf = RawPdf()
+    grey = image.convert("L")
+    at = pdf.image(grey.width, grey.height, zlib.compress(grey.tobytes()), "/Filter /FlateDecode")
+    pdf.page(f"q 612 0 0 {792 * share} 0 0 cm /Im1 Do Q\n{content}", images={"Im1": at})
+    return pdf
+
+
+SCANNED = "The Petrel was sold for 61,500 crowns\nto the owners of the harbour\nin the spring of the year"
+
+
+@pytest.mark.documented(".pdf", "scanned pages")
+def test_scans_without_ocr(tmp_path: Path) -> None:
+    pdf = with_picture(drawing(SCANNED), "")
+    pdf.page(line("Typed words."))
+    pdf.page("")
+    found = read(tmp_path, pdf)
+    assert found.text == "Typed words."
+    assert found.metadata == {
+        "pages": "3", PAGES_WITHOUT_TEXT: "1", "not_read": "1 page without readable text: 1 (install OCR)",
+    }  # fmt: skip
+
+
+@pytest.mark.documented(".pdf", "scanned pages with a running head or a stamp")
+def test_a_stamp_does_not_make_a_scan_a_page_of_text(tmp_path: Path) -> None:
+    found = read(tmp_path, with_picture(drawing(SCANNED), line("Page 7", y=20)))
+    assert found.text == "Page 7"
+    assert found.metadata["not_read"] == "1 page with little text beside a picture: 1 (install OCR)"
+    assert found.metadata[PAGES_WITHOUT_TEXT] == "1"
+
+
+@pytest.mark.slow
+def test_ocr_reads_what_has_no_legible_text(tmp_path: Path) -> None:
+    pdf = with_picture(drawing(SCANNED), line("Page 7", y=20))
+    font = font_of_glyphs(pdf)
+    pdf.page(glyphs(GLYPHS), {"F2": font})  # PDFium draws it in another font: boxes, or wrong letters
+    photo = drawing("", "grey")
+    ImageDraw.Draw(photo).ellipse((200, 200, 800, 900), "black")
+    grey = photo.convert("L")
+    at = pdf.image(grey.width, grey.height, zlib.compress(grey.tobytes()), "/Filter /FlateDecode")
+    pdf.page("q 612 0 0 792 0 0 cm /Im1 Do Q\n1 g " + line("Our ferries"), images={"Im1": at})
+    found = read(tmp_path, pdf, on_ocr())
+    assert "The Petrel was sold for 61,500 crowns" in found.text
+    assert found.text.endswith("Our ferries")
+    assert "1 picture" in found.metadata["not_read"].split("; ")
+    assert [each.ocr for each in found.sections if each.name in "13"] == [True, False]
+    with pytest.raises(DocumentError, match=r"more than limits\.ocr_pages = 0 pages"):
+        read(tmp_path, pdf, on_ocr(0))
+
+
+@pytest.mark.documented(".pdf", "text that a scanner's program laid over a scan")
+def test_invisible_text_over_a_scan_is_its_text(tmp_path: Path) -> None:
+    found = read(tmp_path, with_picture(drawing(SCANNED), "3 Tr " + line("The Petrel was sold")))
+    assert (found.text, found.metadata) == ("The Petrel was sold", {"pages": "1"})
+
+
+@pytest.mark.documented(".pdf", "pictures that cover a quarter of the page or more")
+@pytest.mark.documented(".pdf", "smaller pictures, drawings")
+def test_pictures(tmp_path: Path) -> None:
+    assert read(tmp_path, with_picture(drawing(), paragraph(), 0.4)).metadata["not_read"] == "1 picture"
+    found = read(tmp_path, with_picture(drawing(), paragraph() + "10 10 100 100 re f", 0.2))
+    assert found.metadata == {"pages": "1"}
+
+
+# Forms, notes and files.
+
+
+@pytest.mark.documented(".pdf", "form fields")
+def test_form_fields(tmp_path: Path) -> None:
+    fields = (
+        "/FT /Tx /T (income) /TU (Total income) /V (61,500)",
+        "/FT /Tx /T (empty)",
+        "/FT /Btn /T (resident) /V /Yes /AS /Yes",
+        "/FT /Btn /T (married) /V /Off /AS /Off",
+        "/FT /Ch /T (currency) /Opt [(crowns) (marks)] /V (marks)",
+        "/FT /Tx /T (secret) /Ff 8192 /V (hunter2)",
+        "/FT /Tx /T (hidden) /F 2 /V (nothing)",
+    )
+    pdf = RawPdf()
+    widgets = [
+        pdf.add(f"<< /Type /Annot /Subtype /Widget /Rect [72 {700 - 20 * n} 200 {715 - 20 * n}] {each} >>")
+        for n, each in enumerate(fields)
+    ]
+    parent = pdf.add(f"<< /FT /Tx /T (seller) /V (A. Quillfeather) /Kids [{len(pdf.objects) + 2} 0 R] >>")
+    child = pdf.add(f"<< /Type /Annot /Subtype /Widget /Rect [72 300 200 315] /Parent {parent} >>")
+    pdf.catalog = f"/AcroForm << /Fields [{' '.join([*widgets, parent])}] >>"
+    pdf.page(line("Declaration"), more=f"/Annots [{' '.join([*widgets, child])}]")
+    found = read(tmp_path, pdf)
+    assert found.text.split("\n") == [
+        "Declaration", "", "Total income: 61,500", "resident: Yes", "currency: marks", "seller: A. Quillfeather",
+    ]  # fmt: skip
+    assert found.metadata == {"pages": "1"}
+
+
+@pytest.mark.documented(".pdf", "comments")
+@pytest.mark.documented(".pdf", "text boxes")
+@pytest.mark.documented(".pdf", "hidden comments")
+def test_notes(tmp_path: Path) -> None:
+    notes = (
+        "/Subtype /Text /T (Ann) /Contents (Is this \\(net\\) right?)",
+        "/Subtype /Highlight /Contents (Check)",
+        "/Subtype /FreeText /Contents (Superseded in 2024)",
+        "/Subtype /Text /F 2 /Contents (secret)",
+        "/Subtype /Popup /Contents (Check)",
+    )
+    pdf = RawPdf()
+    at = " ".join(pdf.add(f"<< /Type /Annot /Rect [10 10 20 20] {each} >>") for each in notes)
+    pdf.page(line("Net sales"), more=f"/Annots [{at}]")
+    assert read(tmp_path, pdf).text == (
+        "Net sales\n\nComment (Ann): Is this (net) right?\nComment: Check\nSuperseded in 2024"
+    )
+    only = RawPdf()
+    note = only.add("<< /Type /Annot /Subtype /FreeText /Rect [10 10 20 20] /Contents (All there is) >>")
+    only.page("", more=f"/Annots [{note}]")
+    assert read(tmp_path, only).text == "All there is"
+
+
+@pytest.mark.documented(".pdf", "attached files, the files of a portfolio")
+@pytest.mark.documented(".pdf", "sound, film, 3D models")
+def test_files_and_media(tmp_path: Path) -> None:
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(tiny_pdf(["See the attached files."])))
+    writer.add_attachment("figures.xlsx", b"x")
+    writer.add_attachment("terms.docx", b"x")
+    out = io.BytesIO()
+    writer.write(out)
+    found = read(tmp_path, out.getvalue())
+    assert found.metadata["not_read"] == "2 attached files: figures.xlsx, terms.docx (save it beside this one)"
+
+    pdf = RawPdf()
+    file = pdf.add("<< /Type /Filespec /F (plan.dwg) /UF (plan.dwg) >>")
+    pin = pdf.add(f"<< /Type /Annot /Subtype /FileAttachment /Rect [9 9 19 19] /FS {file} /Contents (The plan) >>")
+    film = pdf.add("<< /Type /Annot /Subtype /RichMedia /Rect [9 9 19 19] >>")
+    pdf.page(line("A plan."), more=f"/Annots [{pin} {film}]")
+    found = read(tmp_path, pdf)
+    assert found.text == "A plan.\n\nComment: The plan"
+    assert found.metadata["not_read"].split("; ") == [
+        "1 sound, film or 3D model", "1 attached file: plan.dwg (save it beside this one)",
+    ]  # fmt: skip
+
+
+# Files that cannot be read as a whole.
+
+
+@pytest.mark.documented(".pdf", "damaged pages")
+def test_one_damaged_page_does_not_cost_the_others(tmp_path: Path) -> None:
+    pdf = RawPdf()
+    pdf.page(line("First."))
+    pdf.pages.append(pdf.add("<< /Type /Catalog >>"))
+    pdf.page(line("Third."))
+    found = read(tmp_path, pdf)
+    assert found.text == "First.\n\nThird."
+    assert [each.name for each in found.sections] == ["1", "3"]
+    assert found.metadata["not_read"] == "1 page with damage: 2 (save the file again with a PDF program)"
+    none = RawPdf()
+    none.pages.append(none.add("<< /Type /Catalog >>"))
+    with pytest.raises(DocumentError, match="has 1 page, all of them damaged"):
+        read(tmp_path, none)
+
+
+@pytest.mark.documented(".pdf", "files that are cut off")
+def test_files_that_are_cut_off(tmp_path: Path) -> None:
+    data = tiny_pdf(["First page.", "Second page."])
+    with pytest.raises(DocumentError, match="its end is missing: it is cut off"):
+        read(tmp_path, data[: len(data) // 3])
+    pdf = RawPdf()
+    pdf.page(line("Whole."))
+    pdf.page(line("Whole too."))
+    last = pdf.add("", b"")
+    pdf.page(line("Lost."))
+    whole = pdf.write()
+    cut = whole[: whole.index(f"\n{last[:-4]} 0 obj".encode()) + 1]
+    with_trailer = cut + b"trailer\n<< /Size 20 /Root 1 0 R >>\n"  # as linearized files have one near the beginning
+    found = read(tmp_path, with_trailer)
+    assert found.text == "Whole.\n\nWhole too."
+    lost = found.metadata["not_read"]
+    assert "1 missing part at the end, where the file is cut off (fetch the file anew)" in lost
+    assert "3" in lost.split("missing")[0]
+
+
+@pytest.mark.documented(".pdf", "files with a password")
+@pytest.mark.documented(".pdf", "files that only may not be copied or printed")
+def test_passwords(tmp_path: Path) -> None:
+    for password, owner in (("secret", "other"), ("", "other")):
+        writer = pypdf.PdfWriter(clone_from=io.BytesIO(tiny_pdf(["Locked words."])))
+        writer.encrypt(password, owner, algorithm="AES-128", permissions_flag=pypdf.constants.UserAccessPermissions(0))
+        out = io.BytesIO()
+        writer.write(out)
+        if password:
+            with pytest.raises(DocumentError, match="is encrypted and needs a password"):
+                read(tmp_path, out.getvalue())
+        else:
+            assert read(tmp_path, out.getvalue()).text == "Locked words."
+
+
+@pytest.mark.documented(".pdf", "XFA forms")
+def test_xfa_forms(tmp_path: Path) -> None:
+    pdf = RawPdf()
+    xfa = pdf.add("", b"<xdp:xdp xmlns:xdp='http://ns.adobe.com/xdp/'></xdp:xdp>")
+    pdf.catalog = f"/NeedsRendering true /AcroForm << /Fields [] /XFA {xfa} >>"
+    pdf.page(line("Please wait... If this message is not eventually replaced"))
+    with pytest.raises(DocumentError, match="is an XFA form, which only Adobe's programs show"):
+        read(tmp_path, pdf)
+
+
+def test_a_file_of_another_format_is_named_so(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="does not begin with %PDF"):
+        read(tmp_path, b"<html><body>404 Not found</body></html>" * 200)
+
+
+# Time.
+
+
+def test_time_is_linear_in_notes_and_files(tmp_path: Path) -> None:
+    def work(size: int) -> None:
+        pdf = RawPdf()
+        notes = [pdf.add(f"<< /Subtype /Text /Rect [0 0 9 9] /Contents (Note {n}) >>") for n in range(size)]
+        files = " ".join(f"(f{n:05}) << /F (f{n}) >>" for n in range(size))
+        pdf.catalog = f"/Names << /EmbeddedFiles << /Names [{files}] >> >>"
+        pdf.page(line("Page"), more=f"/Annots [{' '.join(notes)}]")
+        assert f"{size:,} attached files: f0" in read(tmp_path, pdf).metadata["not_read"]
+
+    assert growth(work, 1_000) < LINEAR
+
+
+@pytest.mark.documented(".pdf", "form fields after the first 2,000")
+def test_fields_beyond_a_limit_are_counted(tmp_path: Path) -> None:
+    pdf = RawPdf()
+    fields = [pdf.add(f"<< /Subtype /Widget /Rect [0 0 9 9] /FT /Tx /T (f{n}) /V (value {n}) >>") for n in range(4_000)]
+    pdf.catalog = f"/AcroForm << /Fields [{' '.join(fields)}] >>"
+    pdf.page(line("Page"), more=f"/Annots [{' '.join(fields)}]")
+    found = read(tmp_path, pdf)
+    assert found.text.endswith("f1999: value 1999")
+    assert found.metadata["not_read"] == "2,000 form fields"
+
+
+def test_time_is_linear_in_glyph_numbers(tmp_path: Path) -> None:
+    def work(size: int) -> None:
+        pdf = RawPdf()
+        pdf.page(line("Page"))
+        pdf.page(paragraph() + glyphs(GLYPHS * size), {"F2": font_of_glyphs(pdf)})
+        read(tmp_path, pdf)
+
+    assert growth(work, 5) < LINEAR
