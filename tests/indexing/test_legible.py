@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from okralong.pipelines.indexing.formats.legible import is_legible
+from okralong.pipelines.indexing.formats.legible import is_legible, without_turned_words
 from tests.indexing.growth import LINEAR, growth
 
 TEXTS = {
@@ -105,6 +105,17 @@ def test_glyph_numbers_need_words_as_proof() -> None:
     assert not is_legible("", proof=True)
 
 
-@pytest.mark.parametrize("unit", ["a", "ab ", "\u00c3\u00a9", "e\u00e9", "abcd", "\u0411", "x" * 39 + " "])
+@pytest.mark.parametrize("kind", ["Arabic", "Hebrew"])
+def test_words_whose_letters_are_reversed_are_turned_round(kind: str) -> None:
+    text = TEXTS[kind]
+    assert without_turned_words(text) == text
+    turned = without_turned_words(" ".join(word[::-1] for word in text.split())).split()
+    assert sum(map(str.__eq__, turned, text.split())) > 0.75 * len(turned)
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "ab ", "\u00c3\u00a9", "e\u00e9", "abcd", "\u0411", "x" * 39 + " ", "\u0628", "\u0628\u0629 "]
+)
 def test_time_is_linear(unit: str) -> None:
     assert growth(lambda size: is_legible(unit * size), 20_000) < LINEAR
+    assert growth(lambda size: without_turned_words(unit * size), 20_000) < LINEAR

@@ -16,6 +16,7 @@ from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT, read_pdf
 from tests.indexing.growth import LINEAR, growth
 from tests.indexing.pdf_files import STANDARD, RawPdf, line
+from tests.indexing.test_legible import TEXTS
 from tests.indexing.tiny_pdf import tiny_pdf
 
 PROSE = (
@@ -70,6 +71,16 @@ def test_directions(tmp_path: Path) -> None:
     hebrew = pdf.to_unicode([(0x41 + n, 0x5D0 + n) for n in range(10)])
     pdf.page(line("CBA FED", font="F2"), {"F2": f"{STANDARD[:-2]} /ToUnicode {hebrew} >>"})
     assert read(tmp_path, pdf).text == "דהו אבג"
+
+
+def test_arabic_words_as_chrome_prints_them(tmp_path: Path) -> None:
+    words = TEXTS["Arabic"].split()
+    content = ""
+    for row, word in enumerate(words):
+        spans = "".join(f"/Span << /ActualText <FEFF{ord(char):04X}> >> BDC (x) Tj EMC " for char in reversed(word))
+        content += f"BT /ReversedChars BMC /F1 12 Tf 72 {760 - 15 * row} Td {spans} EMC ET\n"
+    read_back = text_of(tmp_path, content).split()
+    assert sum(map(str.__eq__, words, read_back)) > 0.9 * len(words)
 
 
 @pytest.mark.documented(".pdf", "ligatures")

@@ -13,7 +13,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from okralong.pipelines.indexing.documents import newlines
-from okralong.pipelines.indexing.formats.legible import is_legible
+from okralong.pipelines.indexing.formats.legible import is_legible, without_turned_words
 
 _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 """PDFium's replacements for a hyphen at the end of a line."""
@@ -75,8 +75,10 @@ _ODD: Final = re.compile("[\x00\x01\x03-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufff
 """Characters that text does not have: control codes other than PDFium's hyphen, and the private use area."""
 _SAMPLE: Final = 100
 """Characters of a page whose map is looked up, evenly spaced; all of them take as long as reading the text."""
-_LEAST_BAD: Final = 0.05
-"""Share of characters without a map that is looked at; bullets and symbols stay below. # project default"""
+_LEAST_ODD: Final = 0.05
+"""Share of odd characters that is looked at; bullets and symbols stay below. # project default"""
+_LEAST_BAD: Final = 30
+"""Characters without a map that can be judged, a line of text; bullets are fewer. # project default"""
 _MOST_BAD: Final = 0.5
 """Share of illegible characters from which a page counts as illegible. # project default"""
 
@@ -87,19 +89,19 @@ def _checked(textpage: Any, raw: str) -> tuple[str, State]:
     if not text and not raw.strip():
         return "", "blank"
     count = pdfium.FPDFText_CountChars(textpage.raw)
-    step = max(1, count // _SAMPLE)
-    failed = sum(map((1).__eq__, _map_errors(textpage, range(0, count, step))))
-    if failed * step < _LEAST_BAD * count and len(_ODD.findall(raw)) < _LEAST_BAD * len(raw):
-        return (text, "text") if is_legible(text) else ("", "illegible")
+    sample = _map_errors(textpage, range(0, count, max(1, count // _SAMPLE)))
+    if 1 not in sample and len(_ODD.findall(raw)) < _LEAST_ODD * len(raw):
+        return (without_turned_words(text), "text") if is_legible(text) else ("", "illegible")
     chars = [chr(code) for code in map(pdfium.FPDFText_GetUnicode, repeat(textpage.raw), range(count))]
     bad = [
         error == 1 or bool(_ODD.match(char))
         for error, char in zip(_map_errors(textpage, range(count)), chars, strict=True)
     ]
     seen = [not char.isspace() for char in chars]
-    share = sum(compress(bad, seen)) / max(1, sum(seen))
+    wrongs = sum(compress(bad, seen))
+    share = wrongs / max(1, sum(seen))
     without_map = "".join(char if wrong else " " for char, wrong in zip(chars, bad, strict=True))
-    if share < _LEAST_BAD or is_legible(without_map, proof=True):
+    if (wrongs < _LEAST_BAD and share < _MOST_BAD) or is_legible(without_map, proof=True):
         return text, "text"
     if share >= _MOST_BAD:
         return "", "illegible"
