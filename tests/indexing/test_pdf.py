@@ -80,7 +80,7 @@ def test_arabic_words_as_chrome_prints_them(tmp_path: Path) -> None:
         spans = "".join(f"/Span << /ActualText <FEFF{ord(char):04X}> >> BDC (x) Tj EMC " for char in reversed(word))
         content += f"BT /ReversedChars BMC /F1 12 Tf 72 {760 - 15 * row} Td {spans} EMC ET\n"
     read_back = text_of(tmp_path, content).split()
-    assert sum(map(str.__eq__, words, read_back)) > 0.9 * len(words)
+    assert sum(map(str.__eq__, words, read_back)) > 0.75 * len(words)
 
 
 @pytest.mark.documented(".pdf", "ligatures")
