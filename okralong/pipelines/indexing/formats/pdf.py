@@ -194,7 +194,8 @@ def _why_no_text(uri: str, pages: Sequence[Page], ocr: Ocr) -> str:
     if "illegible" in states:
         what = "no readable text: its fonts do not say which characters their signs are"
     elif states == {"damaged"}:
-        return f"{uri} has {counted(len(pages), 'page')}, all of them damaged. Save it again with a PDF program, or fetch it anew."
+        what = f"{counted(len(pages), 'page')}, all of them damaged"
+        return f"{uri} has {what}. Save it again with a PDF program, or fetch it anew."
     else:
         what = "no text layer; it seems to be a scan"
     return f"{uri} has {counted(len(pages), 'page')} and {what}. {why}"
