@@ -2,7 +2,8 @@
 
     python -m benchmarks.pdf_legible DATA [--messages FOLDER] [--out FILE]
 
-DATA is searched for PDFs, which are reported in two halves. FOLDER holds gettext files (``.po``) of many languages, such as those of Django's wheel.
+DATA is searched for PDFs, which are reported in two halves. FOLDER holds gettext files (``.po``) of many languages,
+such as those of Django's wheel.
 """
 
 from __future__ import annotations
