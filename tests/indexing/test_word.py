@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import docx
@@ -383,6 +384,10 @@ def test_charts(tmp_path: Path) -> None:
     assert text(tmp_path, body, {"r1": open_xml.chart(plots, "Results")}) == (
         "Figure 1\n\nResults\n\n|  | Revenue | Margin |\n| 2022 | 1,200.5 | 12.5% |\n| 2023 | 1,300.0 | 13.0% |"
     )
+    label = "<c:dLbl><c:tx><c:rich><a:p><a:r><a:t>one-off</a:t></a:r></a:p></c:rich></c:tx></c:dLbl></c:ser>"
+    shapes = Part("chartUserShapes", "word/drawings/d1.xml", open_xml.element("c:userShapes", open_xml.shape("Target")))
+    drawn = replace(open_xml.chart(plots.replace("</c:ser>", label, 1)), parts={"u1": shapes})
+    assert text(tmp_path, f"<w:p>{CHART}</w:p>", {"r1": drawn}).startswith("one-off\nTarget\n\n|  | Revenue | Margin |")
     assert not_read(tmp_path, body, {"r1": open_xml.chart("<c:barChart/>")}) == "1 chart without saved data"
     found = text(tmp_path, table([paragraph("Left"), f"<w:p>{CHART}</w:p>"]), {"r1": open_xml.chart(plots, "R" * 200)})
     assert found.startswith(f"Left\n\n{'R' * 200}\n\n|  | Revenue | Margin |\n| 2022 |")
