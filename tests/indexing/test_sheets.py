@@ -16,8 +16,9 @@ from PIL import Image as Picture
 from okralong.pipelines.core.number_formats import shown
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.core.workbooks import address, read_workbook
-from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source
+from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source, make_document
 from okralong.pipelines.indexing.parsers import read_source
+from okralong.pipelines.statements.rows import measure_row
 from tests.indexing.growth import LINEAR, growth
 from tests.indexing.sheet_files import CALCULATED, MAIN, relations, rows, workbook
 
@@ -398,3 +399,23 @@ def test_a_damaged_sheet_is_a_failure(file: Path, sheet: str, reason: str) -> No
     assert isinstance(bad, BadRow)
     assert "sheet One, cannot be read" in bad.message
     assert reason in bad.message
+
+
+def test_rows_are_read_below_merged_heads_and_formulas_are_no_figures(file: Path) -> None:
+    sheet = rows(
+        "|2024||2023|", "EUR thousand|Amount|% of total|Amount|% of total", "Deposits|512|60|480|59",
+        "Loans|341|40|333|41", "Fees|<><f>B3*1000</f></c>||7|", "Staff|11|12|13|14",
+    )  # fmt: skip
+    merged = '<mergeCells><mergeCell ref="B1:C1"/><mergeCell ref="D1:E1"/></mergeCells>'
+
+    def answer(question: str, data: bytes) -> str:
+        found = measure_row(question, "number", make_document(read(data, file)))
+        return found.answer if found is not None else ""
+
+    data = workbook(sheet + merged)
+    assert answer("What were loans in 2024?", data) == "341"
+    assert answer("What were loans in 2023?", data) == "333"
+    assert answer("What were fees in 2024?", data) == ""
+    assert answer("What were fees in 2023?", data) == "7"
+    two = workbook(sheet.replace("% of total", "Women").replace("Amount", "Men") + merged)
+    assert answer("What was staff in 2024?", two) == ""

@@ -316,7 +316,7 @@ def _cells(line: str) -> list[Amount]:
 
 def _is_uncalculated(line: str, at: int) -> bool:
     """Return whether a number stands in a formula or an error of a spreadsheet: "=B2*1000", "#DIV/0!"."""
-    return line[line.rfind("|", 0, at) + 1 : at].lstrip().startswith(("=", "#"))
+    return line[line.rfind("|", 0, at) + 1 : at].lstrip().startswith(("=", "#DIV/"))
 
 
 def _may_be_mark(cell: Amount) -> bool:
@@ -397,13 +397,15 @@ def _rows(text: str, offset: int) -> Iterator[Row]:
         found = _cells(line) if short else []
         if (
             found
-            and (label := line[: found[0].start].strip().strip(" |\t$(:.\u200b\xa0"))
+            and (label := _UNCALCULATED.sub("", line[: found[0].start]).strip().strip(" |\t$(:.\u200b\xa0"))
             and len(label) < _LONGEST_LABEL
         ):
             yield Row(at, at + len(line), label)
         at += len(line) + 1
 
 
+_UNCALCULATED: Final = re.compile(r"\|\s*(?:=|#DIV/0!)[^|]*(?=\|)")
+"""A cell with a formula or an error of a spreadsheet."""
 _LONGEST_LABEL: Final = 160
 """Most characters of a label. project default"""
 
@@ -421,6 +423,9 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
     if head is None:
         return None if asked.hard and len(known) > 1 else (known[0], "", -1)
     at_head, line, columns = head
+    widths = [1] * len(columns)
+    if "|" in line and "|" in row:
+        columns, widths = _joined(line, columns)
     fitting = [n for n, (_, column) in enumerate(columns) if fits(column, asked)]
     if not fitting:
         return None
@@ -440,13 +445,54 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
     if "|" in line and "|" in row:
         bars = [line[:at].count("|") for at, _ in columns]
         if len(set(bars)) == len(bars) and (line.count("|") == row.count("|") or len(there) != len(columns)):
-            found = [each for each in there if row[: each.start].count("|") == bars[place]]
+            below = range(bars[place], bars[place] + widths[place])
+            found = [each for each in there if row[: each.start].count("|") in below]
+            if len(found) > 1:
+                shares = _share_columns(text[at_head + len(line) : start])
+                found = [each for each in found if not each.unit and row[: each.start].count("|") not in shares]
+                found = found if len(found) == 1 or not asked.hard else []
             return (found[0], period, at_head) if found else None
     if len(there) == len(columns):
         return there[place], period, at_head
     if len(there) < len(columns):
         return None if has_cells(line) or place >= len(known) else (known[place], period, at_head)
     return (known[place], period, at_head) if place == 0 or _CHANGES.search(line) else None
+
+
+def _joined(line: str, columns: Sequence[tuple[int, Time]]) -> tuple[list[tuple[int, Time]], list[int]]:
+    """Join neighbouring columns below one merged head, which repeats, and return them and their widths."""
+    joined: list[tuple[int, Time]] = []
+    widths: list[int] = []
+    before = (-1, "")
+    for at, time in columns:
+        begin, bar = line.rfind("|", 0, at), line[:at].count("|")
+        words = line[begin + 1 : line.find("|", at)].strip()
+        if joined and joined[-1][1] == time and before == (bar - 1, words):
+            widths[-1] += 1
+        else:
+            joined.append((at, time))
+            widths.append(1)
+        before = (bar, words)
+    return joined, widths
+
+
+_SUBHEADS: Final = 3
+"""Lines below a head of years that may be subheads. project default"""
+
+
+def _share_columns(below: str) -> set[int]:
+    """Return the columns whose subheads, in the first lines ``below`` a head, say that they hold percentages."""
+    heads = [line for line in below.split("\n") if line.strip()][:_SUBHEADS]
+    return {
+        bar
+        for line in heads
+        if not _cells(line)
+        for bar, words in enumerate(line.split("|"))
+        if _OF_SHARES.search(words)
+    }
+
+
+_OF_SHARES: Final = re.compile(r"%|(?<!except )\bpercent", re.IGNORECASE)
 
 
 _CHANGES: Final = re.compile(r"change|increase|decrease|variance|%", re.IGNORECASE)
