@@ -135,3 +135,31 @@ def test_a_word_file_of_entities_within_entities_is_a_failure(tmp_path: Path) ->
     (bad,) = read_source(Source(str(file), "a", file.stat().st_size), 10**6)
     assert isinstance(bad, BadRow)
     assert "not a complete Word document" in bad.message
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("a.txt", b"%PDF-1.7\n1 0 obj", "a PDF: give it the suffix .pdf"),
+        ("a.txt", b"{\\rtf1\\ansi Rent is 5 \\par }", "Rich Text"),
+        ("a.md", b"PK\x03\x04\x14\x00", "a zip file"),
+        ("a.csv", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office file"),
+        (
+            "a.htm",
+            b"From: <Saved>\nMIME-Version: 1.0\nContent-Type: multipart/related;\n boundary=b\n\n--b\n",
+            "a mail or a web archive (MHTML)",
+        ),
+    ],
+)
+def test_a_file_of_another_format_than_its_suffix_is_named(tmp_path: Path, name: str, data: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    (found,) = read_source(Source(str(tmp_path / name), "a", len(data)), 10**9)
+    assert isinstance(found, BadRow)
+    assert found.message.startswith(f"{tmp_path / name} is not what its suffix says, but {words}")
+
+
+def test_a_web_page_named_txt_is_read_as_a_page(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("<!DOCTYPE html>\n<html><p>Sales were 5.<p hidden>Old</html>", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("Write <html> first, then the body.", encoding="utf-8")
+    texts = [next(iter(read_source(Source(str(tmp_path / n), n, 9), 10**9))) for n in ("a.txt", "b.txt")]
+    assert [getattr(each, "text", "") for each in texts] == ["Sales were 5.", "Write <html> first, then the body."]

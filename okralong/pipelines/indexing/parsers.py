@@ -5,6 +5,7 @@ The parsers are in ``formats``. An error in a file never affects other files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
@@ -63,6 +64,20 @@ PAGE_PARSERS: Final[Mapping[str, Parser]] = {
     ".xhtml": read_html,
 }
 """Parsers by suffix of files that may be submissions to EDGAR."""
+
+_FOREIGN: Final[tuple[tuple[re.Pattern[bytes], str], ...]] = (
+    (re.compile(rb"%PDF-"), "a PDF: give it the suffix .pdf"),
+    (re.compile(rb"\{\\rtf"), "Rich Text: open it in a word processor and save it as .docx"),
+    (re.compile(rb"PK\x03\x04"), "a zip file: give it its true suffix (.docx, .xlsx, .pptx), or unpack it"),
+    (re.compile(rb"\xd0\xcf\x11\xe0"), "an old Office file: open it and save it as .docx, .xlsx or .pptx"),
+    (
+        re.compile(rb"(?:[\w-]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?content-type:\s*multipart/", re.IGNORECASE),
+        "a mail or a web archive (MHTML): give it the suffix .eml",
+    ),
+)
+"""What a file named as text begins with if it is something else, and what to do."""
+_PEEK_BYTES: Final = 2_048
+_PAGE: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:<\?xml[^>]*>\s*+)?(?:<!doctype html|<html)\b", re.IGNORECASE)
 
 MAIL: Final = ".eml"
 SUFFIXES: Final = (*PAGE_PARSERS, *PARSERS, *IMAGE_PARSERS, MAIL)
@@ -136,7 +151,7 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[P
                 "Raise it in the index config, or split the file."
             )
         found = False
-        for reading in parse(source):
+        for reading in (_by_content(source) or parse)(source):
             found = True
             yield _checked(reading)
         if not found:
@@ -151,6 +166,22 @@ def read_source(source: Source, max_bytes: int, ocr: Ocr = NO_OCR) -> Iterator[P
             f"{source.uri} made its parser fail ({type(error).__name__}: {error}). "
             "Open and save it again with the program that made it, or leave it out of the folder.",
         )
+
+
+def _by_content(source: Source) -> Parser | None:
+    """Return the parser of a web page named .txt, None for others.
+
+    Raises:
+        DocumentError: A file named as text has another format.
+    """
+    suffix = PurePosixPath(source.uri).suffix.lower()
+    if suffix not in (*PAGE_PARSERS, ".md", ".markdown", ".csv", ".tsv"):
+        return None
+    with source.open() as stream:
+        head = bytes(stream.read(_PEEK_BYTES))
+    if found := next((what for begins, what in _FOREIGN if begins.match(head)), ""):
+        raise DocumentError(f"{source.uri} is not what its suffix says, but {found}, or leave it out of the folder.")
+    return read_html if PAGE_PARSERS.get(suffix) is read_plain and _PAGE.match(head) else None
 
 
 def _checked(reading: ParserOutput) -> ParserOutput:
