@@ -206,11 +206,18 @@ class _Reader:
             node, state = step
             tag = node.tag or "-"
             if tag == "-text":
-                if not state & (_INVISIBLE | _TINY | _SVG):
-                    write = self._flow.preformatted if state & _PRE else self._flow.text
-                    write(node.text_content or "")
+                self._text(node.text_content or "", state)
             elif not tag.startswith(("-", "_", "!")) and tag not in _NO_TEXT:
                 self._element(node, tag, state, stack)
+
+    def _text(self, said: str, state: int) -> None:
+        is_between_cells = bool(self._tables) and self._tables[-1] is not None
+        if state & (_INVISIBLE | _TINY | _SVG) or (is_between_cells and not said.strip()):
+            return
+        if state & _PRE:
+            self._flow.preformatted(said)
+        else:
+            self._flow.text(said)
 
     def _element(self, node: LexborNode, tag: str, state: int, stack: list[_Step]) -> None:
         attributes = node.attributes
@@ -376,7 +383,7 @@ def _inherited(tag: str, effect: Effect, state: int) -> int:
         state &= ~_SVG
     if tag in _STRUCK or effect.struck:
         state |= _STRIKE
-    if (tag == "sup" or effect.raised) and not state & _PRE:
+    if tag == "sup" or effect.raised:
         state |= _RAISED
     return state
 

@@ -193,13 +193,15 @@ def _effect_of(said: Mapping[str, str]) -> Effect:
         or said.get("position") in ("absolute", "fixed")
         or any(edge is not None and edge >= _APART_PX for edge in edges),
         flex=display in ("flex", "grid", "inline-flex", "inline-grid"),
-        pre=None if (space := said.get("white-space")) is None else space in ("pre", "pre-wrap", "break-spaces"),
+        pre=_PRE_KINDS.get(said.get("white-space", "")),
         raised=raised,
         struck="line-through" in lines,
         unmarked="none" in said.get("list-style", "") or said.get("list-style-type") == "none",
     )
 
 
+_PRE_KINDS: Final = {"pre": True, "normal": False, "nowrap": False}
+"""Only these: whole filings are set in "pre-wrap", where the blanks of the markup are of no concern."""
 _DISPLAYS: Final = {
     "block": "block",
     "flex": "block",

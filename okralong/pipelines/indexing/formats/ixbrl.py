@@ -66,10 +66,9 @@ class Tags:
         if match is None and "<ix:" not in markup:
             return None
         prefix = match[1].lower() if match else "ix"
-        resources = tree.css(rf"{prefix}\:resources")
         tags = cls(f"{prefix}:")
-        for node in resources:
-            tags._read_resources(node)
+        for node in tree.css(rf"{prefix}\:resources > *, xbrli\:context, xbrli\:unit"):
+            tags._read_resource(node)
         for node in tree.css(rf"{prefix}\:hidden"):
             for child in node.traverse():
                 name = child.attributes.get("id") if (child.tag or "").startswith(tags.prefix) else None
@@ -78,13 +77,12 @@ class Tags:
                     tags._linked[name] = _Tag(kind, child.attributes, child.text()[:_MOST_NAME_CHARS])
         return tags
 
-    def _read_resources(self, top: LexborNode) -> None:
-        for node in top.iter():
-            name, kind = node.attributes.get("id"), _local(node)
-            if name and kind == "context":
-                self._contexts[name] = _context(node)
-            elif name and kind == "unit":
-                self._units[name] = _unit(node)
+    def _read_resource(self, node: LexborNode) -> None:
+        name, kind = node.attributes.get("id"), _local(node)
+        if name and kind == "context":
+            self._contexts[name] = _context(node)
+        elif name and kind == "unit":
+            self._units[name] = _unit(node)
 
     def hides(self, tag: str) -> bool:
         """Return whether an element is never shown."""
@@ -226,7 +224,8 @@ def _value(shown: str, said: _Attributes) -> str:
         return ""
     plain = f"{number:f}"
     plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
-    return f"-{plain}" if (said.get("sign") or "").strip() == "-" and number else plain
+    is_negative = (said.get("sign") or "").strip() == "-" or word.startswith(("-", "\u2212", "("))
+    return f"-{plain}" if is_negative and number else plain
 
 
 def _whole(said: str | None) -> int:
