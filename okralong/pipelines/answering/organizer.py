@@ -1,8 +1,8 @@
-"""The organizer: a pure function from the analysis to the plan, by the policy (paper section 3.4).
+"""The organizer: a pure function that makes the plan from the analysis and the policy (paper section 3.4).
 
 It makes three decisions. The workflow follows the question's type, the size and number of chunks follow the type and
-the presence of evidence, and the weights of the two retrievers follow how the evidence is found. Each decision records
-a reason in words, so that users can see what they pay for.
+the presence of evidence, and the weights of the two retrievers follow how the evidence is found. Each decision comes
+with its reason in words, so that users see what they pay for.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _WORKFLOW_WORDS: dict[Workflow, str] = {
 def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Plan:
     """Return the plan for a question with this analysis.
 
-    Without an analysis the plan is conservative: linear, factoid scope, evidence assumed absent, equal weights.
-    ``precise`` allows the full text after "unanswerable".
+    Without an analysis, the plan is conservative: linear workflow, factoid scope, evidence assumed absent, equal
+    weights. With ``precise``, the full text may be read after "unanswerable".
     """
     workflow, workflow_reason = _workflow(analysis, policy)
     scope, granularity, count, size_reason = _size(analysis, policy, workflow)
@@ -81,9 +81,9 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
 
 
 def fusion_weights(pattern: Pattern, policy: Policy) -> tuple[float, float]:
-    """Return the ``(exact, semantic)`` weights: the preferred retriever's is larger, "same" makes them equal.
+    """Return the weights ``(exact, semantic)``: the preferred retriever's is larger; for "same" they are equal.
 
-    If the policy uses one retriever only, that one gets all.
+    If the policy uses only one retriever, that one has all the weight.
     """
     fusion = policy.fusion
     if fusion.only is not None:
@@ -129,15 +129,15 @@ def plain_plan(
     max_steps: int = 0,
     most: Usage | None = None,
 ) -> Plan:
-    """Return a plan for a baseline, which does not plan itself, so that it can be budgeted and shown.
+    """Return a plan for a baseline that makes none itself, so that the budget and the output have one.
 
     Args:
-        granularity: Tokens of a chunk.
-        count: Chunks of a dense retrieval.
-        reason: The plan's reason.
-        workflow: A description of the method's workflow, for people.
-        max_steps: The number of steps, for people.
-        most: The most tokens that the method can use, for the budget.
+        granularity: Tokens per chunk.
+        count: Number of chunks to retrieve by dense vectors.
+        reason: The reason that the plan shows.
+        workflow: The workflow that the plan shows.
+        max_steps: The number of steps that the plan shows.
+        most: The most tokens that the method can use, which the budget reserves.
     """
     return Plan(
         workflow=workflow,

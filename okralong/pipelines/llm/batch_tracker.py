@@ -1,4 +1,4 @@
-"""Submit, watch and collect batches, and resume those of an earlier process from a run's folder.
+"""Submit and watch batches and collect their results; resume those of an earlier process from the run's folder.
 
 ``BatchTracker`` reports the end of each attempt to its owner, the scheduler (``batch.py``).
 """
@@ -43,26 +43,26 @@ from okralong.pipelines.llm.records import Call, CallKey, Outcome, row_from_json
 logger = logging.getLogger(__name__)
 
 GIVE_UP_AFTER: Final = 8  # project default
-"""Consecutive failed polls of a batch after which the endpoint counts as down."""
+"""After this many consecutive failed polls of a batch, the endpoint counts as down."""
 LISTED_AFTER_S: Final = 30.0  # project default
-"""Seconds after which a list that lacks a batch is read once more; the second list is trusted."""
+"""If a list of batches lacks one, it is read once more after this many seconds; the second list is trusted."""
 AT_A_TIME: Final = 1000  # project default
 """The most concurrent ledger calls per batch."""
 POLL_GROWTH: Final = 1.5  # project default
-"""Factor by which the polling interval of a batch grows."""
+"""Factor by which the interval between polls of a batch grows each time."""
 BATCH: Final = "batch"
-"""Kind of the journal rows with the endpoint's id of a batch."""
+"""The kind of those journal rows that have the endpoint's id of a batch."""
 INTENT_MARK: Final = '"mode":"batch"'
-"""Part of the body of every intent in a batch, as ``intent_body`` writes it."""
+"""Text that the body of each intent for a batch contains, as ``intent_body`` writes it."""
 
 
 @dataclass(eq=False)
 class TrackedBatch:
     """One batch under way.
 
-    ``calls`` are keyed by custom_id, in the order of the file unless an earlier process submitted it (``resumed``).
-    ``bounds`` has the known bounds of their requests; ``began`` is the monotonic time at which this process took over
-    the batch.
+    ``calls`` maps the custom_id to the call, in the order of the input file unless an earlier process submitted the
+    batch (``resumed``). ``bounds`` has the known bounds of their requests. ``began`` is the monotonic time in seconds
+    at which this process took over the batch.
     """
 
     number: int
@@ -75,13 +75,13 @@ class TrackedBatch:
 
 
 class BatchOwner(Protocol):
-    """Receives the reports of a tracker: ``BatchScheduler``."""
+    """What receives the reports of a tracker; implemented by ``BatchScheduler``."""
 
     def answer(self, call: Call, got: BatchAnswer | Exception) -> None:
         """Receive the answer to a settled attempt."""
 
     def refused(self, refusal: Refusal, requests: int, tokens: int) -> None:
-        """Learn that a batch of ``requests`` was too large, with ``tokens`` prompt tokens under way."""
+        """Learn that a batch of ``requests`` requests was refused while ``tokens`` prompt tokens were under way."""
 
     def halt(self, error: OkraError) -> None:
         """Stop, because a batch can no longer be watched."""
@@ -94,7 +94,7 @@ class BatchOwner(Protocol):
 
 
 class BatchTracker:
-    """Submits, watches and collects batches, and finds those of an earlier process."""
+    """Submits and watches batches, collects their results, and finds those of an earlier process."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class BatchTracker:
         self._config, self._remote, self._ledger, self._owner = config, remote, ledger, owner
         self._reader = ResultReader(config, remote.key, token_counter(config.tokenizer), price)
         self.cancelling = asyncio.Event()
-        """Set to cancel all batches."""
+        """Event that is set to cancel all batches."""
         self._under_way: dict[asyncio.Task[None], TrackedBatch] = {}
         self._resuming: asyncio.Task[None] | None = None
 
@@ -116,16 +116,16 @@ class BatchTracker:
 
     @property
     def tokens(self) -> int:
-        """Prompt tokens in batches that this process submitted."""
+        """Number of prompt tokens in unfinished batches that this process submitted."""
         return sum(batch.tokens for batch in self._under_way.values())
 
     def launch(self, number: int, items: Sequence[BatchItem]) -> None:
-        """Submit a batch, and answer its calls when it is over."""
+        """Begin to submit a batch, whose calls are answered when it is over."""
         batch = TrackedBatch(number, {}, sum(item.tokens for item in items))
         self._track(batch, self._hand_in_and_follow(batch, items))
 
     def resume(self, state: ResumeState) -> None:
-        """Find the batches of an earlier process, and answer their calls when they are over."""
+        """Begin to look for the batches of an earlier process, whose calls are answered when they are over."""
         if state.open:
             work = self._guarded(self._find_again(state))
             self._resuming = asyncio.get_running_loop().create_task(work)
@@ -154,7 +154,7 @@ class BatchTracker:
         self._owner.ended()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work``; on an error halt the owner, since the batch's calls would wait forever."""
+        """Run ``work``. If it raises, halt the owner, because the batch's calls would otherwise wait forever."""
         try:
             await work
         except OkraError as error:
@@ -186,7 +186,7 @@ class BatchTracker:
                 if isinstance(failed, Exception):
                     self._owner.answer(call, failed)
                 else:
-                    batch.calls[custom_id(call)] = replace(call, body="{}")  # durable, and large
+                    batch.calls[custom_id(call)] = replace(call, body="{}")  # the body is durable by now, and large
                     if item.bounds is not None:
                         batch.bounds[custom_id(call)] = item.bounds
                     lines.append(item.line(call))
@@ -199,10 +199,10 @@ class BatchTracker:
         self._owner.note(f"batch {batch.number}: {counted(len(batch.calls), 'request')} went out as {batch.batch_id}")
 
     async def _not_created(self, batch: TrackedBatch, error: BatchApiError) -> None:
-        """Answer the calls of a batch that was not, or possibly not, created."""
+        """Answer the calls of a batch that was not created, or may not have been."""
         api_error = replace(error.api_error, status="failed")
         if error.may_exist:
-            # Neither settle nor resend them: the next start of the run looks for the batch.
+            # Neither settle nor send the calls again: when the run starts again, it looks for the batch.
             raise EndpointError(
                 f"{api_error.message} A batch was requested, but it is unknown whether it was created. Run the "
                 "same command again; it looks for the batch first."
@@ -262,7 +262,7 @@ class BatchTracker:
             except BatchApiError as error:
                 if error.api_error.http_status != 404:
                     raise
-                gone += 1  # deleted: the results are lost
+                gone += 1  # it was deleted, and its results are lost
         found = await asyncio.to_thread(ResultLines.read, files)
         found = replace(found, unreadable=found.unreadable + gone)
         undone = _left_undone(remote, [found.lines[name] for name in batch.calls if name in found.lines])
@@ -303,11 +303,12 @@ class BatchTracker:
             if refusal.reason == "lines" and number in refusal.lines and not batch.resumed:
                 self._owner.answer(call, UseRealtime(said))
             else:
-                # That a batch is too large is not a failure of its requests. The lines of a resumed batch are unknown.
+                # If a batch is too large, its requests have not failed. Which line belongs to which call is unknown in
+                # a resumed batch.
                 self._owner.answer(call, NoReply(api_error, counts=batch.resumed or len(calls) == 1))
 
     async def _find_again(self, state: ResumeState) -> None:
-        """Track the batches of open attempts, found in the run's folder or the endpoint's list."""
+        """Find the batches of open attempts in the run's folder or the endpoint's list, and track them."""
         missing = {number: list(calls) for number, calls in state.open.items()}
         for number in state.batch_ids.keys() & missing.keys():
             self._take_over(number, missing.pop(number), state.batch_ids[number], state.bounds)
@@ -343,7 +344,7 @@ class BatchTracker:
         self._track(batch, self._follow(batch))
 
     async def _settle(self, outcomes: Sequence[tuple[Call, Outcome]]) -> dict[CallKey, Exception]:
-        """Make outcomes durable; return the errors of those that fit no table."""
+        """Make outcomes durable; return the errors of those that do not fit their table."""
         failed: dict[CallKey, Exception] = {}
         for start in range(0, len(outcomes), AT_A_TIME):
             some = outcomes[start : start + AT_A_TIME]
@@ -355,7 +356,7 @@ class BatchTracker:
 def _left_undone(remote: RemoteBatch, lines: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether requests without a line were certainly not processed.
 
-    A completed batch has processed all of them. A cancelled or expired one has processed as many as it counts; if it
+    A completed batch has processed all requests. A cancelled or expired batch has processed as many as it counts; if it
     counts none, it never started.
     """
     if remote.status == "completed" or remote.completed is None:
@@ -375,8 +376,8 @@ class ResumeState:
 
     Attributes:
         open: Attempts without a known outcome, by batch number.
-        batch_ids: The endpoint's ids of batches, as far as recorded.
-        attempts: The highest attempt of each call.
+        batch_ids: The endpoint's ids of the batches, as far as they were recorded, by batch number.
+        attempts: The number of the last attempt of each call.
         batches: The highest batch number.
         bounds: The bounds of replies, by request hash.
     """
@@ -389,7 +390,7 @@ class ResumeState:
 
     @classmethod
     def load(cls, run: Folder) -> ResumeState:
-        """Read a run folder that may be written meanwhile. Raises ArchiveError for another schema version."""
+        """Read a run folder that another process may be changing. Raises ArchiveError for another schema version."""
         attempts: dict[str, int] = {}
         settled: set[CallKey] = set()
         batches = 0
@@ -398,7 +399,7 @@ class ResumeState:
             key = (row["call_id"], row["attempt"])
             attempts[key[0]] = max(attempts.get(key[0], 0), key[1])
             batches = max(batches, row["wave"])
-            # Nothing more will be known about an unknown attempt with an HTTP status.
+            # An unknown attempt with an HTTP status is final: nothing more will be learned about it.
             if row["status"] != "unknown" or row["http_status"]:
                 settled.add(key)
         batch_ids: dict[int, str] = {}
@@ -424,7 +425,7 @@ class ResumeState:
 
 
 def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]]]:
-    """Return kind, sample and body of the batch-related rows: ids, and intents without their prompts."""
+    """Return the kind, sample and body of the rows about batches: their ids, and intents without their prompts."""
     found: list[tuple[str, int, dict[str, Any]]] = []
     for table in journal.read_fragments(["kind", "sample", "body"]):
         intents = pc.and_(pc.equal(table["kind"], "request"), pc.match_substring(table["body"], INTENT_MARK))
@@ -437,7 +438,7 @@ def _batch_rows(journal: FragmentedTable) -> list[tuple[str, int, dict[str, Any]
 
 
 def _bounds(request: Any, call: Mapping[str, Any]) -> Bounds | None:
-    """Return the bounds of a request in the journal; None for later attempts, which do not repeat the request."""
+    """Return the bounds of a request in the journal, or None for a later attempt, whose row has no request."""
     if not isinstance(request, Mapping) or not request.get("messages"):
         return None
     messages = [Message(each["role"], str(each["content"])) for each in request["messages"]]

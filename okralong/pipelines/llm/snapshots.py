@@ -12,7 +12,7 @@ from okralong.pipelines.core.wording import counted
 class Snapshot(NamedTuple):
     """The endpoint and model of a paid reply, and the snapshot and server that it names.
 
-    All four are "" for replies of releases that did not record them.
+    All four are "" for replies recorded by releases that did not store them.
     """
 
     endpoint: str
@@ -22,22 +22,22 @@ class Snapshot(NamedTuple):
 
 
 def origin(row: Mapping[str, Any]) -> Snapshot:
-    """Return the origin of a ledger row's reply."""
-    # Rows of releases without endpoints have a model, which alone does not identify the reply's origin.
+    """Return where the reply of a ledger row came from."""
+    # Rows of releases that did not record endpoints have a model, but it alone does not identify the origin.
     known = row.get("endpoint") is not None
     return Snapshot(*(row[name] or "" for name in Snapshot._fields)) if known else Snapshot("", "", "", "")
 
 
 def snapshot_rows(replies: Mapping[Snapshot, int]) -> list[dict[str, Any]]:
-    """Return the manifest's rows: the number of paid replies by origin, in a fixed order."""
+    """Return rows for the manifest, in a fixed order: each origin with its number of paid replies."""
     return [{**origin._asdict(), "replies": count} for origin, count in sorted(replies.items())]
 
 
 def drift(replies: Mapping[Snapshot, int]) -> str | None:
     """Return a warning if the replies come from more than one snapshot, else None.
 
-    An alias such as ``gpt-4o`` may point to another snapshot from one day to the next; each reply names its own. Only
-    the name counts: ``system_fingerprint`` differs between servers of one snapshot.
+    An alias such as ``gpt-4o`` may stand for another snapshot from one day to the next; each reply names the snapshot
+    that wrote it. Only that name is compared, since ``system_fingerprint`` differs between servers of one snapshot.
     """
     counts: Counter[str] = Counter()
     for origin, count in replies.items():

@@ -176,7 +176,7 @@ def _answer(
 
 
 def _shortest(stored: float | None) -> float | None:
-    """Return a stored 32-bit number with the fewest digits that identify it: 0.85 rather than 0.8500000238."""
+    """Return a stored 32-bit number with as few digits as identify it: 0.85 rather than 0.8500000238."""
     return None if stored is None else float(str(np.float32(stored)))
 
 

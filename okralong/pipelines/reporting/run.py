@@ -52,7 +52,7 @@ from okralong.pipelines.run.rows import BEGUN, in_question_order
 
 ALL: Final = "all questions"
 TRAINED: Final = ("heads", "label_scorer")
-"""Kinds of analyzers that have an adapter."""
+"""The kinds of analyzers that have an adapter."""
 CALL_COLUMNS: Final = [*COLUMNS, "query_id", "role", "queue_s", "latency_s"]
 
 
@@ -69,9 +69,9 @@ def run_report(
     Args:
         run: The run folder.
         golds: Questions with gold answers by query_id.
-        details: Maximum number of questions with details; the others only have a row in the table.
+        details: The most questions with details; the others only have a row in the table.
         megabytes: Maximum size of the pictures of cited pages; 0 for none.
-        links: Link to the source files.
+        links: Whether to link to the source files.
     """
     begun = json.loads(run.read_bytes(BEGUN))
     answers = in_question_order(run, read_run_table(run, "answers").to_pylist())
@@ -178,7 +178,7 @@ def _group_table(name: str, title: str, of: str, groups: Groups) -> Table:
 
 
 def _calls_table(ledger: Iterable[Mapping[str, Any]]) -> Table:
-    """Summarise the ledger by role."""
+    """Summarize the ledger by role."""
     by_role: dict[str, list[Mapping[str, Any]]] = {}
     for row in ledger:
         by_role.setdefault(row["role"] or "", []).append(row)

@@ -1,12 +1,16 @@
-"""The workflow "documents": each document answers separately, and code or the generator combines the values.
+"""The workflow "documents": each document is asked separately, and code or the generator combines the values.
 
-1. The generator writes, once, what to ask each document and what to do with the values (``documents_task``). 2. A table
-of one column is filled, each cell by the ordinary plan for its document. 3. Code carries out a closed operation
-(``table_operations``). Other questions are answered by the generator from the table, never from all passages. 4. The
-answer cites the sources of its cells, and names the documents that gave no value.
+1. The generator writes, once, what to ask each document and what to do with the values (``documents_task``).
 
-The budget reserves for all of it before the first call: the number of documents times the bound of a cell. Not in the
-paper, whose split handles a handful of sub-questions.
+2. A table with one column and a row per document is filled; each cell is answered by the ordinary plan.
+
+3. Code carries out one of a fixed set of operations (``table_operations``), or the generator answers from the table,
+   never from all passages.
+
+4. The answer cites the sources of its cells, and names the documents that gave no value.
+
+Before the first call, the budget reserves the number of documents times the bound of a cell. The workflow is not in the
+paper, whose workflow "split" is for a handful of sub-questions.
 """
 
 from __future__ import annotations
@@ -50,18 +54,18 @@ from okralong.pipelines.statements.rows import with_heads
 from okralong.pipelines.statements.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
 
 ROW_TOKENS: Final = 200  # project default
-"""The most tokens of one table row in the generator's prompt, including its frame."""
+"""The most tokens of a table row in the generator's prompt, including what is put around it."""
 STATED_TOKENS: Final = 1000  # project default, for 1,500 characters
-"""Most tokens of the row or sentence that code finds, with the lines around it."""
+"""The most tokens of a row or sentence that code finds, with the lines around it."""
 QUOTED: Final = 400  # project default
-"""Characters of a cell's source that are shown with its value."""
+"""The most characters of a cell's source that are shown with its value."""
 
 AnswerCell = Callable[[str, Tools], Awaitable[Answer]]
-"""The method for one cell: a module-level function, since branches travel between processes."""
+"""The method that answers one cell: a function of a module, since it is sent to other processes."""
 
 
 def as_documents_plan(plan: Plan, tools: Tools, documents: int, precise: bool = False) -> Plan:
-    """Return ``plan`` with the workflow "documents" and its bound.
+    """Return ``plan`` with the workflow "documents" and its bound in tokens.
 
     Args:
         plan: The plan for the question's type.
@@ -80,7 +84,7 @@ def as_documents_plan(plan: Plan, tools: Tools, documents: int, precise: bool = 
 
 
 def table_bound(tools: Tools, documents: int) -> Usage:
-    """Return the most tokens that task, cells and answer can use."""
+    """Return the most tokens that the task, the cells and the answer can use."""
     policy = tools.policy
     cell = _cell_bound(policy, tools)
     cells = Usage(documents * cell.prompt_tokens, 0, documents * cell.completion_tokens)
@@ -88,7 +92,7 @@ def table_bound(tools: Tools, documents: int) -> Usage:
 
 
 def _cell_bound(policy: Policy, tools: Tools) -> Usage:
-    """Return the bound of one cell over all analyses that an analyzer (perhaps the generator) can return."""
+    """Return the most tokens that one cell can use, whatever its analysis is, including those of the analysis."""
     analyses = [
         Analysis(kind, "same", evidence, {kind: 1.0}, {"same": 1.0}, float(evidence), "expected")
         for kind in get_args(QuestionType)
@@ -103,10 +107,10 @@ def _cell_bound(policy: Policy, tools: Tools) -> Usage:
 
 
 async def ask_each_document(ask: Ask, answer_cell: AnswerCell) -> Answer:
-    """Answer from the values that each document of the scope gives.
+    """Ask each document of the scope, and answer from their values.
 
-    Steps: ``task`` (and ``task/repair``) if the generator writes it, those of each cell below ``cells/1`` onward,
-    ``table``, and ``generate`` if the generator answers from the table.
+    Steps: ``task`` (and ``task/repair``) if the generator writes the task, those of the cells below ``cells/1``,
+    ``cells/2`` and so on, ``table``, and ``generate`` if the generator answers from the table.
     """
     scope = ask.scope or await scope_of(ask.question, task_by_rules(ask.question), ask.tools)
     task = await _task(ask, scope)
@@ -142,7 +146,7 @@ async def ask_each_document(ask: Ask, answer_cell: AnswerCell) -> Answer:
 async def fill_cell(tools: Tools, question: str, answer_cell: AnswerCell) -> Answer:
     """Return one document's answer with its value and confidence.
 
-    A failure becomes an answer with the status "failed", so that no cell stops the others.
+    If it fails, the answer has the status "failed", so that no cell stops the others.
     """
     try:
         found = await answer_cell(question, tools)
@@ -158,9 +162,9 @@ async def fill_cell(tools: Tools, question: str, answer_cell: AnswerCell) -> Ans
 
 
 async def _task(ask: Ask, scope: Scope) -> DocumentsTask:
-    """Return the generator's task, else the rules', else the question itself, to be answered from the table.
+    """Return the task that the generator writes, else that of the rules, else one that asks the question itself.
 
-    The generator is not called if the run's cross-encoder answers in its place.
+    If the run answers with its cross-encoder, the generator is not called.
     """
     otherwise = scope.task or DocumentsTask(ask.question, "", None)
     messages = task_prompt(ask.question, len(scope.doc_ids))
@@ -168,7 +172,7 @@ async def _task(ask: Ask, scope: Scope) -> DocumentsTask:
         return otherwise
     try:
         return await ask_for(ask.tools, ROLE, "task", messages, read_task)
-    except ReplyError:  # NobodyAsked is one
+    except ReplyError:  # NobodyAsked is a ReplyError, too
         return otherwise
 
 
@@ -205,7 +209,7 @@ def _worked_out(outcome: Outcome, answers: Sequence[Answer], context: tuple[Pass
 
 
 def _refused(why: str, table: Sequence[Cell], answers: Sequence[Answer], context: tuple[Passage, ...]) -> Answer:
-    """Return the unprocessed values, and why the operation was not carried out."""
+    """Return an answer with the values as they are, and the reason why the operation was not carried out."""
     listed = "; ".join(f"{each.label}: {written(each.value)}" for each in table if each.value)
     without = tuple(each.label for each in table if each.value is None)
     places = [place for place, each in enumerate(table) if each.value]
@@ -227,7 +231,7 @@ def _citations(answers: Sequence[Answer], places: Sequence[int]) -> tuple[Citati
 
 
 async def _from_table(ask: Ask, table: Sequence[Cell], answers: Sequence[Answer]) -> Answer:
-    """Return the generator's answer from the table's rows, shown as passages; citing a row cites its cell's source."""
+    """Return the generator's answer from the table, whose rows are passages; citing a row cites the cell's source."""
     rows: list[Passage] = []
     sources: dict[int, Passage] = {}
     for each, answer in zip(table, answers, strict=True):
@@ -252,7 +256,7 @@ async def _from_table(ask: Ask, table: Sequence[Cell], answers: Sequence[Answer]
 
 
 def fits_type(answer: Answer, answer_type: str) -> Answer:
-    """Remove a computed number from ``answer`` if the question asks for text or another kind of value.
+    """Remove the computed number from ``answer`` if the question asks for text or for another kind of value.
 
     The value is then read from the answer's words, as for any answer.
     """
