@@ -55,11 +55,13 @@ def estimate(
 ) -> None:
     """Estimate the tokens and dollars of a run: real retrieval, analysis and plans, but no calls to the generator."""
     from okralong.jobs.estimate import Asking, estimate_questions, print_estimate
+    from okralong.jobs.terminal import ray_lines
     from okralong.pipelines.core.codec import encode
     from okralong.pipelines.core.storage_errors import writing
 
     settings, console = options.settings(), Console()
-    with saying("Stopped. The pilot's answers are kept; run the same command again to resume."):
+    stopped = "Stopped. The pilot's answers are kept; run the same command again to resume."
+    with saying(stopped), ray_lines(console, run):
         asking = Asking(pilot=pilot, run=run, seed=seed)
         result = estimate_questions(archive, questions, settings, asking, address=address, console=console)
     print_estimate(console, result)

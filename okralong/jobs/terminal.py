@@ -307,7 +307,7 @@ RAY_LOG: Final = "ray.log"
 
 
 @contextmanager
-def ray_lines(console: Console, beside: str) -> Iterator[None]:
+def ray_lines(console: Console, beside: str | None) -> Iterator[None]:
     """Redirect messages of Ray and other libraries from the terminal to a file, which is named at the end.
 
     The file is ``ray.log`` in ``beside`` if that is a local folder, else a temporary file; an empty one is removed.
@@ -326,8 +326,8 @@ def ray_lines(console: Console, beside: str) -> Iterator[None]:
         if not kept.stat().st_size:
             kept.unlink()
         else:
-            folder = Folder.of(beside)
-            if folder.is_local and Path(folder.path).is_dir():
+            folder = Folder.of(beside) if beside else None
+            if folder is not None and folder.is_local and Path(folder.path).is_dir():
                 with suppress(OSError):  # the job itself reports a full disk
                     kept = Path(shutil.move(kept, Path(folder.path) / RAY_LOG))
             say_line(console, f"Messages of Ray and other libraries: {kept}", style="dim")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from okralong.jobs.run_folder import begin
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import ConfigError, InputError, Question
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.run.config import RunConfig
@@ -17,6 +19,7 @@ from okralong.pipelines.run.matrix import MatrixRows, cells
 from okralong.pipelines.run.nightly import due, setup_of
 from okralong.pipelines.run.prepare import Prepared, prepare, since_version
 from okralong.pipelines.run.questions import question_row, read_questions
+from okralong.pipelines.run.rows import in_question_order
 from tests.archives.nights import made_up, night
 
 COLUMNS = """
@@ -197,3 +200,21 @@ def test_thousands_of_cells_take_little_memory() -> None:
     tracemalloc.stop()
     assert len(made) == 8_000
     assert held < 8_000 * 700
+
+
+def test_a_run_keeps_the_order_of_its_questions(place: Path, tmp_path: Path) -> None:
+    """Those of no document included; cells follow; a start with fewer questions moves none."""
+    rows = [
+        {"query_id": "z", "question": "?"},
+        {"query_id": "gone", "question": "?", "doc_ids": ["no-such-document"]},
+        {"query_id": "b", "question": "?", "for_each": ["*"]},
+        {"query_id": "a", "question": "?"},
+    ]
+    made = prepared(place, rows)
+    assert made.order[:3] == ("z", "gone", "a")
+    assert list(made.order[3:]) == [one.question.query_id for one in made.questions if one.question.asked_id == "b"]
+    run = Folder.of(tmp_path / "run")
+    begin(run, made)
+    begin(run, prepared(place, [{"query_id": "new", "question": "?"}, rows[3]]))
+    asked = [{"query_id": name} for name in ("a", "gone", "new", "z")]
+    assert [row["query_id"] for row in in_question_order(run, asked)] == ["new", "a", "z", "gone"]
