@@ -18,11 +18,11 @@ from ray.exceptions import RayActorError
 from okralong.actors.question_journal import QuestionJournal
 from okralong.pipelines.answering.answer_types import AnswerType, value_read
 from okralong.pipelines.answering.confidence import with_confidence
-from okralong.pipelines.answering.cost_model import Spender, plan_reserve
+from okralong.pipelines.answering.cost_model import ANSWERS, Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
 from okralong.pipelines.answering.policy import Policy
-from okralong.pipelines.answering.prompts import reply_schema
+from okralong.pipelines.answering.prompts import reply_schema, reply_tokens
 from okralong.pipelines.answering.question_tools import Ports, QuestionTools
 from okralong.pipelines.answering.tools import ESCALATED, LACKING, Branch
 from okralong.pipelines.archive.artifacts import Artifact, ArtifactPlace, Expense
@@ -283,7 +283,7 @@ class Planner:
         return await self._peers.artifact(f"{ARTIFACT}{name}/{doc_id}", doc_id, branch, version, roles)
 
     def _journal(self, question: Question, known: Sequence[JournalRow]) -> QuestionJournal:
-        reserve = partial(self._reserve, typed=bool(question.answer_type))
+        reserve = partial(self._reserve, answer_type=question.answer_type)
         return QuestionJournal(self._gateway, question.query_id, known, reserve)
 
     def _tools(
@@ -318,14 +318,15 @@ class Planner:
         raw = error.raw if isinstance(error, ReplyError) else ""
         told = f"{message}\nThe raw reply:\n{raw}" if raw else message
         await self._gateway.fail(question.query_id, "answer", type(error).__name__, told)
-        return Answer("failed", "", error=message)
+        return Answer("failed", "", error=told)
 
-    def _reserve(self, plan: Plan, typed: bool) -> float:
-        """Return the most that a question with this plan may cost, in US dollars; ``typed``: it asks for a value."""
+    def _reserve(self, plan: Plan, answer_type: str) -> float:
+        """Return the most that a question of a type with this plan may cost, in US dollars."""
         # At the full price in batch mode too: a question that falls back to real time must not be left half paid.
-        stronger = None if self._clients.stronger is None else _spender(self._clients.stronger)
+        first, second = self._clients.first, self._clients.stronger
+        stronger = None if second is None else _spender(second, answer_type)
         tables = self._setup.policy.context.table_tokens
-        return plan_reserve(plan, tables, _spender(self._clients.first), stronger, typed=typed)
+        return plan_reserve(plan, tables, _spender(first, answer_type), stronger, typed=bool(answer_type))
 
 
 class QuestionGenerator(Generator):
@@ -450,6 +451,7 @@ class GeneratorClients:
             transport=transport,
             grammar=partial(grammar, short=llm.short_contract),
             reply_schema=partial(reply_schema, short=llm.short_contract),
+            reply_tokens=partial(reply_tokens, short=llm.short_contract),
         )
 
 
@@ -463,7 +465,12 @@ def asked_as(llm: GeneratorConfig) -> dict[str, Any]:
         "calculator": bool(llm.calculator),
         "short_contract": llm.short_contract,
         "name": llm.model,
+        "answer_tokens": partial(_answer_tokens, llm.short_contract, bool(llm.room_for_thought)),
     }
+
+
+def _answer_tokens(short: bool, thinks: bool, answer_type: str) -> int | None:
+    return None if thinks or not answer_type else reply_tokens(answer_type, short)
 
 
 async def _taken(place: ArtifactPlace) -> dict[str, Any] | None:
@@ -477,5 +484,11 @@ async def _keep(place: ArtifactPlace, artifact: Artifact | None) -> str:
     return "some replies were unusable" if artifact is None else await asyncio.to_thread(place.write, artifact)
 
 
-def _spender(client: LlmClient) -> Spender:
-    return Spender(client.price, client.config.window, client.config.completion_limit)
+def _spender(client: LlmClient, answer_type: str) -> Spender:
+    llm = client.config
+    at_most = reply_tokens(answer_type, llm.short_contract) if answer_type else None
+
+    def limit(role: str) -> int:
+        return llm.completion_limit(role, at_most if role in ANSWERS else None)
+
+    return Spender(client.price, llm.window, limit)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from okralong.pipelines.answering.generate import generate
-from okralong.pipelines.answering.prompts import ends_within_answer
+from okralong.pipelines.answering.prompt_text import repeats_itself
+from okralong.pipelines.answering.prompts import ends_within_answer, reply_tokens
 from okralong.pipelines.core.types import CutShort, Passage, Reply, ReplyError, Usage
+from okralong.pipelines.llm.config import GeneratorConfig
 from tests.fakes.openai_server import FakeOpenAI, Trouble
 from tests.fakes.tools import ScriptedTools
 from tests.llm.tools import ask, client_over, config_for
@@ -56,6 +59,66 @@ async def test_an_answer_that_is_cut_twice_is_none(answer_type: str) -> None:
     tools = ScriptedTools([], {"generate": [cut('Evidence: [1] "')]}, answer_type=answer_type)
     with pytest.raises(ReplyError, match=r"more room\. Raise llm\.max_completion_tokens\.generate"):
         await generate(tools, "generate", "What were net sales?", PASSAGES)
+
+
+@pytest.mark.parametrize("answer_type", ["", "amount"])
+async def test_a_reply_that_repeats_itself_is_not_asked_for_again(answer_type: str) -> None:
+    said = '{"evidence": [], "value": "' + "2022 2021 " * 40
+    tools = ScriptedTools([], {"generate": [cut(said)]}, answer_type=answer_type)
+    if answer_type:
+        answer = await generate(tools, "generate", "What were net sales?", PASSAGES)
+        assert answer.status == "invalid_output"
+        assert "The reply repeats itself until its limit" in answer.error
+        assert answer.error.endswith(said)
+    else:
+        with pytest.raises(ReplyError, match="repeats itself"):
+            await generate(tools, "generate", "What were net sales?", PASSAGES)
+    assert len(tools.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "repeats"),
+    [
+        ("ab " * 300, True),
+        ("a" * 400, True),
+        ("| 0 | 0 | 0 | 0 |", False),
+        ("Net sales were 34 million, and costs 12 million. " * 2, False),
+        ("x" * 399 + "y", False),
+        ("1, 2 and so on. And so on. And so on.", False),
+    ],
+)
+def test_what_repeats_itself(text: str, repeats: bool) -> None:
+    assert repeats_itself(text) is repeats
+
+
+async def test_a_reply_that_no_parser_reads_is_invalid_output_with_both_replies() -> None:
+    tools = ScriptedTools([], {"generate": ['{"evidence": [', '{"evidence": [{']}, answer_type="amount")
+    answer = await generate(tools, "generate", "What were net sales?", PASSAGES)
+    assert answer.status == "invalid_output"
+    assert "no whole JSON object" in answer.error
+    assert answer.error.endswith('{"evidence": [\n--- asked once more ---\n{"evidence": [{')
+
+
+async def test_the_type_limits_the_length_of_a_reply(tmp_path: Path) -> None:
+    for short, limits in ((True, [64, 32, 48, 160, 160, 128]), (False, [160] * 5 + [320])):
+        own: dict[str, Any] = {"max_completion_tokens": {"generate": 160}}
+        with FakeOpenAI() as server:
+            tokens = partial(reply_tokens, short=short)
+            async with client_over(tmp_path / str(short), config_for(server, **own), reply_tokens=tokens) as (
+                client,
+                _,
+            ):
+                for number, kind in enumerate(("money", "boolean", "date", "list of money", "")):
+                    await client.complete("q", str(number), "generate", ask("What?"), answer_type=kind)
+                await client.complete("q", "longer", "generate", ask("What?"), answer_type="money", longer=True)
+            assert [one.body["max_tokens"] for one in server.received] == limits
+
+
+def test_a_model_that_thinks_keeps_its_room() -> None:
+    thinking = GeneratorConfig(base_url="http://localhost:1/v1", model="gpt-5", max_completion_tokens={"generate": 160})
+    assert thinking.completion_limit("generate", 64) == thinking.completion_limit("generate")
+    plain = GeneratorConfig(base_url="http://localhost:1/v1", model="gpt-4o", max_completion_tokens={"generate": 400})
+    assert (plain.completion_limit("generate", 64), plain.completion_limit("generate")) == (64, 400)
 
 
 async def test_a_reply_without_a_word_before_its_limit_is_asked_for_once_more() -> None:

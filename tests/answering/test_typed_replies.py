@@ -330,10 +330,21 @@ QUOTED = '{"evidence": [{"passage": 1, "quote": "sold for $ 5,000"}, {"passage":
         ("period", True, ["2023 [1]"], ["5,000 [1]"]),
         ("boolean", True, ["yes [1]", "no [12]"], ["yes", "maybe [1]"]),
         ('list of choices ["up", "down"]', True, ["up [1]", "up [1]; down [2]"], ["up; down [1]", "left [1]"]),
-        ("money", False, [EMPTY, f'{QUOTED}"$5", "period": ""}}'], [f'{QUOTED}"$5"}}', f"{QUOTED}null}}"]),
+        (
+            "money",
+            False,
+            [EMPTY, f'{QUOTED}"$ 5,000", "period": ""}}'],
+            [f'{QUOTED}"$ 5,000"}}', f"{QUOTED}null}}", f'{QUOTED}"$5", "period": ""}}'],
+        ),
+        ("percent", False, [f'{QUOTED}"12 %", "period": "2023"}}'], [f'{QUOTED}"=5000 * 2 %", "period": ""}}']),
         ("date", False, [f'{QUOTED}"2023"}}'], [f'{QUOTED}"2023", "period": ""}}', "2023"]),
         ("boolean", False, [f'{QUOTED}"no"}}'], [f'{QUOTED}"maybe"}}', f"{QUOTED}true}}"]),
-        ("list of date", False, ['{"values": []}', f'{{"values": [{QUOTED}"2023"}}, {QUOTED}"x"}}]}}'], [EMPTY]),
+        (
+            "list of date",
+            False,
+            ['{"values": []}', f'{{"values": [{QUOTED}"2023"}}, {QUOTED}"2023"}}]}}'],
+            [EMPTY, f'{{"values": [{QUOTED}"x"}}]}}'],
+        ),
         ("date", False, [], [f'{QUOTED.replace("sold for", "bought at")}"2023"}}']),
     ],
 )
@@ -346,6 +357,29 @@ def test_the_grammar_of_a_type_allows_its_replies_alone(
         said = read_typed(reply, AnswerType.of(answer_type))
         assert all(each.evidence for each in said)
     assert [reply for reply in bad if pattern.fullmatch(reply)] == []
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_the_grammar_allows_formulas_where_the_prompt_asks_for_them(short: bool) -> None:
+    wanted = AnswerType.of("percent")
+    prompt = answer_prompt("How much?", [PASSAGE], calculator=True, short=short, wanted=wanted)
+    pattern = as_regex(grammar("generate", prompt, "percent", short) or "")
+    said = "=(467,460 - 431,002) / 431,002 * 100 %"
+    assert pattern.fullmatch(f"{said} [1]" if short else f'{{"evidence": [], "value": "{said}", "period": "2023"}}')
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "short", "nothing"),
+    [("money", True, "unanswerable"), ("date", False, EMPTY), ("list of percent", False, '{"values": []}')],
+)
+def test_without_a_value_in_the_passages_the_grammar_allows_no_answer(
+    answer_type: str, short: bool, nothing: str
+) -> None:
+    prompt = answer_prompt("How?", [Passage("d", 0, 4, "None", 9, 1.0)], short=short, wanted=AnswerType.of(answer_type))
+    pattern = as_regex(grammar("generate", prompt, answer_type, short) or "")
+    assert pattern.fullmatch(nothing)
+    assert not pattern.fullmatch(nothing + " ")
+    assert "|" not in pattern.pattern
 
 
 def test_a_schema_has_no_grammar_of_ours() -> None:

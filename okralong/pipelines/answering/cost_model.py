@@ -50,6 +50,7 @@ class Forecast:
         full_text: Tokens of the prompt that follows the reply "unanswerable", 0 if none does.
         again: The additional prompts of an escalation, or None.
         typed: Whether the question has an answer type, so that an answer that does not fit it is requested once more.
+        longest: The most tokens of an answer of the question's type; None if only the role limits it.
     """
 
     certain: tuple[Prompt, ...] = ()
@@ -59,6 +60,7 @@ class Forecast:
     full_text: int = 0
     again: Forecast | None = None
     typed: bool = False
+    longest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from okralong.pipelines.answering.answer_types import (
 from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, find_citations, sources_of
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
-from okralong.pipelines.answering.prompt_text import Evidence
+from okralong.pipelines.answering.prompt_text import Evidence, repeats_itself
 from okralong.pipelines.answering.prompts import (
     UNANSWERABLE,
     SaidValue,
@@ -148,17 +148,21 @@ async def whole_reply(
 ) -> Reply:
     """Return the reply, or one with more room (``step/longer``) if its limit cut it within its answer.
 
-    A truncated number would be a wrong number.
+    A truncated number would be a wrong number. A reply that repeats itself is not requested again: more room would not
+    end it.
 
     Raises:
+        Endless: A reply repeats itself until its limit.
         CutShort: The second reply was cut as well.
     """
     ask = partial(tools.complete, messages=messages, role=role, answer_type=answer_type)
+    reply = None
     with suppress(CutShort):
         reply = await ask(step)
-        if not _is_cut(reply, tools):
-            return reply
-    longer = await ask(f"{step}/{LONGER}", longer=True)
+    if reply is None or _is_cut(reply, tools):
+        longer = await ask(f"{step}/{LONGER}", longer=True)
+    else:
+        return reply
     if _is_cut(longer, tools):
         raise CutShort(
             "The reply was cut off within its answer, and so was the one that was asked for with more room. Raise "
@@ -168,8 +172,19 @@ async def whole_reply(
     return longer
 
 
+class Endless(CutShort):
+    """The reply repeats itself until its limit."""
+
+
 def _is_cut(reply: Reply, tools: Tools) -> bool:
-    return reply.finish_reason == "length" and ends_within_answer(reply.text, short=tools.short_contract)
+    """Return whether the reply's limit cut it within its answer. Raises Endless if it then repeats itself."""
+    if reply.finish_reason != "length" or not ends_within_answer(reply.text, short=tools.short_contract):
+        return False
+    if repeats_itself(reply.text):
+        raise Endless(
+            "The reply repeats itself until its limit. Ask a narrower question, or name a larger model.", reply.text
+        )
+    return True
 
 
 async def _generate_typed(
@@ -191,7 +206,12 @@ async def _generate_typed(
         return reply
 
     def read(reply: str) -> Answer:
-        said = read_typed(reply, wanted, question)
+        try:
+            said = read_typed(reply, wanted, question)
+        except ReplyError as error:
+            if reply.strip():
+                misfits.append(str(error))
+            raise
         if not said:
             return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
         try:
@@ -206,7 +226,9 @@ async def _generate_typed(
     except NobodyAsked:
         raise
     except ReplyError as error:
-        if not misfits:  # a refusal or an empty reply
+        if isinstance(error, Endless):
+            misfits.append(str(error))
+        if not misfits:  # a refusal, or an empty or truncated reply
             raise
         answer = misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
     return replace(answer, replied_by=(replied[-1],))

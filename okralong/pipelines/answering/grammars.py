@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS, SCHEMA, AnswerType
+from okralong.pipelines.answering.prompts.answer import FORMULA
+from okralong.pipelines.answering.prompts.typed import TYPED_FORMULA
 from okralong.pipelines.core.types import QUESTION_MARK, Message
 from okralong.pipelines.statements.values import spans_of
 
@@ -121,21 +123,28 @@ ROLES: Final = frozenset(_GRAMMARS)
 def typed_grammar(wanted: AnswerType, messages: Sequence[Message], short: bool = False) -> str | None:
     """Return the grammar of a typed reply; None for a JSON schema.
 
-    The short contract is for small models. Its grammar allows only amounts, dates and periods that occur in the
-    passages, because small models often write others.
+    It allows only amounts, dates and periods that occur in the passages, because small models often write others, and
+    formulas if the prompt asks for them.
     """
     if wanted.kind == SCHEMA:
         return None
-    offered = list(wanted.choices) or _OFFERED.get(wanted.kind, [])
+    offered = list(wanted.choices) or _OFFERED.get(wanted.kind) or _values_shown(wanted.kind, messages)
+    formula = wanted.kind in AMOUNTS and any(each in messages[0].content for each in (FORMULA, TYPED_FORMULA))
     if not short:
-        return _typed_json(wanted, offered, messages)
-    values = [_literal(each) for each in offered or _values_shown(wanted.kind, messages)]
-    value = " | ".join(values) or rf"[^ \n\[;] [^\n\[;]{{0,{ANSWER_LENGTH - 1}}}"
+        return _typed_json(wanted, offered, formula, messages)
+    values = [_literal(each) for each in offered] + ["formula"] * formula
+    if not values and wanted.kind == "text":
+        values = [rf"[^ \n\[;] [^\n\[;]{{0,{ANSWER_LENGTH - 1}}}"]
     more = f' ("; " value source){{0,{LIST_LENGTH - 1}}}' if wanted.many else ""
-    rules = [f'root ::= "unanswerable" | value source{more}', f"value ::= {value}", 'source ::= " [" [1-9] [0-9]? "]"']
-    return "\n".join([*rules, ""])
+    rules = [f"value ::= {' | '.join(values)}", 'source ::= " [" [1-9] [0-9]? "]"', *[_FORMULA] * formula]
+    root = f'root ::= "unanswerable" | value source{more}' if values else 'root ::= "unanswerable"'
+    return "\n".join([root, *(rules if values else []), ""])
 
 
+_FORMULA: Final = 'formula ::= "=" [0-9(] [0-9.,()+*/% -]{0,100} (" " [a-zA-Z]{1,20}){0,2}'
+"""A calculation in figures, and its unit."""
+PERIOD_LENGTH: Final = 40  # project default
+"""The most characters of a period."""
 LIST_LENGTH: Final = 20  # project default
 """The most values of a list."""
 MOST_OFFERED: Final = 400  # project default
@@ -143,20 +152,31 @@ MOST_OFFERED: Final = 400  # project default
 _OFFERED: Final = {"boolean": ["yes", "no"]}
 
 
-def _typed_json(wanted: AnswerType, offered: Sequence[str], messages: Sequence[Message]) -> str:
+def _typed_json(wanted: AnswerType, offered: Sequence[str], formula: bool, messages: Sequence[Message]) -> str:
     """Return the grammar of a typed reply under the full contract, a JSON object."""
     evidence = evidence_rules(messages, in_json=True)
     sources = f'(evidence (", " evidence){{0,{EVIDENCE_LINES - 1}}})?' if evidence else ""
     head, middle, last = map(_literal, ('{"evidence": [', '], "value": ', ', "period": '))
-    one = f"{head} {sources} {middle} value" + (f" {last} words" if wanted.kind in AMOUNTS else "") + ' "}"'
-    root = f"root ::= {_literal(json.dumps({'evidence': [], 'value': None}))} | one"
+    values = [_literal(json.dumps(each, ensure_ascii=False)) for each in offered]
+    values += [r'"\"" formula "\""'] * formula
+    if not values and wanted.kind == "text":
+        values = [_string(ANSWER_LENGTH)]
+    nothing = _literal('{"values": []}' if wanted.many else json.dumps({"evidence": [], "value": None}))
+    if not values:
+        return f"root ::= {nothing}\n"
+    root = f"root ::= {nothing} | one"
     if wanted.many:
         listed = _literal('{"values": [')
         root = f'root ::= {listed} (one (", " one){{0,{LIST_LENGTH - 1}}})? "]}}"'
-    value = " | ".join(_literal(json.dumps(each, ensure_ascii=False)) for each in offered)
-    words = rf'"\"" ([^"\\\x00-\x1f] | "\\" ["\\/bfnrt]){{0,{ANSWER_LENGTH}}} "\""'
-    rules = [root, f"one ::= {one}", f"value ::= {value or 'words'}", f"words ::= {words}", evidence or ""]
-    return "\n".join(rules)
+    dated = wanted.kind in AMOUNTS
+    one = f"{head} {sources} {middle} value" + (f" {last} period" if dated else "") + ' "}"'
+    rules = [root, f"one ::= {one}", f"value ::= {' | '.join(values)}"]
+    rules += [f"period ::= {_string(PERIOD_LENGTH)}"] * dated + [_FORMULA] * formula
+    return "\n".join([*rules, evidence or ""])
+
+
+def _string(chars: int) -> str:
+    return rf'"\"" ([^"\\\x00-\x1f] | "\\" ["\\/bfnrt]){{0,{chars}}} "\""'
 
 
 def _values_shown(kind: str, messages: Sequence[Message]) -> list[str]:

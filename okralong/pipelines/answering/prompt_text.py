@@ -294,6 +294,18 @@ def same_words(query: str) -> str:
     return " ".join(re.findall(r"\w+", query.casefold()))
 
 
+_LOOPED: Final = re.compile(r"(.{1,80}?)\1{3,}+\Z", re.DOTALL)
+_TAIL: Final = 400  # project default
+_LEAST_LOOPED: Final = 60  # project default: a table may end in a few equal cells
+
+
+def repeats_itself(text: str) -> bool:
+    """Return whether a text ends in the same words four times or more, as small models write until their limit."""
+    tail = text[-_TAIL:]
+    starts = range(len(tail) - _LEAST_LOOPED + 1)
+    return any(_LOOPED.match(tail, at) for at in starts)
+
+
 JSON_BEGUN: Final = re.compile(r"\{\s*\"|\A\{")
 """The beginning of a JSON object."""
 

@@ -83,6 +83,7 @@ class Ports:
         artifact: Returns a document's artifact; None outside a run.
         reads_answers: Whether the cross-encoder may answer questions, if it is able to.
         stronger: The ports with the run's stronger generator, if it has one.
+        answer_tokens: Returns the most tokens of an answer of a type, None if only the role limits it.
     """
 
     models: Models
@@ -98,6 +99,7 @@ class Ports:
     artifact: Callable[[str, str, Branch, int, tuple[str, ...]], Awaitable[Any]] | None = None
     reads_answers: bool = True
     stronger: Ports | None = None
+    answer_tokens: Callable[[str], int | None] = lambda _: None
 
     def with_stronger(self, generator: Generator, asked: Mapping[str, Any]) -> Ports:
         """Return the same ports with a stronger generator; the cross-encoder then answers no questions.

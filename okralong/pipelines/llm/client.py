@@ -32,6 +32,8 @@ from okralong.pipelines.models.weights import EMBEDDED
 
 LONGER: Final = 4  # project default
 """Factor on the limit of a reply that is requested again because it was truncated."""
+LONGER_VALUE: Final = 2  # project default
+"""The same for a reply whose length the answer type bounds."""
 Recorded = Callable[[str, int], JournalRow | None]
 """A function that returns the last reply recorded at a path and sample of one question, or None."""
 
@@ -54,6 +56,7 @@ class LlmClient:
         transport: Any = None,
         grammar: Callable[[str, Sequence[Message], str], str | None] | None = None,
         reply_schema: Callable[[str], str | None] | None = None,
+        reply_tokens: Callable[[str], int | None] | None = None,
     ) -> None:
         """Open the routes to all endpoints of ``config``.
 
@@ -73,6 +76,7 @@ class LlmClient:
             grammar: Returns the grammar of a reply, given a role, a prompt and an answer type ("" for text). Grammars
                 are sent if the config is ``constrained``, and to the embedded model for typed answers.
             reply_schema: Returns the JSON schema of an answer type, which is sent if no grammar is.
+            reply_tokens: Returns the most tokens of a reply of an answer type, None if the role alone limits it.
 
         Raises:
             ConfigError: A model has no price, the tokenizer is unknown, or a required key is missing.
@@ -87,6 +91,7 @@ class LlmClient:
         self._tags = dict(tags or {})
         self._grammar = grammar
         self._reply_schema = reply_schema
+        self._reply_tokens = reply_tokens
         self._shared = shared or SharedReplies()
         self._scheduler = scheduler
         self._tracker = CallTracker()
@@ -144,7 +149,8 @@ class LlmClient:
             sample: The number of the draw, if one prompt is sent several times.
             answer_type: The type of the wanted answer, "" for text.
             logprobs: Whether to request the texts and log-probabilities of the reply's tokens.
-            longer: Whether to allow up to ``LONGER`` times the role's limit, if the window has room.
+            longer: Whether to allow up to ``LONGER`` times the limit (``LONGER_VALUE`` times for a type that bounds its
+                replies), if the window has room.
             recorded: Returns the question's earlier replies; by default the ledger is asked, which costs a message.
             pending: Returns the question's steps that are not durable yet; they become so before the request is sent.
 
@@ -160,7 +166,7 @@ class LlmClient:
             model=config.model,
             base_url=config.base_url,
             messages=tuple(messages),
-            max_tokens=self._limit(role, messages, longer),
+            max_tokens=self._limit(role, messages, longer, answer_type),
             temperature=config.temperature,
             top_p=config.top_p,
             seed=config.seed,
@@ -209,11 +215,14 @@ class LlmClient:
             raw = await self._ask(request, call, pending)
         return usable(raw, longest, logprobs=logprobs)
 
-    def _limit(self, role: str, messages: Sequence[Message], longer: bool) -> int:
-        limit = self.config.completion_limit(role)
+    def _limit(self, role: str, messages: Sequence[Message], longer: bool, answer_type: str) -> int:
+        at_most = self._reply_tokens(answer_type) if answer_type and self._reply_tokens else None
+        limit = self.config.completion_limit(role, at_most)
         if not longer:
             return limit
-        room = min(LONGER * limit, self.config.window - self.meter.plain(messages))
+        room = min(
+            (LONGER if at_most is None else LONGER_VALUE) * limit, self.config.window - self.meter.plain(messages)
+        )
         if room <= limit:
             raise CutShort(
                 f"The reply was cut off at its limit of {limit} tokens, and the window has no room for more."

@@ -395,12 +395,18 @@ class GeneratorConfig(EndpointConfig):
             "limits": {role: self.completion_limit(role) for role in roles},
         }
 
-    def completion_limit(self, role: str) -> int:
-        """Return the most completion tokens of a call, thought included. Raises ConfigError for an unknown role."""
+    def completion_limit(self, role: str, at_most: int | None = None) -> int:
+        """Return the most completion tokens of a call, thought included.
+
+        ``at_most`` is what a reply of its answer type needs, None for any; it does not limit a model that thinks.
+
+        Raises ConfigError for an unknown role.
+        """
         if role not in CompletionLimits.model_fields:
             roles = ", ".join(CompletionLimits.model_fields)
             raise ConfigError(f"There is no role {role!r} in llm.max_completion_tokens. Roles are {roles}.")
-        return self.max_completion_tokens.of(role) + self.room_for_thought
+        limit, thought = self.max_completion_tokens.of(role), self.room_for_thought
+        return limit + thought if thought or at_most is None else min(limit, at_most)
 
     @property
     def longest_reply(self) -> int:

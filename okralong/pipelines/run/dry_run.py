@@ -113,7 +113,8 @@ async def _again(name: str, question: Question, doc_ids: tuple[str, ...], ports:
     if again is None:
         return None
     if again.to == "precise":
-        return Forecast((Prompt("full_text", whole),), typed=bool(question.answer_type))
+        longest = ports.answer_tokens(question.answer_type)
+        return Forecast((Prompt("full_text", whole),), typed=bool(question.answer_type), longest=longest)
     if ports.stronger is None:
         return None
     try:
@@ -140,16 +141,16 @@ async def _forecast(name: str, question: Question, doc_ids: tuple[str, ...], por
     prompts = [_prompt(call.role, call.messages, ports.count) for call in offline.calls]
     asked = {prompt.role for prompt in prompts}
     workflow = answer.plan.workflow if answer.plan is not None and name == METHOD else "linear"
-    typed = bool(question.answer_type)
+    typed, longest = bool(question.answer_type), ports.answer_tokens(question.answer_type)
     if workflow not in asked:  # no further prompts: nothing was found, or there is no room to split
-        return replace(_as_sent(prompts), typed=typed), answer
+        return replace(_as_sent(prompts), typed=typed, longest=longest), answer
     # Turn selection off: it chooses among few candidates, too few for deeper look-ups.
     selection = ports.policy.selection.model_copy(update={"method": "none"})
     ports = replace(ports, policy=ports.policy.model_copy(update={"selection": selection}))
     tools = QuestionTools.in_process(ports, question, doc_ids, MemoryLog())
     answers, reasons = await prompt_growth(tools, question.question, cast(Plan, answer.plan), ports.demonstrate)
     certain = tuple(prompt for prompt in prompts if prompt.role in (ANALYZE, "split"))
-    return Forecast(certain, cast(LookUps, workflow), answers, reasons, typed=typed), answer
+    return Forecast(certain, cast(LookUps, workflow), answers, reasons, typed=typed, longest=longest), answer
 
 
 def _as_sent(prompts: Sequence[Prompt]) -> Forecast:

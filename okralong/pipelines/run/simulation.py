@@ -70,6 +70,7 @@ class Simulation:
         self._numbers = np.array(list(priors.sub_questions))
         self._full_text = _floats([each.full_text for each in forecasts])
         self._typed = np.array([each.typed for each in forecasts], dtype=bool)
+        self._longest = _floats([np.inf if each.longest is None else each.longest for each in forecasts])
 
     def expected(self, posterior: Posterior, random: np.random.Generator) -> tuple[Floats, Floats]:
         """Return the expected prompt and completion tokens of each question, without the call after "unanswerable"."""
@@ -151,7 +152,8 @@ class Simulation:
         variance = np.log1p(self._priors.spread**2)
         factors = np.exp(random.normal(-variance / 2, np.sqrt(variance), at.size))
         wordiness = parameters.wordiness.get(role, parameters.wordiness["generate"])
-        return np.clip(self._means[role][at] * wordiness * factors, 1.0, self._limit(role))
+        longest = np.minimum(self._limit(role), self._longest[at] if role in ANSWERS else np.inf)
+        return np.clip(self._means[role][at] * wordiness * factors, 1.0, longest)
 
 
 def _those_that(forecasts: Sequence[Forecast], looks: LookUps) -> Indices:

@@ -79,7 +79,7 @@ def spans_of(kind: str, text: str) -> list[Span]:
     free = apart([each for each in amounts(text) if not each.year], taken, lambda each: each.place)
     if kind == "percent":
         marked = [each for each in free if each.unit == "%"]
-        return [each.place for each in marked or free if not each.currency]
+        return [each.place for each in marked or free if not each.currency and _may_be_percent(each)]
     return [each.place for each in free if kind == "number" or each.unit != "%"]
 
 
@@ -172,7 +172,7 @@ def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
     tests: list[Callable[[Amount], bool]] = [lambda each: not each.year]
     if kind == "percent":
         tests.append(lambda each: each.unit == "%")
-        found = [each for each in found if not each.currency]
+        found = [each for each in found if not each.currency and _may_be_percent(each)]
     else:
         found = [each for each in found if kind == "number" or each.unit != "%"]
         tests.append(lambda each: bool(each.currency) or kind == "number")
@@ -181,6 +181,14 @@ def _candidates(kind: str, text: str, wanted: Span | None) -> list[Amount]:
     for test in tests:
         found = [each for each in found if test(each)] or found
     return found
+
+
+def _may_be_percent(one: Amount) -> bool:
+    """Return whether an amount is a percentage, or a bare cell of a table that may be one: no "15,133"."""
+    return one.unit == "%" or not (one.scale or abs(one.digits) >= _NO_PERCENT)
+
+
+_NO_PERCENT: Final = 1000  # project default
 
 
 def counted(text: str, end: int) -> str:

@@ -17,7 +17,7 @@ from okralong.pipelines.answering.prompts.answer import (
 from okralong.pipelines.answering.prompts.demonstrations import DEMONSTRATIONS, demonstrations, with_demonstration
 from okralong.pipelines.answering.prompts.split import SPLIT_INSTRUCTIONS, parse_split, read_split, split_prompt
 from okralong.pipelines.answering.prompts.step import STEP_INSTRUCTIONS, ParsedStep, parse_step, read_step, step_prompt
-from okralong.pipelines.answering.prompts.typed import TYPED_INSTRUCTIONS, VALUE_MARK, reply_schema
+from okralong.pipelines.answering.prompts.typed import TYPED_INSTRUCTIONS, VALUE_MARK, reply_schema, reply_tokens
 from okralong.pipelines.answering.prompts.typed_replies import MOST_VALUES, SaidValue, read_typed
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "read_step",
     "read_typed",
     "reply_schema",
+    "reply_tokens",
     "same_words",
     "says_unanswerable",
     "split_prompt",

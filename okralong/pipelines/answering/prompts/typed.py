@@ -125,6 +125,34 @@ def reply_schema(answer_type: str, short: bool = False) -> str | None:
     return json.dumps(named, ensure_ascii=False)
 
 
+def reply_tokens(answer_type: str, short: bool = False) -> int | None:
+    """Return the most tokens of a reply of a type, None if its type does not bound it: text, lists and JSON schemas.
+
+    A longer reply is no value of the type: a small model may write to its limit, and an answer's limit is made for
+    quotations and sentences.
+    """
+    wanted = AnswerType.of(answer_type)
+    if wanted.many or wanted.kind not in _REPLY_TOKENS:
+        return None
+    longest = max((len(each.encode()) for each in wanted.choices), default=0)
+    return _REPLY_TOKENS[wanted.kind] + longest // 2 + (0 if short else _EVIDENCE_TOKENS)
+
+
+_REPLY_TOKENS: Final[dict[str, int]] = {
+    "number": 64,
+    "money": 64,
+    "percent": 64,
+    "date": 48,
+    "period": 48,
+    "boolean": 32,
+    "choices": 32,
+}
+"""Tokens of a value with the number of its passage, or of a formula; SmolLM2 has a token for each digit."""
+# project default
+_EVIDENCE_TOKENS: Final = 288
+"""Tokens of the rest of the JSON object: three quotations of some 30 words. # project default"""
+
+
 _REFERENCE: Final = re.compile(r'"\$(?:ref|dynamicRef)"\s*:\s*"([^"]*)"')
 
 
