@@ -173,7 +173,13 @@ async def whole_reply(
 
 
 class Endless(CutShort):
-    """The reply repeats itself until its limit."""
+    """The reply of ``model`` repeats itself until its limit."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(
+            "The reply repeats itself until its limit. Ask a narrower question, or name a larger model.", reply.text
+        )
+        self.model = reply.model
 
 
 def _is_cut(reply: Reply, tools: Tools) -> bool:
@@ -181,9 +187,7 @@ def _is_cut(reply: Reply, tools: Tools) -> bool:
     if reply.finish_reason != "length" or not ends_within_answer(reply.text, short=tools.short_contract):
         return False
     if repeats_itself(reply.text):
-        raise Endless(
-            "The reply repeats itself until its limit. Ask a narrower question, or name a larger model.", reply.text
-        )
+        raise Endless(reply)
     return True
 
 
@@ -228,6 +232,7 @@ async def _generate_typed(
     except ReplyError as error:
         if isinstance(error, Endless):
             misfits.append(str(error))
+            replied.append(error.model)
         if not misfits:  # a refusal, or an empty or truncated reply
             raise
         answer = misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
