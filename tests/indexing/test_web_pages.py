@@ -105,9 +105,15 @@ APART = {
     "<div style='display:flex'><b>2023</b><b>2022</b></div>": "2023 2022",
     "R<span>evenue</span> Rev<span style='display:inline-block'></span>enue": "Revenue Revenue",
     "<b>1</b><span style='margin-left:20px'>2</span>": "1 2",
-    "ad\u00adjust<wbr>ed": "adjusted",
+    "ad\u00adjust<wbr>ed \u200c \u200c": "adjusted",
+    "<p style='white-space:pre'>Reve<i style='display:inline-block;width:0.5px'></i>nue<i style='display:inline-block;"
+    "width:9px'> </i>2023<i style='display:inline-block;width:9px'></i>2022</p>": "Revenue 2023 2022",
+    "<table><tr><td>Sales<br>Costs<td>100<br>(20)<tr><td>a<td>b</table>": "| Sales | 100 |\n| Costs | (20) |\n| a | b |",
+    "<table><tr><td>Umsatz<td>1.204<td>\u20ac<td>900<td>\u20ac<tr><td>a<td>b</table>": (
+        "| Umsatz | 1.204 \u20ac | 900 \u20ac |\n| a | b |  |"
+    ),
     "<div>1<div>2</div></div>3": "1\n2\n\n3",
-    "<table><tr><td><p>1</p><p>2</p><td>3<br>4<tr><td>a<td>b</table>": "| 1 2 | 3 4 |\n| a | b |",
+    "<table><tr><td><p>x</p><p>y</p><td>3<tr><td>a<td>b</table>": "| x y | 3 |\n| a | b |",
     "<div style='display:table'><div style='display:table-row'><i style='display:table-cell'>1</i>"
     "<i style='display:table-cell'>2</i></div></div>": "| 1 | 2 |",
 }

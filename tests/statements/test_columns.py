@@ -58,6 +58,7 @@ NOTE_ABOVE = f"{QUARTERS}| Notes due 2028 | 5 | 5 | 6 |\n| Net sales | 100 | 200
         (QUARTERS, "in Q3 2023", None, ""),
         (GAP, "in Q1 2024", None, ""),
         (GAP, "in Q2 2024", "200", "Q2 2024"),
+        (QUARTERS.replace("300", "300 (1)"), "in Q3 2024", "300", "Q3 2024"),
         (NOTE_ABOVE, "in Q2 2024", "200", "Q2 2024"),
         (WITH_YEAR, "in Q4 2024", "4", "Q4 2024"),
         (WITH_YEAR, "in 2024", "15", "2024"),

@@ -446,7 +446,7 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
         bars = [line[:at].count("|") for at, _ in columns]
         if len(set(bars)) == len(bars) and (line.count("|") == row.count("|") or len(there) != len(columns)):
             below = range(bars[place], bars[place] + widths[place])
-            found = [each for each in there if row[: each.start].count("|") in below]
+            found = _without_marks(row, [each for each in there if row[: each.start].count("|") in below])
             if len(found) > 1:
                 shares = _share_columns(text[at_head + len(line) : start])
                 found = [each for each in found if not each.unit and row[: each.start].count("|") not in shares]
@@ -457,6 +457,15 @@ def _placed(text: str, start: int, row: str, cells: Sequence[Amount], asked: Tim
     if len(there) < len(columns):
         return None if has_cells(line) or place >= len(known) else (known[place], period, at_head)
     return (known[place], period, at_head) if place == 0 or _CHANGES.search(line) else None
+
+
+def _without_marks(row: str, cells: Sequence[Amount]) -> list[Amount]:
+    """Return ``cells`` without the footnote marks that follow a figure in its cell: "1,204 (1)"."""
+    return [
+        each
+        for number, each in enumerate(cells)
+        if not (number and _may_be_mark(each) and "|" not in row[cells[number - 1].end : each.start])
+    ]
 
 
 def _joined(line: str, columns: Sequence[tuple[int, Time]]) -> tuple[list[tuple[int, Time]], list[int]]:

@@ -13,6 +13,8 @@ from typing import Any, Final
 SPACE: Final = re.compile(r"[ \t\n\f\r\u00a0]+")
 _UNSEEN: Final = dict.fromkeys(map(ord, "\u00ad\u034f\u200b\u2060\ufeff"))
 """Soft hyphens and other characters without a width, which would split words."""
+_FILLER: Final = re.compile(r"(?<!\S)[\u200c\u200d]++(?!\S)")
+"""Joiners between blanks; within words they matter."""
 _TAIL_CHARS: Final = 16
 _MOST_NEWLINES: Final = 2
 
@@ -35,6 +37,7 @@ class Flow:
 
     __slots__ = (
         "_after_mark",
+        "_apart",
         "_blank",
         "_newlines",
         "_opened",
@@ -50,7 +53,7 @@ class Flow:
         self._parts: list[str] = []
         self._opened: list[Place] = []
         self._newlines = 0
-        self._blank = self._after_mark = False
+        self._blank = self._apart = self._after_mark = False
         self.size = self.mark_end = 0
         self.lead = ""
         self.places: list[Place] = []
@@ -60,6 +63,7 @@ class Flow:
         """Write text whose white space collapses."""
         if not said.isascii():
             said = said.translate(_UNSEEN)
+            said = _FILLER.sub("", said)
         words = SPACE.sub(" ", said)
         if words.startswith(" "):
             self._blank = True
@@ -83,10 +87,10 @@ class Flow:
         """Write text as it is, after the gap that is due."""
         gap = ""
         if self.size:
-            gap = "\n" * self._newlines or (" " if self._blank else "")
+            gap = "\n" * self._newlines or (" " if self._blank or self._apart else "")
             if not gap and self._after_mark and said[0].isalnum():
                 gap = " "
-        self._newlines, self._blank, self._after_mark = 0, False, False
+        self._newlines, self._blank, self._apart, self._after_mark = 0, False, False, False
         if self.lead:
             gap, self.lead = gap + self.lead, ""
         self.size += len(gap)
@@ -108,14 +112,15 @@ class Flow:
         """Begin a line unless one has begun."""
         self._newlines = max(self._newlines, 1)
 
-    def gap_state(self) -> tuple[int, bool]:
-        """Return the size and whether a blank is due, for ``forget_blank``."""
-        return self.size, self._blank
+    def begin_apart(self) -> tuple[int, bool]:
+        """Separate what follows by a blank; return what ``end_apart`` needs."""
+        before = (self.size, self._apart)
+        self._apart = True
+        return before
 
-    def forget_blank(self, before: tuple[int, bool]) -> None:
-        """Restore the gap if nothing was written since ``before``."""
-        if self.size == before[0]:
-            self._blank = before[1]
+    def end_apart(self, before: tuple[int, bool], is_wide: bool) -> None:
+        """End what ``begin_apart`` began; without text it separates nothing, unless it ``is_wide``."""
+        self._apart = is_wide or self.size != before[0] or before[1]
 
     def open(self, what: Any) -> Place:
         """Begin a place at the next text that is written."""
@@ -133,7 +138,7 @@ class Flow:
 
     def tail(self) -> str:
         """Return the last characters of the line, "" if a gap is due."""
-        if self._blank or self._newlines or not self._parts:
+        if self._blank or self._apart or self._newlines or not self._parts:
             return ""
         return "".join(self._parts[-3:])[-_TAIL_CHARS:].rpartition("\n")[2]
 

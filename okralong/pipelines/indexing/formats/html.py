@@ -256,7 +256,7 @@ class _Reader:
         then: list[_Then] = []
         flow = self._flow
         if effect.apart or state & _FLEX or tag in _APART:
-            then.append(_apart(flow))
+            then.append(_apart(flow, effect.wide))
         if effect.display != "inline":
             is_block = effect.display == "block" and tag not in _LINES | _PARAGRAPHS
             is_inner_list = bool(self._lists) and tag in _LISTS
@@ -402,18 +402,10 @@ def _gaps(flow: Flow, tag: str) -> list[_Then]:
     return []
 
 
-def _apart(flow: Flow) -> _Then:
+def _apart(flow: Flow, is_wide: bool) -> _Then:
     """Set off an element by blanks, unless it turns out to be empty."""
-    before = flow.gap_state()
-    flow.blank()
-
-    def end() -> None:
-        if flow.size == before[0]:
-            flow.forget_blank(before)
-        else:
-            flow.blank()
-
-    return end
+    before = flow.begin_apart()
+    return lambda: flow.end_apart(before, is_wide)
 
 
 def _noted(flow: Flow, what: object) -> _Then:

@@ -21,7 +21,8 @@ class Effect:
 
     ``gone``: the element and all within is hidden. ``hidden``, ``tiny`` (a font of no size) and ``pre`` are inherited,
     None where the style does not say it. ``display`` is the kind of box, "" for that of the tag. ``apart``: set off
-    from its neighbours; ``flex``: its children are. ``unmarked``: a list without marks.
+    from its neighbours, if it is ``wide`` also without text; ``flex``: its children are. ``unmarked``: a list without
+    marks.
     """
 
     gone: bool = False
@@ -29,6 +30,7 @@ class Effect:
     tiny: bool | None = None
     display: str = ""
     apart: bool = False
+    wide: bool = False
     flex: bool = False
     pre: bool | None = None
     raised: bool = False
@@ -192,6 +194,7 @@ def _effect_of(said: Mapping[str, str]) -> Effect:
         or said.get("float", "none") != "none"
         or said.get("position") in ("absolute", "fixed")
         or any(edge is not None and edge >= _APART_PX for edge in edges),
+        wide=boxed and width is not None and width >= _APART_PX,
         flex=display in ("flex", "grid", "inline-flex", "inline-grid"),
         pre=_PRE_KINDS.get(said.get("white-space", "")),
         raised=raised,

@@ -75,7 +75,8 @@ class Table:
             out.newline(2)
             out.add(self.caption.finished(), self.caption.places)
             out.newline()
-        rows = [row for row in (_joined(row) for row in _placed(self._in_order())) if row]
+        placed = (line for row in _placed(self._in_order()) for line in _unstacked(row))
+        rows = [row for row in map(_joined, placed) if row]
         if not rows:
             return
         columns = _align(rows)
@@ -145,6 +146,32 @@ def _take(spec: _Spec, column: int, found: list[Cell], kept: list[tuple[int, int
     return end
 
 
+def _unstacked(row: list[Cell]) -> list[list[Cell]]:
+    """Return the rows that a row stacks in its cells: a label, and a figure beside it, on each line."""
+    lines = [len(_LINE_ENDS.findall(cell.text)) + 1 for cell in row]
+    is_stack = len(row) > 1 and lines[0] > 1 and len(set(lines)) == 1 and not any(cell.has_table for cell in row)
+    if not is_stack or not any(all(map(_FIGURES.fullmatch, cell.text.split())) for cell in row):
+        return [row]
+    found: list[list[Cell]] = [[] for _ in range(lines[0])]
+    for cell in row:
+        places, at = sorted(cell.places, key=lambda place: place.start), 0
+        number = 0
+        for line, end in zip(found, [*_LINE_ENDS.finditer(cell.text), None], strict=True):
+            stop = end.start() if end else len(cell.text)
+            part = Cell(cell.start, cell.end, cell.text[at:stop], at=cell.at)
+            while number < len(places) and (places[number].start <= stop or not end):
+                place = places[number]
+                place.start, place.end = max(0, place.start - at), max(0, min(place.end, stop) - at)
+                part.places.append(place)
+                number += 1
+            line.append(part)
+            at = end.end() if end else stop
+    return found
+
+
+_LINE_ENDS: Final = re.compile(r"\n+")
+_FIGURES: Final = re.compile(r"[$\u20ac\u00a3(\[+\-\u2212\u2013\u2014]*[\d.,]*[)\]%]*")
+
 # The parts of a figure.
 
 _MOST_FIGURE_CHARS: Final = 60
@@ -159,10 +186,14 @@ _MARK: Final = re.compile(r"\([a-z]\)(?:\s?\([a-z]\))*|[*\u2020\u2021#]{1,3}")
 def _joined(row: Sequence[Cell]) -> list[Cell]:
     """Join the cells that hold parts of one figure."""
     out: list[Cell] = []
+    follows = _has_currency_behind(row)
     for cell in row:
         before = out[-1] if out else None
         if before is not None and len(before.text) < _MOST_FIGURE_CHARS and not (before.has_table or cell.has_table):
-            opens = before.text in ("(", "[") or bool(_CURRENCY.fullmatch(before.text))
+            if follows and _CURRENCY.fullmatch(cell.text) and _ENDS_FIGURE.search(before.text):
+                out[-1] = _both(before, " ", cell, before.at)
+                continue
+            opens = before.text in ("(", "[") or (not follows and bool(_CURRENCY.fullmatch(before.text)))
             if opens and _FIGURE.match(cell.text):
                 gap = "" if before.text in ("(", "[") else " "
                 out[-1] = _both(before, gap, cell, cell.at)
@@ -172,6 +203,14 @@ def _joined(row: Sequence[Cell]) -> list[Cell]:
                 continue
         out.append(cell)
     return out
+
+
+def _has_currency_behind(row: Sequence[Cell]) -> bool:
+    """Return whether the currency stands behind the figures of a row: ``1.204 | €``."""
+    signs = [bool(_CURRENCY.fullmatch(cell.text)) for cell in row]
+    if len(row) < 2 or not signs[-1]:
+        return False
+    return bool(_FIGURE.match(row[signs.index(True) - 1].text)) and signs.index(True) > 0
 
 
 def _continues(before: Cell, cell: Cell) -> bool:
