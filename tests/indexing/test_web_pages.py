@@ -108,7 +108,7 @@ APART = {
     "ad\u00adjust<wbr>ed \u200c \u200c": "adjusted",
     "<p style='white-space:pre'>Reve<i style='display:inline-block;width:0.5px'></i>nue<i style='display:inline-block;"
     "width:9px'> </i>2023<i style='display:inline-block;width:9px'></i>2022</p>": "Revenue 2023 2022",
-    "<table><tr><td>Sales<br>Costs<td>100<br>(20)<tr><td>a<td>b</table>": "| Sales | 100 |\n| Costs | (20) |\n| a | b |",
+    "<table><tr><td>Sales<br>Tax<td>100<br>(20)<tr><td>a<td>b</table>": "| Sales | 100 |\n| Tax | (20) |\n| a | b |",
     "<table><tr><td>Umsatz<td>1.204<td>\u20ac<td>900<td>\u20ac<tr><td>a<td>b</table>": (
         "| Umsatz | 1.204 \u20ac | 900 \u20ac |\n| a | b |  |"
     ),

@@ -63,7 +63,8 @@ def _read(source: Source, data: bytes, find: _Find) -> Iterator[ParserOutput]:
             metadata = about | block.metadata() | dict(reading.metadata)
             if not number and (lost := losses.words()):
                 metadata[NOT_READ] = "; ".join(filter(None, [metadata.get(NOT_READ, ""), lost]))
-            title = reading.title or block.about or f"{about.get('company', '')} {block.kind}".strip()
+            titles = (title for title in (reading.title, block.about) if not block.is_called(title))
+            title = next(titles, f"{about.get('company', '')} {block.kind}".strip())
             where = f"document {block.number}, {block.kind or 'without a type'}"
             name = source.doc_id if is_one_document else _free(f"{below}/{_name(block.kind)}", taken)
             yield replace(reading, doc_id=name, source_uri=source.uri, title=title, where=where, metadata=metadata)
@@ -129,6 +130,11 @@ class _Block:
             said.get("DESCRIPTION", ""),
             content,
         )
+
+    def is_called(self, title: str) -> bool:
+        """Return whether a title says no more than the type or file name."""
+        names = {"", self.kind.lower(), self.file.lower(), PurePosixPath(self.file.lower()).stem}
+        return title.strip().lower() in names
 
     def metadata(self) -> dict[str, str]:
         """Return what the block says of itself."""
