@@ -6,6 +6,7 @@ import base64
 import binascii
 import itertools
 import struct
+from collections.abc import Iterator
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from okralong.pipelines.core.encodings import decoded
 from okralong.pipelines.core.types import section_at
 from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats.mail import read_mail
 from okralong.pipelines.indexing.formats.tnef import rtf_text, unpack
 from okralong.pipelines.indexing.parsers import read_source
 from tests.indexing import office_files
@@ -175,6 +177,22 @@ def test_attachments_of_other_kinds_are_named_and_counted(file: Path) -> None:
     assert "a.eml, attachment old.docx is not a .docx file" in bad.message
     assert lost(found) == "7 attachments (a.zip, b.zip, c.zip, d.zip, e.zip, …)"
     assert found.metadata["attachments_not_read"] == "7"
+    linked = "Content-Type: message/external-body; name=draft.txt\n\nContent-Type: text/plain\n\n"
+    found = read(file, parts("mixed", plain("Text."), linked, attached("empty.txt", b" ")))
+    assert lost(found) == "2 attachments (draft.txt, empty.txt)"
+
+
+def test_an_attachment_whose_parser_fails_leaves_the_mail(file: Path) -> None:
+    def fail(_: Source) -> Iterator[ParserOutput]:
+        raise ZeroDivisionError("zero")
+        yield
+
+    file.write_text(parts("mixed", plain("Text 5."), attached("a.txt", b"x")))
+    bad, found = read_mail(Source(str(file), "a"), lambda _: fail)
+    assert isinstance(bad, BadRow)
+    assert "a.eml, attachment a.txt made its parser fail (ZeroDivisionError: zero)." in bad.message
+    assert isinstance(found, RawDocument)
+    assert (body(found), lost(found)) == ("Text 5.", "1 attachment (a.txt)")
 
 
 @pytest.mark.documented(".eml", "attached mails")

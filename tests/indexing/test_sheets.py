@@ -316,7 +316,7 @@ def test_texts_of_every_kind(file: Path) -> None:
     names = '<definedNames><definedName name="rate">0.05</definedName></definedNames>'
     for main in (MAIN, STRICT):
         found = read(workbook(sheet, strings=strings, settings=names + CALCULATED, main=main), file)
-        assert found.text == "One\n\n| Net sales | 売上 | a _b | in |\n\nPrinted header or footer: In thousands of"
+        assert found.text == "One\n\n| Net sales | 売上 | a _b | in |\n\nPrinted header or footer: In thousands"
         assert lost(found) == ""
 
 

@@ -219,9 +219,10 @@ def _lay_out(tag: str, element: Element, layout: Layout) -> None:
             top, left, bottom, right = int(found[2]), column_of(found[1]), int(found[4]), column_of(found[3])
             layout.merged.append((min(top, bottom), min(left, right), max(top, bottom), max(left, right)))
     elif tag in ("oddHeader", "oddFooter", "evenHeader", "evenFooter", "firstHeader", "firstFooter"):
-        words = " ".join(_CODES.sub(" ", element.text or "").replace("&&", "&").split())
-        if any(map(str.isalpha, words)) and words not in layout.heads:
-            layout.heads.append(words)
+        for part in _PARTS.split(element.text or ""):
+            words = " ".join(_CODES.sub(" ", part).replace("&&", "&").split())
+            if any(map(str.isalpha, words)) and not _PAGES.search(part) and words not in layout.heads:
+                layout.heads.append(words)
     elif tag == "oleObject":
         layout.objects += 1
     else:
@@ -231,7 +232,9 @@ def _lay_out(tag: str, element: Element, layout: Layout) -> None:
 
 _RANGE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})")
 _CODES: Final = re.compile(r'&(?:"[^"]*"|K[0-9A-F]{6}|K\d\d[+-]\d{3}|\d+|[A-Za-z])')
-"""Codes of printed headers: font, size, page number."""
+_PARTS: Final = re.compile(r"&[LCR]|\n")
+_PAGES: Final = re.compile(r"&[PN]")
+"""Codes of printed headers and footers: font, size, position, page number, number of pages."""
 
 
 def _formula(element: Element, row: int, column: int, shared: dict[str, tuple[str, str]]) -> str:

@@ -200,9 +200,11 @@ class _Mail:
             return
         self.attachments += 1
         encrypted = _ENCRYPTED.fullmatch(held.kind) or _ENCRYPTED.fullmatch(held.name.lower())
-        if self.attachments > _MOST_ATTACHMENTS or encrypted:
+        is_mail = held.kind == "message/rfc822" or name.lower().endswith(".eml")
+        elsewhere = held.kind.startswith("message/") and not is_mail  # a part or a link of another message
+        if self.attachments > _MOST_ATTACHMENTS or encrypted or elsewhere:
             self.unread.append(name)
-        elif held.kind == "message/rfc822" or name.lower().endswith(".eml"):
+        elif is_mail:
             inner = held.message or email.message_from_bytes(held.data(), policy=policy.compat32)
             if depth == _MOST_DEPTH or not any(header(inner, each) for each in _HEADERS):
                 self.unread.append(name)
@@ -210,8 +212,7 @@ class _Mail:
                 self.blocks.begin("attachment", name)
                 self.write(inner, f"{name}, ", depth + 1)
         elif held.kind == "text/calendar" or name.lower().endswith(".ics"):
-            self.blocks.begin("attachment", name)
-            self.blocks.add(calendar_text(decoded(held.data())[0]))
+            self._take(RawDocument(name, calendar_text(decoded(held.data())[0]), ""), name)
         elif (read := self._find(held.name)) is not None:
             self._read(read, held.data(), name, "")
         elif (suffix := held.usual_suffix()) and (read := self._find(f"a{suffix}")) is not None:
@@ -226,13 +227,23 @@ class _Mail:
             for reading in read(found):
                 self._take(reading, name)
         except DocumentError as error:
+            self._fail(name, str(error))
+        except MemoryError:
+            raise
+        except Exception as error:  # a parser may fail in any way on a damaged file
+            self._fail(name, f"{place} made its parser fail ({type(error).__name__}: {error}).")
+
+    def _fail(self, name: str, message: str) -> None:
+        if self.unread[-1:] != [name]:  # a file may have several bad rows
             self.unread.append(name)
-            self.bad.append(BadRow(f"{self._source.doc_id}, {name}", str(error)))
+        self.bad.append(BadRow(f"{self._source.doc_id}, {name}", message))
 
     def _take(self, reading: ParserOutput, name: str) -> None:
         if isinstance(reading, BadRow):
-            self.bad.append(BadRow(f"{self._source.doc_id}, {name}", reading.message))
+            self._fail(name, reading.message)
             return
+        if not reading.text.strip():
+            self.unread.append(name)
         self._losses.add_within(name, reading.metadata.get(NOT_READ, ""))
         self.blocks.begin("attachment", name, _begins_with_ocr(reading))
         start = self.blocks.add(reading.text)

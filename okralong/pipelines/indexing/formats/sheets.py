@@ -38,11 +38,13 @@ def read_xlsx(source: Source) -> Iterator[ParserOutput]:
     book = read_workbook(source.read_bytes(), source.uri)
     blocks, losses = Blocks(), Losses()
     losses.add("hidden sheet", "hidden sheets", book.hidden)
-    notes = _Notes(book, losses)
+    notes, heads = _Notes(book, losses), set[str]()
     for sheet in book.sheets:
         layout = Layout()
         table = _Grid(sheet, layout, losses).table()
-        words = [*(f"Printed header or footer: {each}" for each in layout.heads), *notes.of(sheet.part)]
+        words = [f"Printed header or footer: {each}" for each in layout.heads if each not in heads]
+        heads.update(layout.heads)
+        words += notes.of(sheet.part)
         losses.add("embedded object", "embedded objects", layout.objects)
         _add(blocks, sheet.name, [table, *words])
     for name, part in book.charts:
