@@ -1,10 +1,10 @@
-"""Read what Word and PowerPoint files share: drawn text, equations, charts, SmartArt and embedded objects."""
+"""Read what Office files share: drawn text, equations, charts, SmartArt and embedded objects."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -208,14 +208,21 @@ _Series = tuple[str, _Values, _Values]
 """Name, categories and values."""
 
 
-def chart_text(part: Part | None, losses: Losses, package: Any) -> str:
-    """Return a chart as its titles and tables of its saved data; "" if it was read before or cannot be read."""
+def chart_text(
+    part: Part | None, losses: Losses, package: Any, needs_data: Callable[[Any], bool] = lambda root: True
+) -> str:
+    """Return a chart as its titles and tables of its saved data; "" if it was read before or cannot be read.
+
+    ``needs_data`` says by the root of a chart whether its data stand nowhere else.
+    """
     root = package.root_once(part)
     if root is None or part is None:
         return ""
-    series = list(_extended_series(root) if root.tag.startswith(CX) else _series(root, losses))
-    if not series:
-        losses.add("chart without saved data", "charts without saved data")
+    series: list[_Series] = []
+    if needs_data(root):
+        series = list(_extended_series(root) if root.tag.startswith(CX) else _series(root, losses))
+        if not series:
+            losses.add("chart without saved data", "charts without saved data")
     titles = [_title(each) for each in root.iter(f"{C}title", f"{CX}title")]
     labels = [" ".join(_words(each)) for each in root.iter(f"{C}dLbl")]
     drawn = [" ".join(_words(package.root_once(shapes))) for shapes in part.of_kind("chartUserShapes")]

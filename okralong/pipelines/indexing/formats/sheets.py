@@ -6,8 +6,9 @@ import csv
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final
-from xml.etree.ElementTree import Element
+from typing import Any, Final
+
+from lxml import etree
 
 from okralong.pipelines.core.table_files import declared_delimiter, delimiter_of, mended_rows, with_doubt
 from okralong.pipelines.core.types import DocumentError
@@ -17,13 +18,15 @@ from okralong.pipelines.core.workbooks import (
     Sheet,
     Workbook,
     address,
-    attribute,
     local,
     read_workbook,
     text_of,
     unescaped,
 )
 from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats import ooxml
+from okralong.pipelines.indexing.formats.drawing import chart_text, diagram_at, drawn_text, is_decoration
+from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, R, chosen
 from okralong.pipelines.indexing.formats.text import pipe_table
 from okralong.pipelines.indexing.tables import is_year
 
@@ -35,10 +38,11 @@ def read_xlsx(source: Source) -> Iterator[ParserOutput]:
 
     Cells are shown as a person sees them. Raises DocumentError if the file is not an Excel workbook.
     """
-    book = read_workbook(source.read_bytes(), source.uri)
+    data = source.read_bytes()
+    book = read_workbook(data, source.uri)
     blocks, losses = Blocks(), Losses()
     losses.add("hidden sheet", "hidden sheets", book.hidden)
-    notes, heads = _Notes(book, losses), set[str]()
+    notes, heads = _Notes(book, data, losses), set[str]()
     for sheet in book.sheets:
         layout = Layout()
         table = _Grid(sheet, layout, losses).table()
@@ -149,8 +153,9 @@ def _count(cell: Cell, text: str, losses: Losses) -> None:
 class _Notes:
     """The comments, text boxes and charts of a workbook's sheets."""
 
-    def __init__(self, book: Workbook, losses: Losses) -> None:
+    def __init__(self, book: Workbook, data: bytes, losses: Losses) -> None:
         self._package, self._losses = book.package, losses
+        self._office = ooxml.Package.of(data, losses)
         self._visible = {sheet.name for sheet in book.sheets}
 
     def of(self, part: str) -> Iterator[str]:
@@ -190,93 +195,56 @@ class _Notes:
                 yield _note(element.get("ref", ""), people.get(element.get("personId", ""), ""), unescaped(text))
                 element.clear()
 
-    def _drawing(self, part: str) -> Iterator[str]:
-        relations = {each.key: each for each in self._package.relations(part)}
-        for top in self._package.elements(part):
-            if local(top.tag) not in ("twoCellAnchor", "oneCellAnchor", "absoluteAnchor"):
+    def _drawing(self, name: str) -> Iterator[str]:
+        part = self._office.part(name)
+        root = self._office.root_once(part)
+        if root is None or part is None:
+            return
+        stack = list(reversed(root))
+        while stack:
+            element = stack.pop()
+            tag = etree.QName(element).localname if isinstance(element.tag, str) else ""
+            if element.tag == f"{MC}AlternateContent":
+                branch = chosen(element)
+                stack.extend(reversed(branch) if branch is not None else ())
+            elif _is_hidden(element):
                 continue
-            for element in _drawn(top):
-                tag = local(element.tag)
-                if tag == "txBody" and (text := _paragraphs(element)):
-                    yield f"Text box: {text}"
-                elif tag == "pic":
+            elif tag == "sp":
+                yield _text_box(element)
+            elif tag == "pic":
+                properties = next((each for each in element.iter() if str(each.tag).endswith("}cNvPr")), None)
+                if not is_decoration(properties, next(element.iter(f"{A}ext"), None)):
                     self._losses.add("picture", "pictures")
-                elif tag == "graphicData" and element.get("uri", "").endswith("/diagram"):
-                    self._losses.add("diagram", "diagrams")
-                elif tag == "chart" and (chart := relations.get(attribute(element, "id"))) is not None:
-                    if chart.kind == "chart" and self._package.has(chart.part):
-                        yield self._chart(chart.part)
-                    else:
-                        self._losses.add("chart", "charts")
-            top.clear()
+            elif element.tag == f"{DGM}relIds":
+                yield diagram_at(element, part)
+            elif element.tag in (f"{C}chart", f"{CX}chart"):
+                text = chart_text(part.related(element.get(f"{R}id")), self._losses, self._office, self._needs_data)
+                yield f"Chart:{chr(10) if text.startswith('|') else ' '}{text}" if text else ""
+            else:
+                stack.extend(reversed(element))
 
-    def _chart(self, part: str) -> str:
-        """Return the titles of a chart, and its figures unless a visible sheet has them."""
-        titles, series, sheets, typed = [], [], set[str](), False
-        for element in self._package.elements(part):
-            tag = local(element.tag)
-            if tag == "title":
-                titles.append(" ".join(_paragraphs(element).split()) or " ".join(_cached(element)))
-                element.clear()
-            elif tag == "ser":
-                series.append(_series(element))
-                sheets |= {_sheet_of(each.text or "") for each in element.iter() if local(each.tag) == "f"}
-                typed = typed or any(local(each.tag) in ("numLit", "strLit") for each in element.iter())
-                element.clear()
-        said = f"Chart: {', '.join(filter(None, titles))}" if any(titles) else ""
-        if sheets <= self._visible and not typed:
-            return said
-        heads = ["", *(name for name, _, _ in series)]
-        labels = max((labels for _, labels, _ in series), key=len, default=[])
-        count = max((len(values) for _, _, values in series), default=0)
-        rows = [
-            [labels[n] if n < len(labels) else "", *(values[n] if n < len(values) else "" for _, _, values in series)]
-            for n in range(count)
-        ]
-        return f"{said or 'Chart:'}\n{pipe_table([heads, *rows])}" if rows else said
+    def _needs_data(self, chart: Any) -> bool:
+        """Return whether the data of a chart stand in no visible sheet."""
+        sheets = {_sheet_of(each.text or "") for each in chart.iter(f"{C}f")}
+        typed = next(chart.iter(f"{C}numLit", f"{C}strLit"), None) is not None
+        return not sheets or typed or not sheets <= self._visible
+
+
+def _is_hidden(element: Any) -> bool:
+    """Return whether an anchor's shape is hidden."""
+    return any(
+        each.get("hidden") in ("1", "true") for head in element for each in head if str(each.tag).endswith("}cNvPr")
+    )
+
+
+def _text_box(shape: Any) -> str:
+    text = "\n".join(line for each in shape.iter(f"{A}p") if (line := drawn_text(each).strip()))
+    return f"Text box: {text}" if text else ""
 
 
 def _note(ref: str, author: str, text: str) -> str:
     by = f" by {author.strip()}" if author.strip() else ""
     return f"Comment on {ref}{by}: {text.strip()}" if text.strip() else ""
-
-
-def _drawn(top: Element) -> Iterator[Element]:
-    """Yield the elements of a drawing in order, without hidden shapes and without substitutes for older programs."""
-    stack = [top]
-    while stack:
-        element = stack.pop()
-        yield element
-        tag = local(element.tag)
-        children = [] if tag == "txBody" else [each for each in element if local(each.tag) != "Fallback"]
-        named = (each for head in children for each in head if local(each.tag) == "cNvPr")
-        if not any(each.get("hidden") in ("1", "true") for each in named):
-            stack.extend(reversed(children))
-
-
-def _paragraphs(element: Element) -> str:
-    lines: list[list[str]] = [[]]
-    for each in element.iter():
-        tag = local(each.tag)
-        if tag == "p":
-            lines.append([])
-        elif tag in ("t", "br"):
-            lines[-1].append(each.text or "" if tag == "t" else " ")
-    return "\n".join(line for parts in lines if (line := "".join(parts).strip()))
-
-
-def _cached(element: Element) -> list[str]:
-    """Return the saved values of a part of a chart."""
-    return [each.text or "" for each in element.iter() if local(each.tag) == "v"]
-
-
-def _series(element: Element) -> tuple[str, list[str], list[str]]:
-    """Return name, labels and values of a series of a chart."""
-    found: dict[str, list[str]] = {}
-    for child in element:
-        found.setdefault(local(child.tag), _cached(child))
-    labels, values = found.get("cat") or found.get("xVal") or [], found.get("val") or found.get("yVal") or []
-    return " ".join(found.get("tx", [])), labels, values
 
 
 def _sheet_of(reference: str) -> str:
