@@ -182,6 +182,15 @@ def test_words_of_glyph_numbers_on_a_page_of_text(tmp_path: Path) -> None:
     assert found.text == "\n".join(PROSE)
     assert found.metadata["not_read"] == "1 page with partly unreadable text: 1 (install OCR)"
 
+    wrong = RawPdf()
+    by_one = wrong.to_unicode([(code, code + 1) for code in range(33, 126)])
+    lines = "".join(line(each, y=400 - 16 * row, font="F2") for row, each in enumerate(PROSE * 3))
+    wrong.page(paragraph(PROSE * 4) + lines, {"F2": f"{STANDARD[:-2]} /ToUnicode {by_one} >>"})
+    found = read(tmp_path, wrong)
+    assert found.text.startswith("\n".join(PROSE))
+    assert found.text.count("Sfwfovf") <= 1 < found.text.count("Revenue")  # of three; lines are judged by the dozen
+    assert found.metadata["not_read"] == "1 page with partly unreadable text: 1 (install OCR)"
+
 
 @pytest.mark.documented(".pdf", "fonts without a map whose codes are letters")
 def test_fonts_without_a_map_whose_codes_are_letters(tmp_path: Path) -> None:
@@ -326,10 +335,11 @@ def test_files_and_media(tmp_path: Path) -> None:
     writer = pypdf.PdfWriter(clone_from=io.BytesIO(tiny_pdf(["See the attached files."])))
     writer.add_attachment("figures.xlsx", b"x")
     writer.add_attachment("terms.docx", b"x")
+    writer.add_attachment("Standard.joboptions", b"x")
     out = io.BytesIO()
     writer.write(out)
     found = read(tmp_path, out.getvalue())
-    assert found.metadata["not_read"] == "2 attached files: figures.xlsx, terms.docx (save it beside this one)"
+    assert found.metadata["not_read"] == "2 attached files: figures.xlsx, terms.docx (save attachments beside the file)"
 
     pdf = RawPdf()
     file = pdf.add("<< /Type /Filespec /F (plan.dwg) /UF (plan.dwg) >>")
@@ -339,7 +349,7 @@ def test_files_and_media(tmp_path: Path) -> None:
     found = read(tmp_path, pdf)
     assert found.text == "A plan.\n\nComment: The plan"
     assert found.metadata["not_read"].split("; ") == [
-        "1 sound, film or 3D model", "1 attached file: plan.dwg (save it beside this one)",
+        "1 sound, film or 3D model", "1 attached file: plan.dwg (save attachments beside the file)",
     ]  # fmt: skip
 
 

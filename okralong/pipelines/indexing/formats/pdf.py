@@ -154,6 +154,8 @@ def _after_ocr(pdf: pypdfium2.PdfDocument, pages: Sequence[Page], uri: str, ocr:
 
 _MOST_NAMES: Final = 10
 """Names of attached files that are listed. # project default"""
+_SETTINGS: Final = ".joboptions"
+"""Suffix of the settings that Acrobat attaches to what it makes."""
 
 
 def _count_losses(pages: Sequence[Page], losses: Losses, ocr: Ocr) -> None:
@@ -171,12 +173,14 @@ def _count_losses(pages: Sequence[Page], losses: Losses, ocr: Ocr) -> None:
 
 def _count_files(pdf: pypdfium2.PdfDocument, pages: Sequence[Page], losses: Losses) -> None:
     """Count attached files, of which a portfolio consists, by name."""
-    names = [name for page in pages for name in page.files]
     count = pdfium.FPDFDoc_GetAttachmentCount(pdf.raw)
-    more = range(min(count, _MOST_NAMES))  # each takes time in the number of all
-    shown = [*(attachment_name(pdfium.FPDFDoc_GetAttachment(pdf.raw, at)) for at in more), *names][:_MOST_NAMES]
-    listed = ", ".join(shown) + (", ..." if count + len(names) > _MOST_NAMES else "")
-    losses.add(f"attached file: {listed}", f"attached files: {listed}", count + len(names), "save it beside this one")
+    looked_at = range(min(count, _MOST_NAMES))  # each takes time in the number of all
+    names = [attachment_name(pdfium.FPDFDoc_GetAttachment(pdf.raw, at)) for at in looked_at]
+    names += [name for page in pages for name in page.files]
+    shown = [name for name in names if not name.endswith(_SETTINGS)]
+    count += len(shown) - len(looked_at)
+    listed = ", ".join(shown[:_MOST_NAMES]) + (", ..." if count > _MOST_NAMES else "")
+    losses.add(f"attached file: {listed}", f"attached files: {listed}", count, "save attachments beside the file")
 
 
 def _count_damage(data: bytes, pages: Sequence[Page], losses: Losses) -> None:

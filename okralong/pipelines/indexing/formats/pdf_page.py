@@ -79,6 +79,8 @@ _LEAST_ODD: Final = 0.05
 """Share of odd characters that is looked at; bullets and symbols stay below. # project default"""
 _LEAST_BAD: Final = 30
 """Characters without a map that can be judged, a line of text; bullets are fewer. # project default"""
+_BLOCK_CHARS: Final = 600
+"""Least characters of the lines that are judged together where no map is known to be missing. # measured"""
 _MOST_BAD: Final = 0.5
 """Share of illegible characters from which a page counts as illegible. # project default"""
 
@@ -91,7 +93,7 @@ def _checked(textpage: Any, raw: str) -> tuple[str, State]:
     count = pdfium.FPDFText_CountChars(textpage.raw)
     sample = _map_errors(textpage, range(0, count, max(1, count // _SAMPLE)))
     if 1 not in sample and len(_ODD.findall(raw)) < _LEAST_ODD * len(raw):
-        return (without_turned_words(text), "text") if is_legible(text) else ("", "illegible")
+        return _legible_blocks(text)
     chars = [chr(code) for code in map(pdfium.FPDFText_GetUnicode, repeat(textpage.raw), range(count))]
     bad = [
         error == 1 or bool(_ODD.match(char))
@@ -106,6 +108,19 @@ def _checked(textpage: Any, raw: str) -> tuple[str, State]:
     if share >= _MOST_BAD:
         return "", "illegible"
     return tidy("".join(char for char, wrong in zip(chars, bad, strict=True) if not wrong)), "partly"
+
+
+def _legible_blocks(text: str) -> tuple[str, State]:
+    """Return the lines of a page that are legible, and whether that is all of it, by the words alone."""
+    blocks, start = [], 0
+    while start < len(text):
+        end = text.find("\n", start + _BLOCK_CHARS)
+        blocks.append(text[start : end if end >= 0 else len(text)])
+        start += len(blocks[-1]) + 1
+    kept = "\n".join(filter(is_legible, blocks))
+    if len(kept) == len(text):
+        return without_turned_words(text), "text"
+    return (kept, "partly") if len(kept) > _MOST_BAD * len(text) else ("", "illegible")
 
 
 def _map_errors(textpage: Any, places: range) -> Iterator[int]:
