@@ -1,7 +1,8 @@
-"""Find out by a few short calls which parts of the protocol an endpoint supports (``okralong doctor --ask``).
+"""Find out with a few short calls which parts of the protocol an endpoint supports (``okralong doctor --ask``).
 
-Servers with OpenAI's protocol differ in what they support, and some accept a field and ignore it. A run only learns
-this on the way: it leaves out refused fields and reports what a reply lacks. This module finds out before a run.
+Servers with OpenAI's protocol differ in what they support, and some accept a field and ignore it. A run learns this
+only from refusals and replies: it then leaves out refused fields and reports what a reply lacks. This module finds out
+before a run.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from okralong.pipelines.llm.reply import RawReply
 from okralong.pipelines.llm.request import LlmRequest
 
 SHORT: Final = 32  # project default
-"""Limit of a reply in tokens, excluding thought."""
+"""The limit of a reply in tokens, without its thought."""
 ROUNDS: Final = 8  # project default
-"""Attempts per request, each with one field less; there are fewer optional fields."""
+"""The most attempts per request, each with one field fewer; there are fewer optional fields than this."""
 QUESTION: Final = (Message("system", "Answer in one word."), Message("user", "What is the capital of France?"))
 SCHEMA: Final[Mapping[str, Any]] = {
     "name": "answer",
@@ -41,21 +42,21 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """The observed abilities of one endpoint.
+    """What one endpoint supports, as observed.
 
     Attributes:
-        left_out: The fields that it refuses.
-        limit_field: The field that limits a reply.
-        logprobs: It returns log-probabilities.
-        json_schema: "kept", "ignored" or "refused".
-        usage_told: Replies report their usage.
-        cache_told: Usage includes cached tokens.
-        thought: Tokens of thought before one word.
-        tier: The service tier that replies name.
-        batches: Whether it lists batches; None if unknown.
-        streams: It streams replies with their usage.
-        calls: Calls that were answered.
-        usage: Their tokens.
+        left_out: The request fields that the endpoint refuses.
+        limit_field: The name of the field that limits a reply.
+        logprobs: Whether it returns log-probabilities.
+        json_schema: What it does with a JSON schema for the reply: "kept", "ignored" or "refused".
+        usage_told: Whether replies report their usage in tokens.
+        cache_told: Whether the usage has the number of cached tokens.
+        thought: Tokens of thought before a reply of one word.
+        tier: The service tier that replies name, or "".
+        batches: Whether it has a Batch API; None if unknown.
+        streams: Whether it streams replies and reports their usage.
+        calls: Number of calls that were answered.
+        usage: The tokens of these calls.
     """
 
     left_out: tuple[str, ...]
@@ -72,7 +73,7 @@ class Abilities:
     usage: Usage = field(default_factory=Usage)
 
     def said(self) -> str:
-        """Return the findings in words."""
+        """Describe the findings in words."""
         lacks = [
             *(f"no {name}" for name in self.left_out),
             *(() if self.logprobs else ("no log-probabilities",)),
@@ -92,7 +93,7 @@ class Abilities:
 
 
 async def has_batches(endpoint: EndpointConfig) -> bool | None:
-    """Return whether the endpoint has a Batch API, by listing its batches for free; None if unknown."""
+    """Return whether the endpoint has a Batch API; None if unknown. It is asked for its list of batches, for free."""
     async with open_client(endpoint, endpoint.base_url, read_key(endpoint)) as client:
         try:
             await client.batches.list(limit=1)
@@ -106,7 +107,7 @@ async def has_batches(endpoint: EndpointConfig) -> bool | None:
 async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilities:
     """Make at least three short calls to ``endpoint``, as a run of ``config`` would.
 
-    Raises EndpointError, quoting the endpoint, if it answers none, and ConfigError for a missing key.
+    Raises EndpointError, which quotes the endpoint, if it answers none of the calls, and ConfigError for a missing key.
     """
     key = read_key(endpoint)
     fields = RequestFields(config.limit_field(endpoint.model), stream=config.stream == "auto")
@@ -176,7 +177,7 @@ async def abilities(config: GeneratorConfig, endpoint: EndpointConfig) -> Abilit
 
 
 def _keeps(reply: Reply) -> bool:
-    """Return whether a reply follows ``SCHEMA``, which its prompt does not mention."""
+    """Return whether a reply follows ``SCHEMA``, of which its prompt says nothing."""
     try:
         found = json.loads(reply.text)
     except (ValueError, RecursionError):

@@ -1,6 +1,8 @@
-"""Client of an endpoint's Batch API: requests of a batch, remote files and batches, refusals.
+"""Client of an endpoint's Batch API: the requests of a batch, files and batches at the endpoint, and refusals.
 
-https://platform.openai.com/docs/guides/batch describes the protocol.
+https:
+
+platform.openai.com/docs/guides/batch describes the protocol.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ CHAT_URL: Final = "/v1/chat/completions"
 class BatchItem:
     """A request that waits for a batch.
 
-    ``body`` is the JSON of the chat request, ``tokens`` a safe estimate of its prompt's size, and ``bounds`` limit its
-    reply. The scheduler sets the attempt of ``call`` and ``since``, the monotonic time of arrival.
+    ``body`` is the JSON of the chat request, ``tokens`` a safe estimate of its prompt's size in tokens, and ``bounds``
+    the bounds of its reply. The scheduler sets the attempt in ``call``, and ``since``, the monotonic time of arrival in
+    seconds.
     """
 
     call: Call
@@ -45,7 +48,7 @@ class BatchItem:
 
     @classmethod
     def of(cls, request: LlmRequest, call: Call, tokens: int, body: Mapping[str, Any]) -> BatchItem:
-        """Return the item of a request that goes out with ``body``."""
+        """Return the item of a request that is sent as ``body``."""
         bounds = Bounds.of(request.messages, tokens, request.max_tokens, request.json_schema)
         return cls(call, json.dumps(body, separators=(",", ":")), tokens, bounds)
 
@@ -55,13 +58,13 @@ class BatchItem:
         return frozenset(json.loads(self.body))
 
     def line(self, call: Call) -> bytes:
-        """Return the line of the attempt ``call`` in the batch's file."""
+        """Return the line for the attempt ``call`` in the batch's input file."""
         name = json.dumps(custom_id(call))
         return f'{{"custom_id":{name},"method":"POST","url":"{CHAT_URL}","body":{self.body}}}\n'.encode()
 
 
 def batch_call_id(query_id: str, path: str, sample: int, request_hash: str) -> str:
-    """Return an id that is the same in every process, so that a resumed run finds its calls."""
+    """Return the id of a call. It is the same in every process, so that a resumed run finds its calls."""
     parts = json.dumps([query_id, path, sample, request_hash], separators=(",", ":"))
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
@@ -72,9 +75,10 @@ def custom_id(call: Call) -> str:
 
 
 MOST_NAMED: Final = 100  # project default
-"""Errors read per batch. Endpoints may list no more, so if there are this many, all lines may be wrong."""
+"""The most errors that are read per batch. Endpoints may not list more, so if there are this many, any line may be
+wrong."""
 FULL: Final = frozenset({"token_limit_exceeded"})
-"""Codes by which OpenAI and Azure say that the account has too many tokens in unfinished batches."""
+"""Error codes of OpenAI and Azure for too many tokens in the account's unfinished batches."""
 TOO_LARGE: Final = frozenset({"too_many_tasks"})
 
 
@@ -124,18 +128,18 @@ T = TypeVar("T")
 
 RUN_KEY: Final = "okralong_run"
 BATCH_KEY: Final = "okralong_wave"
-"""Keys of a batch's metadata: the run's id, and the batch's number within it."""
+"""Keys of a batch's metadata: the id of the run, and the number of the batch within the run."""
 PAGE: Final = 100
 MOST_PAGES: Final = 10_000  # project default
-"""Pages after which a list of batches counts as endless (a million batches)."""
+"""Number of pages after which a list of batches counts as endless (a million batches)."""
 LONG_LIST: Final = 5  # project default
-"""Pages after which the user gets a note that the list is long."""
+"""Number of pages after which the user gets a note that the list is long."""
 CLOCK_TOLERANCE_S: Final = 60.0  # project default
-"""Difference between the clocks in seconds above which the user gets a note."""
+"""If the clocks of endpoint and machine differ by more than this, in seconds, the user gets a note."""
 RESULT_BYTES: Final = (64 * 1024 * 1024, 1024 * 1024)  # project default
-"""The most bytes read from a result file: a base, plus an amount per request."""
+"""The most bytes read from a result file: a fixed number, plus a number per request."""
 TRANSFER_S: Final = 1800.0  # project default
-"""Longest pause in seconds within the transfer of a file; 200 MB take minutes."""
+"""The longest pause in seconds during the transfer of a file; 200 MB take minutes."""
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
 
 
@@ -153,14 +157,14 @@ class RemoteBatch:
 
     @property
     def ended(self) -> bool:
-        """True if the batch will produce nothing more."""
+        """True if the batch will bring no more results."""
         return self.status in ENDED
 
 
 class BatchApiError(Exception):
-    """A call to the Batch API that failed for good; ``api_error.retry`` is False if no attempt could have succeeded.
+    """A call to the Batch API failed after all attempts. ``api_error.retry`` is False if a retry cannot help.
 
-    ``may_exist`` means that the batch may have been created anyway.
+    ``may_exist`` is True if the batch may have been created all the same.
     """
 
     def __init__(self, api_error: ApiError, *, may_exist: bool = False) -> None:
@@ -171,7 +175,7 @@ class BatchApiError(Exception):
 class BatchEndpoint:
     """The files and batches of one account at the first endpoint of ``config``.
 
-    Calls are retried; batches are identified by the run and number in their metadata.
+    Failed calls are retried. A batch is recognized by the run and the number in its metadata.
     """
 
     def __init__(
@@ -206,7 +210,7 @@ class BatchEndpoint:
         return str(made.id)
 
     async def create(self, file_id: str, number: int) -> RemoteBatch:
-        """Create the run's ``number``-th batch; after an error, return the batch if it is listed after all."""
+        """Create the run's batch ``number``. After an error, return the batch if the endpoint lists it all the same."""
         marks = {RUN_KEY: self._run_id, BATCH_KEY: str(number)}
         failed = False
 
@@ -232,15 +236,15 @@ class BatchEndpoint:
             raise
 
     async def of_this_run(self, numbers: Collection[int]) -> dict[int, list[RemoteBatch]]:
-        """Return the run's batches of these numbers, the oldest first.
+        """Return the run's batches with these numbers, each list with the oldest first.
 
-        The account's list is read until all are found, or to its end. Only the metadata counts, since the clocks of
-        endpoint and machine may differ by hours.
+        The account's list of batches is read until all are found, or to its end. Times are not compared, since the
+        clocks of endpoint and machine may differ by hours.
         """
         return await self._try(lambda: self._listed(numbers))
 
     async def look(self, batch_id: str) -> RemoteBatch:
-        """Fetch the batch's current state, in a single attempt, since watchers poll it anyway."""
+        """Fetch the batch's current state, without retries, since watchers poll it repeatedly."""
 
         async def looked() -> RemoteBatch:
             return _read(await self._http.batches.retrieve(batch_id))
@@ -248,7 +252,7 @@ class BatchEndpoint:
         return await self._try(looked, attempts=1)
 
     async def cancel(self, batch_id: str) -> None:
-        """Cancel a batch; it ends some minutes later and keeps finished requests. No-op for an ended batch."""
+        """Cancel a batch. It ends some minutes later and keeps finished requests; an ended one stays as it is."""
 
         async def cancelled() -> None:
             try:
@@ -259,7 +263,7 @@ class BatchEndpoint:
         await self._try(cancelled)
 
     async def read(self, file_id: str, requests: int) -> bytes:
-        """Return the content of a result file, truncated at a bound that depends on the number of requests."""
+        """Return the content of a result file, cut at a size that grows with the number of requests."""
         files = self._http.with_options(timeout=TRANSFER_S).files
         least, more = RESULT_BYTES
         room = least + more * requests
@@ -313,7 +317,7 @@ class BatchEndpoint:
         return int(number) if own else 0
 
     def _read_clock(self, headers: Mapping[str, str]) -> None:
-        """Compare this machine's clock with the endpoint's, by the first response that states a time."""
+        """Compare this machine's clock with the endpoint's, once, in the first response that states a time."""
         if self._clock_read:
             return
         try:
@@ -331,7 +335,7 @@ class BatchEndpoint:
             )
 
     async def _try(self, work: Callable[[], Awaitable[T]], attempts: int | None = None) -> T:
-        """Return the result of ``work``, retried if that may help. Raises BatchApiError."""
+        """Return the result of ``work``, which is retried if that may help. Raises BatchApiError."""
 
         async def tried() -> T:
             try:
@@ -350,13 +354,13 @@ class BatchEndpoint:
         return await retrying(tried)
 
     def _pause(self, state: RetryCallState) -> float:
-        """Return the seconds until the next attempt: as the endpoint asked, else growing."""
+        """Return the seconds until the next attempt: as many as the endpoint asks for, else more after each attempt."""
         error = state.outcome.exception() if state.outcome else None
         named = error.api_error.retry_after if isinstance(error, BatchApiError) else None
         return min(self._longest, self._first * 2.0 ** (state.attempt_number - 1)) if named is None else named
 
     def _api_error(self, error: Exception) -> ApiError:
-        """Return what went wrong; errors that no retry can fix count as the endpoint's and end the run."""
+        """Return what went wrong. If no retry can help, the problem counts as the endpoint's, which ends the run."""
         where = self._config
         if not isinstance(error, openai.APIError):
             said = scrub(shortened(plain_words(str(error))), self.key)
@@ -374,7 +378,7 @@ class BatchEndpoint:
 
 
 def _read(batch: Any) -> RemoteBatch:
-    """Convert a batch of the SDK, which does not check types. Raises ValueError without an id or a status."""
+    """Convert a batch of the SDK, which does not check types. Raises ValueError if it has no id or status."""
     status = getattr(batch, "status", None)
     if not isinstance(status, str):
         raise ValueError("a batch without a status")
@@ -397,7 +401,7 @@ def _error(told: Any) -> BatchError:
 
 
 def _id(told: object) -> str:
-    """Return an id of the endpoint, checked to be safe in a URL path."""
+    """Return an id that the endpoint sent. Raises ValueError if it is not safe in a URL path."""
     if not isinstance(told, str) or not 0 < len(told) <= NAME_CHARS or not told.isprintable() or "/" in told:
         raise ValueError(f"an invalid id: {str(told)[:40]!r}")
     return told

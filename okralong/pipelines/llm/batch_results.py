@@ -1,4 +1,4 @@
-"""Parse the result files of a finished batch into outcomes and answers to callers."""
+"""Parse the result files of a finished batch into outcomes of attempts and answers to callers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from okralong.pipelines.llm.reply import RawReply
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The reply arrived, is paid for and is durable."""
+    """The reply arrived; it is paid for and durable."""
 
     raw: RawReply
 
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """A batch brought no reply; another batch may, if ``api_error.retry``.
+    """A batch brought no reply; if ``api_error.retry``, another batch may.
 
-    ``counts`` says whether this failure counts towards sending the request in real time.
+    ``counts`` is True if this is one of the failures after which a request is sent in real time.
     """
 
     api_error: ApiError
@@ -46,14 +46,14 @@ class NoReply:
 
 @dataclass(frozen=True, slots=True)
 class UseRealtime:
-    """No batch will answer: send the call in real time."""
+    """No batch will answer the call, so that it must be sent in real time."""
 
     why: str
 
 
 BatchAnswer = Answered | NoReply | UseRealtime
 LONGEST_LINE: Final = 16 * 1024 * 1024
-"""Bytes of a line of results; a longer one counts as unreadable. # project default"""
+"""The most bytes of a result line; a longer one counts as unreadable. # project default"""
 Line = dict[str, Any]
 
 
@@ -84,15 +84,15 @@ class ResultLines:
 
 
 UNKNOWN_REQUEST: Final = Bounds(0, 2**22, 2**17)  # project default
-"""Bounds for an unknown request: a prompt of four million bytes, and the longest reply of any model."""
+"""Bounds used if the request is unknown: a prompt of four million bytes, and the longest reply of any model."""
 
 
 @dataclass(frozen=True)
 class ResultReader:
     """Interprets the result lines of one endpoint.
 
-    ``key`` is removed wherever it occurs. Replies are charged at ``price``, the batch price, or without it at the price
-    that each call was sent with.
+    The key ``key`` is removed from all texts. Replies are charged at ``price``, the batch price; if it is None, at the
+    price with which each call was sent.
     """
 
     endpoint: EndpointConfig
@@ -110,10 +110,10 @@ class ResultReader:
         *,
         undone: bool = False,
     ) -> tuple[Outcome, BatchAnswer]:
-        """Return the outcome of the attempt with custom_id ``name``, and the answer to its caller.
+        """Return the outcome of the attempt whose custom_id is ``name``, and the answer to its caller.
 
-        ``bounds`` are those of its request, None if unknown. ``undone`` means that requests without a line were
-        certainly not processed; otherwise they may have been billed.
+        ``bounds`` are those of its request, or None if unknown. With ``undone``, a request without a line was certainly
+        not processed; otherwise it may have been billed.
         """
         line = found.lines.get(name)
         if line is None:
@@ -123,7 +123,7 @@ class ResultReader:
                 said = "its line cannot be read among the batch's results"
                 return _missed(call, ApiError("unknown", 0, said, retry=True), latency_s)
             said = "the batch's results leave it out, and it may have been billed"
-            # It has a status: nothing more will be known about it.
+            # An unknown attempt with an HTTP status is final: nothing more will be learned about it.
             return _missed(call, ApiError("unknown", 200, said, retry=True), latency_s)
         try:
             response, error = line.get("response"), line.get("error")
@@ -147,11 +147,11 @@ class ResultReader:
         self, call: Call, body: Line, request_id: str, latency_s: float, bounds: Bounds | None
     ) -> tuple[Outcome, BatchAnswer]:
         raw = read_completion(Received(checked(body)), bounds or UNKNOWN_REQUEST, self.endpoint.model, self.count)
-        if self.price is not None and self.price.longer:  # the endpoint's count decides which rates apply
+        if self.price is not None and self.price.longer:  # which rates apply depends on the endpoint's count of tokens
             call = call.charged(self.price.charged(raw.reply.usage.prompt_tokens))
         cost = call.price.cost(raw.reply.usage)
         if bounds is None and (raw.counted_here or cost > WORST * call.reserved_usd):
-            # The prompt is no longer known here, so charge the most that it can have cost.
+            # The prompt is not known here, so charge the most that the call can have cost.
             cost, raw = call.reserved_usd, replace(raw, note=f"{raw.note or 'no such usage'}; the reserve is the cost")
         raw = raw.received(call, cost, latency_s, request_id, lambda text: without_key(text, self.key))
         return raw.outcome(call), Answered(raw)

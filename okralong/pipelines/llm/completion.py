@@ -1,7 +1,7 @@
 """Parse a chat completion as an endpoint sent it, whole or as a stream of events.
 
-Everything here is untrusted. Before it is used or stored, token counts are checked against the request, texts are cut
-where their limit would have cut them, and names are shortened.
+Endpoints are not trusted. Before anything is used or stored, token counts are checked against the request, texts that
+exceed the request's limit are cut, and names are shortened.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from okralong.pipelines.llm.records import NAME_CHARS
 from okralong.pipelines.llm.reply import RawReply
 
 LONGEST_BODY: Final = 64 * 1024 * 1024  # project default
-"""Longest response in bytes; a longer one is not read to its end."""
+"""Longest response in bytes; a longer one is refused."""
 CHARS_PER_TOKEN: Final = 16  # project default
 """The most characters per token on average: prose has 4 to 5, a run of blanks up to 128."""
 OVERLONG: Final = 1.5  # project default
-"""A reply longer than this multiple of its limit plus ``SLACK`` tokens ignored the limit. A smaller excess may be due
-to our tokenizer, which can need more tokens than the endpoint's for the same text."""
+"""A reply ignored its limit if it is longer than this multiple of the limit, plus ``SLACK`` tokens. A smaller excess
+may be due to our tokenizer, which can need more tokens for a text than the endpoint's."""
 SLACK: Final = 32
 ABORT_GRACE_S: Final = 0.25  # project default
-"""Seconds for which an aborted reply is still read and counted, since it is billed up to there."""
+"""Seconds for which a reply that is to be aborted is still read and counted, since what was sent is billed."""
 TEMPLATE_TOKENS: Final = 2048  # project default
-"""The most tokens that an endpoint adds to a prompt, for instance as its own system prompt."""
+"""The most tokens that an endpoint plausibly adds to a prompt, for instance as its own system prompt."""
 MESSAGE_TOKENS: Final = 64  # project default
-"""The most tokens that a plausible chat template adds to a message."""
+"""The most tokens that a chat template plausibly adds to a message."""
 PARSED_IN_LOOP: Final = 256 * 1024  # project default
 """The largest JSON in bytes that is parsed in the event loop; a thread parses larger ones."""
 THOUGHT: Final = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message with the model's thought, under the names that servers use."""
+"""Names that servers use for the field of a message with the model's thought."""
 SHOWN: Final = ("content", "refusal", *THOUGHT)
 FINISHED: Final = {
     "max_tokens": "length",
@@ -50,7 +50,7 @@ FINISHED: Final = {
     "recitation": "content_filter",
     "content_filtered": "content_filter",
 }
-"""OpenAI's names for the reasons of other servers to end a reply, in lower case."""
+"""Other servers' reasons for the end of a reply, in lower case, and OpenAI's name for each."""
 _EVENT_LINES: Final = ("data:", "event:", "id:", "retry:", ":")
 
 
@@ -72,8 +72,8 @@ class Bounds:
     """The bounds that a request sets on its reply.
 
     Attributes:
-        prompt_tokens: Our own count, used if the endpoint's is impossible.
-        prompt_bytes: Bound on the endpoint's count: a tokenizer makes at most one token per byte.
+        prompt_tokens: Our own count of the prompt's tokens, used if the endpoint's is impossible.
+        prompt_bytes: Upper bound of the endpoint's count, since a tokenizer makes at most one token per byte.
         max_tokens: The limit of the reply in the request, thought included.
     """
 
@@ -98,9 +98,9 @@ class Bounds:
         return completion_tokens > OVERLONG * self.max_tokens + SLACK
 
     def usage_problem(self, told: object, chars: int) -> str:
-        """Return why the usage reported for a reply of ``chars`` characters is impossible, or "".
+        """Return why the usage ``told`` for a reply of ``chars`` characters is impossible, or "" if it is possible.
 
-        Hidden thought counts towards the reply's limit; a character has at most four bytes.
+        Thought that is not sent counts toward the limit, too. A character has at most four bytes and so four tokens.
         """
         if not isinstance(told, Mapping) or not told:
             return "the endpoint reported no usage"
@@ -118,8 +118,8 @@ class Bounds:
 class Received:
     """The body of a response as one chat completion.
 
-    ``chars`` is the length of all its text, thought included, even if ``body`` holds only the beginning. ``aborted``
-    means that it was not read to its end, ``streamed`` that it arrived as events.
+    ``chars`` is the number of characters of its whole text, thought included, even if ``body`` holds only the
+    beginning. ``aborted`` is True if it was not read to its end, ``streamed`` if it arrived as events.
     """
 
     body: Mapping[str, Any]
@@ -132,10 +132,10 @@ class NoCompletion(ValueError):
     """The response is not a chat completion; the message says what it is.
 
     Attributes:
-        told: The endpoint's error, if the response is one.
-        page: It is a web page.
-        elsewhere: It is of another protocol, so that the address may be wrong.
-        begun: Part of a reply had arrived before.
+        told: The error that the response states, if it does.
+        page: Whether it is a web page.
+        elsewhere: Whether it belongs to another protocol, so that the address may be wrong.
+        begun: Whether a part of a reply had arrived before.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class CutOff(Exception):
 
 
 _RAW: Final[Any] = {"headers": {"X-Stainless-Raw-Response": "stream"}, "security": {"bearer_auth": True}}
-"""The SDK's option for a response with headers and an unread body."""
+"""The SDK's option to return a response with its headers and its unread body."""
 
 
 async def post_chat(
@@ -168,9 +168,10 @@ async def post_chat(
 ) -> tuple[Received, Mapping[str, str]]:
     """Send a request to the chat endpoint; return the completion and the response's headers.
 
-    Without ``timeout_s`` the client's own applies. Raises the SDK's exceptions, and NoCompletion.
+    Without ``timeout_s``, the client's own timeout applies. Raises the SDK's exceptions, and NoCompletion.
     """
-    # Not chat.completions.create: it searches every message for files, a quarter of a call's processor time.
+    # Not chat.completions.create, which searches every message for files; that takes a quarter of a call's processor
+    # time.
     options: Any = _RAW if timeout_s is None else {**_RAW, "timeout": timeout_s}
     raw: Any = await http.post("/chat/completions", cast_to=object, body=body, options=options)
     response = raw.http_response
@@ -185,7 +186,7 @@ async def post_chat(
 
 
 async def receive(response: Response, bounds: Bounds, count: CountTokens) -> Received:
-    """Read a response, aborting a stream soon after the reply exceeds its limit by a margin.
+    """Read a response. A stream is aborted soon after the reply is longer than its limit and a margin.
 
     Raises NoCompletion if it is not a chat completion or longer than ``LONGEST_BODY``, CutOff if it ends early.
     """
@@ -246,12 +247,12 @@ async def _read_stream(chunks: AsyncIterator[bytes], bounds: Bounds, count: Coun
 
 
 def parse(body: bytes | str) -> Mapping[str, Any]:
-    """Return the chat completion in a body of JSON. Raises NoCompletion."""
+    """Parse a body of JSON, and return its chat completion. Raises NoCompletion if it has none."""
     return checked(_loaded(body))
 
 
 def checked(found: object) -> Mapping[str, Any]:
-    """Return ``found`` if it is a chat completion. Raises NoCompletion, quoting the endpoint's error."""
+    """Return ``found`` if it is a chat completion. Otherwise raises NoCompletion, with the endpoint's error if any."""
     if isinstance(found, Mapping):
         first = _first(found)
         if first is not None:
@@ -293,7 +294,7 @@ def _loaded(body: bytes | str) -> Any:
 
 
 def read_integer(digits: str) -> float:
-    """Parse a JSON integer; one too large for any table becomes infinite, like 1e400."""
+    """Parse a JSON integer. One too large for any table becomes infinite, as 1e400 does."""
     return int(digits) if len(digits) <= 18 else math.inf
 
 
@@ -304,7 +305,7 @@ def _first(completion: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _message_of(choice: Mapping[str, Any]) -> object:
-    """Return the message of a choice, or the part of one that an event has; None if it has neither."""
+    """Return the message of a choice, or its delta in an event; None if it has neither."""
     found = choice.get("message")
     return choice.get("delta") if found is None else found
 
@@ -314,7 +315,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a message or delta. Some servers send a text as a list of parts."""
+    """Yield the kind and the text of each text in a message or delta. Some servers send a text as a list of parts."""
     for name in SHOWN:
         said = message.get(name)
         if isinstance(said, list):
@@ -327,7 +328,7 @@ def _texts_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _tools_called(message: Mapping[str, Any]) -> list[str]:
-    """Return the names of the tools that a message calls in place of an answer, in OpenAI's newer or older form."""
+    """Return the names of the tools that a message calls instead of answering, in OpenAI's newer or older form."""
     calls = message.get("tool_calls")
     found = [_mapping(each) for each in calls[:10]] if isinstance(calls, list) else []
     names = [name_of(_mapping(each.get("function")).get("name")) for each in found]
@@ -335,12 +336,12 @@ def _tools_called(message: Mapping[str, Any]) -> list[str]:
 
 
 def _count(text: str, chars: int, count: CountTokens) -> float:
-    """Estimate the tokens of a text of ``chars`` characters that begins with ``text``."""
+    """Estimate the tokens of a text with ``chars`` characters, of which ``text`` is the beginning."""
     return count(text) * max(1.0, chars / max(1, len(text)))
 
 
 def name_of(value: object) -> str:
-    """Return an untrusted name or id, shortened and on one line; "" for anything but a string."""
+    """Return a name or id that an endpoint sent, shortened and on one line; "" if it is not a string."""
     text = value if isinstance(value, str) else ""
     if len(text) > NAME_CHARS:
         text = f"{text[: NAME_CHARS - 1]}…"
@@ -349,7 +350,7 @@ def name_of(value: object) -> str:
 
 @dataclass(slots=True)
 class _Events:
-    """Assembles the events of one reply. Text beyond the reply's limit is counted but not kept."""
+    """Builds one reply from its events. Text beyond the reply's limit is counted but not kept."""
 
     bounds: Bounds
     chars: int = 0
@@ -370,7 +371,7 @@ class _Events:
         return self._begun
 
     def feed(self, line: bytes) -> None:
-        """Take a line of the stream. Raises NoCompletion for an error, or for invalid JSON."""
+        """Read a line of the stream. Raises NoCompletion for an error event or invalid JSON."""
         if not self._begun and self._seen_chars < READ_CHARS:
             self._seen_chars += len(line)
             self._seen.append(line[:READ_CHARS].decode("utf-8", "replace").strip())
@@ -424,11 +425,11 @@ class _Events:
         return NoCompletion(f"it says: {told.shown}", told, begun=self._begun)
 
     def _no_reply(self) -> NoCompletion:
-        """Return what came in place of the events of a reply."""
+        """Return the exception for a stream without any part of a reply."""
         text = "\n".join(filter(None, self._seen))
         if not text:
             return NoCompletion("its stream of events is empty")
-        if not text.startswith(_EVENT_LINES):  # a body that is only labelled as events
+        if not text.startswith(_EVENT_LINES):  # the body is not events, although its header says so
             try:
                 checked(_loaded(text))
             except NoCompletion as other:
@@ -438,7 +439,7 @@ class _Events:
 
 
 def read_completion(received: Received, bounds: Bounds, model: str, count: CountTokens) -> RawReply:
-    """Return the first choice as a reply, of ``model`` unless it names another.
+    """Return the first choice as a reply; its model is ``model``, unless the completion names another.
 
     The endpoint's usage is kept if it is possible; otherwise the tokens are counted here, and ``note`` says so. A text
     longer than its limit allows is cut there.
@@ -489,7 +490,7 @@ def read_completion(received: Received, bounds: Bounds, model: str, count: Count
 
 
 def _usage(told: Mapping[str, Any]) -> Usage:
-    """Return the tokens of a reply. Parts are capped at their totals, so that no cost is negative."""
+    """Return the tokens of a reply. Parts, such as cached tokens, never exceed their total: no cost is negative."""
     prompt, completion = told["prompt_tokens"], told["completion_tokens"]
     cached = min(_part(told, "prompt_tokens_details", "cached_tokens"), prompt)
     written = min(_part(told, "prompt_tokens_details", "cache_write_tokens"), prompt - cached)
@@ -498,7 +499,7 @@ def _usage(told: Mapping[str, Any]) -> Usage:
 
 
 def _part(told: Mapping[str, Any], details: str, name: str) -> int:
-    """Return a count among the details of a reply's usage, or 0."""
+    """Return the count ``name`` in the ``details`` of a reply's usage, or 0."""
     value = _mapping(told.get(details)).get(name)
     return value if isinstance(value, int) and value > 0 else 0
 
@@ -509,9 +510,9 @@ def _entries(choice: Mapping[str, Any]) -> list[Any]:
 
 
 def _logprobs(choice: Mapping[str, Any], most: int) -> list[tuple[str, float]]:
-    """Return the text and the log-probability of each token; empty if one of them is malformed.
+    """Return the text and the log-probability of each token, or [] if one of them is malformed.
 
-    A character made of several tokens is assigned to the last one, so that the texts add up to the reply.
+    A character made of several tokens is given to the last of them, so that the texts add up to the reply.
     """
     decoder = getincrementaldecoder("utf-8")("replace")
     read: list[tuple[str, float]] = []
@@ -528,4 +529,4 @@ def _logprobs(choice: Mapping[str, Any], most: int) -> list[tuple[str, float]]:
 
 
 LEAST_LOGPROB: Final = -9999.0
-"""OpenAI's value for a token whose probability is negligible."""
+"""OpenAI's log-probability for a token whose probability is negligible."""

@@ -19,15 +19,16 @@ from okralong.pipelines.core.types import VECTORS_PLACE, Message, TokenVectors
 
 TOKENS_PER_MESSAGE: Final = 4
 TOKENS_PER_PROMPT: Final = 3
-"""Tokens that OpenAI's chat format adds: 3 plus the role around each message, and 3 to open the reply (OpenAI
-cookbook, "How to count tokens with tiktoken"). Those of other endpoints are learned from their replies."""
+"""Tokens that OpenAI's chat format adds: 3 plus the role around each message, and 3 to open the reply (OpenAI cookbook,
+"How to count tokens with tiktoken"). What other endpoints add is learned from their replies."""
 MOST_TOKENS_PER_MESSAGE: Final = 8  # project default
 """The most tokens that a chat template adds to a message: OpenAI's adds 4, ChatML 5."""
 CACHED_FROM: Final = 1024
 CACHED_BY: Final = 128
-"""The fewest tokens of a cached prefix, and the steps in which it grows (OpenAI's guide to prompt caching)."""
+"""The fewest tokens of a cached prefix, and the steps in which its length grows (OpenAI's guide to prompt caching)."""
 SHORT = 500  # project default
-"""A smaller excess in tokens is attributed to the chat template, which adds the same to every prompt."""
+"""If the endpoint counts fewer than this many tokens more than we do, the chat template is taken to be the reason,
+which adds the same to every prompt."""
 TEXT: Final = "text"
 VECTORS: Final = "vectors"
 """The types of content parts."""
@@ -42,11 +43,11 @@ class LlmRequest:
     None means that a field is not sent.
 
     Attributes:
-        base_url: As configured: "embedded" stays "embedded", whatever its port.
-        sample: Distinguishes draws of one prompt; the seed sent is ``seed + sample``.
-        grammar: GBNF, which llama.cpp's server enforces.
-        json_schema: The reply's named schema as JSON. It is part of the hash even if an endpoint refused it and the
-            request was sent without it.
+        base_url: The base URL as configured: "embedded" stays "embedded", whatever its port.
+        sample: Number of the draw among several for one prompt; the seed that is sent is ``seed + sample``.
+        grammar: A grammar in GBNF, which llama.cpp's server enforces.
+        json_schema: The reply's JSON schema with its name, as JSON. The hash covers it even if an endpoint refused it
+            and the request was sent without it.
         others: Further endpoints that may be asked instead, each as (base URL, model, API version). The hash covers the
             whole list, not the endpoint that happened to reply.
     """
@@ -74,11 +75,11 @@ class LlmRequest:
         return hash_of(self.canonical())
 
     def canonical(self) -> str:
-        """Return ASCII JSON with sorted keys and no spaces, vectors replaced by hashes.
+        """Return the request as ASCII JSON with sorted keys and no spaces; hashes stand for vectors.
 
         Fields added by later releases are left out while unset, so that the hashes of earlier replies stay valid.
         """
-        # Not asdict, which would copy every message.
+        # Not asdict, which copies every message.
         fields: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclass_fields(self)}
         fields["messages"] = [{"role": message.role, "content": content_named(message)} for message in self.messages]
         for name in ("grammar", "json_schema", "reasoning_effort"):
@@ -136,9 +137,9 @@ def content_sent(message: Message) -> Content:
 
 
 def content_named(message: Message) -> Content:
-    """Return the same content for journal and hash, with the vectors' data replaced by its sha256.
+    """Return the content as journal and hash have it: the sha256 of the vectors' data stands for the data.
 
-    The data, tens of kilobytes per question, are in the archive and unreadable.
+    The data, tens of kilobytes per question, are in the archive anyway, and people cannot read them.
     """
     return _content(message, lambda each: {"sha256": hashlib.sha256(each.data).hexdigest()})
 
@@ -176,10 +177,10 @@ def cacheable(tokens: int) -> int:
 
 
 class PromptMeter:
-    """Estimates prompt tokens as the endpoint will count them, or slightly more, to keep reserves large enough.
+    """Estimates how many tokens the endpoint will count in a prompt, or slightly more, so that reserves suffice.
 
-    An endpoint may count more than we do, because its chat template adds tokens and perhaps a system prompt, or its
-    vocabulary differs from the configured one. The excess is learned from its replies.
+    An endpoint may count more than we do, because its chat template adds tokens or a system prompt, or its vocabulary
+    is not the configured one. How many more is learned from its replies.
     """
 
     def __init__(self, count: CountTokens) -> None:
@@ -188,11 +189,11 @@ class PromptMeter:
         self._ratio = 1.0
 
     def plain(self, messages: Sequence[Message]) -> int:
-        """Return our own count, with room for the chat template."""
+        """Return our own count of a prompt's tokens, with room for the chat template."""
         return sum(map(self._one, messages)) + MOST_TOKENS_PER_MESSAGE
 
     def of_request(self, request: LlmRequest) -> int:
-        """Return ``plain`` for a request, including its schema, which endpoints add to the prompt."""
+        """Return ``plain`` of a request's prompt, plus the tokens of its schema, which endpoints add to the prompt."""
         schema = 0 if request.json_schema is None else self._count(request.json_schema)
         return self.plain(request.messages) + schema
 
@@ -200,7 +201,7 @@ class PromptMeter:
         return self._count(message.content) + message.vector_rows + MOST_TOKENS_PER_MESSAGE
 
     def safe(self, plain: int) -> int:
-        """Return the tokens to reserve for a prompt of ``plain`` tokens."""
+        """Return how many tokens to reserve for a prompt of ``plain`` tokens."""
         return int(plain * self._ratio) + self._extra + 1
 
     def learn(self, plain: int, counted: int) -> None:
@@ -217,9 +218,9 @@ PREFIX_CHARS: Final = 6000  # project default
 """Characters that two prompts must share to have a common cached prefix: endpoints cache from ``CACHED_FROM`` tokens,
 about 4,600 characters of English prose."""
 PREFIX_LASTS_S: Final = 240.0
-"""Seconds after its last use for which a prefix is assumed to be cached. OpenAI's guide: 5 to 10 minutes."""
+"""Seconds after its last use for which a prefix is assumed to be cached; OpenAI's guide says 5 to 10 minutes."""
 PREFIX_WAIT_S: Final = 60.0  # project default
-"""Most seconds that a prompt waits for the first one with its prefix, which may itself wait for budget that others
+"""The most seconds that a prompt waits for the first one with its prefix, which may itself wait for budget that others
 hold."""
 PREFIXES_KEPT: Final = 10_000
 
@@ -237,9 +238,9 @@ def prefix_key(messages: Sequence[Message]) -> str | None:
 
 
 class PrefixTurns:
-    """Holds back prompts that share a prefix until the first one is answered, so that they hit the endpoint's cache.
+    """Holds back prompts that share a prefix until the first is answered, so that the endpoint has cached the prefix.
 
-    For one event loop; no prompt waits longer than ``wait_s`` seconds.
+    It serves one event loop. No prompt waits longer than ``wait_s`` seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, wait_s: float = PREFIX_WAIT_S) -> None:
@@ -249,9 +250,10 @@ class PrefixTurns:
 
     @asynccontextmanager
     async def turn(self, key: str | None) -> AsyncIterator[None]:
-        """Enter when a prompt with this prefix may be sent, at once for None; leave when it is answered.
+        """Enter a context as soon as a prompt with this prefix may be sent; leave it when the prompt is answered.
 
-        Waits while the first prompt with the prefix is in flight. The others continue even if the first fails.
+        Entering waits while the first prompt with the prefix is in flight; it does not wait if ``key`` is None. If the
+        first prompt fails, the others go on.
         """
         if key is None:
             yield

@@ -1,4 +1,4 @@
-"""Choose among a run's endpoints: which are usable, and which one gets a call."""
+"""Choose among the endpoints of a run: which of them are usable, and which one gets a call."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from okralong.pipelines.llm.request import LlmRequest, prefix_key
 logger = logging.getLogger(__name__)
 
 STORM = 3  # project default
-"""Consecutive failures that open a breaker; a failed connection opens it at once."""
+"""This many consecutive failures open a breaker; a failed connection opens it at once."""
 PREFERENCE_S = 0.1  # project default
-"""Seconds to wait for a permit before also requesting one from the next endpoint."""
+"""Seconds for which a call waits for a permit before it also requests one from the next endpoint."""
 LOOK_AGAIN_S = 1.0  # project default
-"""Interval in seconds at which a waiting call rechecks which endpoints are usable."""
+"""Interval in seconds at which a waiting call looks again which endpoints are usable."""
 REMEDIES: Final = {
     "reasoning_effort": "Set llm.reasoning_effort to a value that the model takes, or leave it out.",
     "service_tier": "Set llm.service_tier to a tier that the endpoint has for this model, or leave it out.",
@@ -43,9 +43,9 @@ REMEDIES: Final = {
     ),
     "response_format": "Set llm.json_schema to auto to do without it, or choose a model that takes JSON schemas.",
 }
-"""Remedies for a refused field that cannot be left out."""
+"""What users can do about a refused field that cannot be left out."""
 _KEYED = re.compile(r"//([^/]+\.)?(openai\.com|azure\.com|mistral\.ai)(/|:|\Z)")
-"""Endpoints that document ``prompt_cache_key`` (November 2026)."""
+"""Hosts of endpoints that document ``prompt_cache_key`` (November 2026)."""
 
 
 class Router:
@@ -61,7 +61,7 @@ class Router:
 
     @property
     def highest_price(self) -> Price:
-        """The highest token prices among the endpoints that a call may still go to."""
+        """The highest prices per token among the endpoints to which a call may still go."""
         now = self.clock()
         prices = [route.price for route in self.routes if not route.breaker.out(now)] or [self.routes[0].price]
         return prices[0] if len(prices) == 1 else highest(prices)
@@ -73,7 +73,7 @@ class Router:
         return all(route.breaker.out(now) for route in self.routes)
 
     def verdict(self) -> str:
-        """Return the problem of each endpoint."""
+        """Return what is wrong with each endpoint."""
         said = [
             f"({number}) {route.endpoint.base_url} ({route.endpoint.model}): {route.breaker.why or 'was not asked.'}"
             for number, route in enumerate(self.routes, 1)
@@ -87,7 +87,7 @@ class Router:
         return text
 
     def open(self, tried: Sequence[Route] = ()) -> list[Route]:
-        """Return the usable routes that are not in ``tried``, in order."""
+        """Return the usable routes that are not in ``tried``, in order of preference."""
         now, alone = self.clock(), len(self.routes) == 1
         return [route for route in self.routes if route not in tried and (alone or route.breaker.ready(now))]
 
@@ -135,7 +135,7 @@ class Router:
             await route.http.close()
 
     def _choice(self, tried: Sequence[Route]) -> list[Route]:
-        """Return the usable routes, or else the one that will be usable soonest, even if it was tried."""
+        """Return the usable routes, or if there is none, the one that will be usable first, even if it was tried."""
         if routes := self.open(tried):
             return routes
         now = self.clock()
@@ -149,7 +149,7 @@ class Router:
         waiting.add_done_callback(partial(self._release, route))
 
     def _release(self, route: Route, waited: asyncio.Task[int]) -> None:
-        """Release a permit that was granted at the moment of cancellation."""
+        """Release a permit that was granted while the wait for it was being cancelled."""
         if waited.cancelled() or waited.exception() is not None:
             return
         back = asyncio.get_running_loop().create_task(best_effort(route.limiter.release(waited.result(), unsent=True)))
@@ -169,7 +169,7 @@ class Route:
     breaker: Breaker
     fields: RequestFields
     keyed: bool = False
-    """Send requests with a ``prompt_cache_key``."""
+    """Whether requests are sent with a ``prompt_cache_key``."""
 
     def body(self, request: LlmRequest) -> dict[str, Any]:
         """Return the body of a request, with the fields that the endpoint accepts."""
@@ -181,11 +181,11 @@ class Route:
         return body
 
     def api_error(self, error: Exception) -> ApiError:
-        """Classify the error of a call that was sent here."""
+        """Classify the error of a call that was sent to this endpoint."""
         return classify(error, self.endpoint.base_url, self.endpoint.model, self.endpoint.api_key_env, self.key)
 
     def can_do_without(self, api_error: ApiError, sent: Collection[str], request: LlmRequest) -> bool:
-        """Return whether the endpoint refused one of the fields ``sent`` that later requests can leave out.
+        """Return whether the endpoint refused one of the fields ``sent`` and later requests can do without it.
 
         Raises EndpointError or CallFailed for a refused field that the config requires.
         """
@@ -198,7 +198,8 @@ class Route:
         if api_error.wants_stream and "stream" not in sent:
             raise EndpointError(f"{api_error.message} Set llm.stream to auto.")
         for name in api_error.refused([each for each in sent if each in REMEDIES]):
-            # A limit may be too high for this role only, or for a longer reply, and a schema be that of one question.
+            # The limit may be too high only for this role or for a longer reply, and the schema may be that of one
+            # question only.
             stops = api_error.refuses_whatever_value if name in LIMITS else name != "response_format"
             raise (EndpointError if stops else CallFailed)(f"{api_error.message} {REMEDIES[name]}")
         return False
@@ -220,7 +221,7 @@ def open_routes(
         config: The generator.
         limiters: The endpoints' limiters, in order.
         prices: The price table.
-        address: URL of the first endpoint, if it is not its base URL.
+        address: URL of the first endpoint, if it differs from the base URL.
         pauses: First and longest pause of the breakers in seconds.
         transport: Carries requests to the first endpoint in place of the network.
 
@@ -261,7 +262,7 @@ def open_routes(
 
 
 async def best_effort(work: Awaitable[object]) -> None:
-    """Await ``work`` and log its errors, which are harmless: a lost permit expires, and a lost reserve stays held."""
+    """Await ``work``, and only log its errors: a permit that is lost expires, and a reserve that is lost stays held."""
     try:
         await work
     except Exception as error:
@@ -271,9 +272,9 @@ async def best_effort(work: Awaitable[object]) -> None:
 class Breaker:
     """A circuit breaker for one endpoint among several.
 
-    While it is closed, calls go to the endpoint. A failed connection or a series of errors opens it for a growing
-    pause; then a single call probes the endpoint, and a reply closes the breaker. An endpoint that refused (key, model,
-    quota) is out and gets no further calls. ``now`` is in seconds of a monotonic clock.
+    While the breaker is closed, calls go to the endpoint. A failed connection or a series of errors opens it for a
+    pause, which grows each time; then a single call probes the endpoint, and a reply closes the breaker. An endpoint
+    that refused calls (key, model, quota) is out and gets no more. ``now`` is in seconds of a monotonic clock.
     """
 
     def __init__(self, first_pause_s: float, longest_pause_s: float) -> None:
@@ -291,21 +292,21 @@ class Breaker:
         return now >= self.back_at
 
     def out(self, now: float) -> bool:
-        """Return whether the endpoint gets no calls, even if there is no other."""
+        """Return whether the endpoint gets no calls even if there is no other endpoint."""
         return now < self._out_until
 
     @property
     def back_at(self) -> float:
-        """The time at which the endpoint is usable again; infinite if never."""
+        """The monotonic time in seconds at which the endpoint is usable again; infinite if never."""
         return max(self._open_until, self._out_until)
 
     def refuse(self, why: str, until: float = math.inf) -> None:
-        """Take the endpoint out of use."""
+        """Take the endpoint out of use until the time ``until``."""
         self.why = why
         self._out_until = until
 
     def asked(self, now: float) -> None:
-        """Note that a call goes to the endpoint; after a pause it is the half-open probe, and other calls wait."""
+        """Note that a call goes to the endpoint. After a pause, this call is the probe, for which other calls wait."""
         if self._open_until > -math.inf:
             self._open_until = now + self._pause
 
@@ -316,7 +317,7 @@ class Breaker:
         self._open_until = -math.inf
 
     def failed(self, now: float, sent_at: float, api_error: ApiError) -> None:
-        """Note an error of a call sent at ``sent_at``; a burst of errors lengthens the pause only once."""
+        """Note an error of a call sent at ``sent_at``. Errors of calls sent before a pause do not lengthen it."""
         if api_error.final:
             self.refuse(api_error.message, math.inf if api_error.retry_after is None else now + api_error.retry_after)
             return
@@ -324,7 +325,7 @@ class Breaker:
             self.answered()
             return
         self.why = api_error.message
-        if api_error.http_status == 429 or sent_at < self._opened_at:  # the limiter handles a 429
+        if api_error.http_status == 429 or sent_at < self._opened_at:  # the rate limiter handles a 429
             return
         self._failures += 1
         if api_error.unreachable or self._failures >= STORM:

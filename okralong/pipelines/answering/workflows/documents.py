@@ -1,12 +1,9 @@
 """The workflow "documents": each document is asked separately, and code or the generator combines the values.
 
 1. The generator writes, once, what to ask each document and what to do with the values (``documents_task``).
-
 2. A table with one column and a row per document is filled; each cell is answered by the ordinary plan.
-
 3. Code carries out one of a fixed set of operations (``table_operations``), or the generator answers from the table,
    never from all passages.
-
 4. The answer cites the sources of its cells, and names the documents that gave no value.
 
 Before the first call, the budget reserves the number of documents times the bound of a cell. The workflow is not in the
