@@ -64,6 +64,10 @@ HIDDEN = [
     "<style>p.x{visibility:hidden}</style><p class=x>no</p>",
     "<style>@media screen { .x{display:none} }</style><p class=x>no</p>",
     "<style>.x{display:block} .x{display:none}</style><p class=x>no</p>",
+    "<p style='color:#fff'>no</p>",
+    "<table bgcolor=white><tr><td style='background:#FFFFFF'><font color=white>no</font></table>",
+    "<style>.w{color:rgb(255, 255, 255)}</style><p class=w>no</p>",
+    "<p style='color:transparent'>no</p>",
     "<template>no</template><noscript>no</noscript><script>no</script><dialog>no</dialog>",
     "<table><tr style='display:none'><td>no</td></tr></table>",
     "<input type=hidden value=no><datalist><option>no</datalist>",
@@ -71,7 +75,9 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.documented(".html", "hidden text: `hidden`, `display: none`, `visibility: hidden`, no size, off the page")
+@pytest.mark.documented(
+    ".html", "hidden text: `hidden`, `display: none`, `visibility: hidden`, no size, off the page, white on white"
+)
 @pytest.mark.documented(".html", "scripts, `<template>`, `<noscript>`")
 @pytest.mark.parametrize("markup", HIDDEN)
 def test_hidden_text_is_not_text(markup: str) -> None:
@@ -91,6 +97,13 @@ SHOWN = [
     "<p aria-hidden=true>yes</p>",
     "<p style='display:none;display:block'>yes</p>",
     "<dialog open>yes</dialog>",
+    "<div style='background-color:#003366'><p style='color:#fff'>yes</p></div>",
+    "<table><tr bgcolor=#003366><td><font color=white>yes</font></table>",
+    "<style>.h{background:url(a.png)}</style><div class=h><p style='color:white'>yes</p></div>",
+    "<style>.a .b{background:#000}</style><p style='color:white'>yes</p>",
+    "<link rel=stylesheet href=a.css><p style='color:white'>yes</p>",
+    "<div style='position:absolute'><p style='color:white'>yes</p></div>",
+    "<div style='color:white'><p style='color:black'>yes</p></div>",
     "<style>.x:hover{display:none} .a .x{display:none}</style><p class=x>yes</p>",
 ]
 

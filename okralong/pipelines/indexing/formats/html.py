@@ -47,7 +47,7 @@ def page_of_html(markup: str, uri: str) -> Page:
         raise DocumentError(f"{uri} holds no HTML element. Check that the page was saved completely, then index again.")
     title = tree.css_first("head title")
     name = SPACE.sub(" ", title.text()).strip() if title is not None else ""
-    reader = _Reader(Styles(_sheets(tree)), Tags.of(tree, markup))
+    reader = _Reader(Styles(_sheets(tree), tree.css_first("link[rel~=stylesheet]") is None), Tags.of(tree, markup))
     reader.read(top)
     return reader.page(name)
 
@@ -163,7 +163,7 @@ _HEADING: Final = "heading"
 _MOST_NESTED_TABLES: Final = 8
 """Tables within tables that are written as such; of deeper ones the text is kept. # project default"""
 
-_INVISIBLE, _TINY, _PRE, _SVG, _STRIKE, _RAISED, _FLEX = 1, 2, 4, 8, 16, 32, 64
+_INVISIBLE, _TINY, _PRE, _SVG, _STRIKE, _RAISED, _FLEX, _PALE, _BACKED = (1 << bit for bit in range(9))
 """What an element inherits; ``_FLEX`` from its parent only."""
 
 _Then = Callable[[], None]
@@ -212,7 +212,7 @@ class _Reader:
 
     def _text(self, said: str, state: int) -> None:
         is_between_cells = bool(self._tables) and self._tables[-1] is not None
-        if state & (_INVISIBLE | _TINY | _SVG) or (is_between_cells and not said.strip()):
+        if _is_unseen(state) or state & _SVG or (is_between_cells and not said.strip()):
             return
         if state & _PRE:
             self._flow.preformatted(said)
@@ -261,7 +261,7 @@ class _Reader:
             is_block = effect.display == "block" and tag not in _LINES | _PARAGRAPHS
             is_inner_list = bool(self._lists) and tag in _LISTS
             then += _gaps(flow, "li" if is_inner_list else "div" if is_block else tag)
-        if self._tags is not None and not within & (_INVISIBLE | _TINY):
+        if self._tags is not None and not _is_unseen(within):
             if (what := self._tags.tag(tag, node.attributes)) is not None:
                 then.insert(0, _noted(flow, what))
             elif self._tags.excludes(tag):
@@ -332,7 +332,7 @@ class _Reader:
 
     def _replaced(self, node: LexborNode, tag: str, said: dict[str, str | None], state: int) -> list[LexborNode]:
         """Write or count such an element; return nodes to read in its place."""
-        flow, seen = self._flow, not state & (_INVISIBLE | _TINY)
+        flow, seen = self._flow, not _is_unseen(state)
         if tag == "br":
             flow.newline()
         elif tag == "hr":
@@ -369,12 +369,20 @@ class _Reader:
         return [tree.body] if tree.body is not None else []
 
 
+def _is_unseen(state: int) -> bool:
+    return bool(state & (_INVISIBLE | _TINY)) or state & (_PALE | _BACKED) == _PALE
+
+
 def _inherited(tag: str, effect: Effect, state: int) -> int:
     state &= ~_FLEX
     if effect.hidden is not None:
         state = state | _INVISIBLE if effect.hidden else state & ~_INVISIBLE
     if effect.tiny is not None:
         state = state | _TINY if effect.tiny else state & ~_TINY
+    if effect.pale is not None:
+        state = state | _PALE if effect.pale else state & ~_PALE
+    if effect.backed is not None:
+        state = state | _BACKED if effect.backed else state & ~_BACKED
     if effect.pre is not None or tag in _PREFORMATTED:
         state = state | _PRE if effect.pre or effect.pre is None else state & ~_PRE
     if tag == "svg":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _Attributes = Mapping[str, str | None]
@@ -22,7 +22,8 @@ class Effect:
     ``gone``: the element and all within is hidden. ``hidden``, ``tiny`` (a font of no size) and ``pre`` are inherited,
     None where the style does not say it. ``display`` is the kind of box, "" for that of the tag. ``apart``: set off
     from its neighbours, if it is ``wide`` also without text; ``flex``: its children are. ``unmarked``: a list without
-    marks.
+    marks. ``pale``: white or transparent text, ``backed``: before a background that is not white, or over something
+    else; both are inherited, and pale text that is not backed is not seen.
     """
 
     gone: bool = False
@@ -36,6 +37,8 @@ class Effect:
     raised: bool = False
     struck: bool = False
     unmarked: bool = False
+    pale: bool | None = None
+    backed: bool | None = None
 
 
 NOTHING: Final = Effect()
@@ -44,7 +47,8 @@ _GONE: Final = Effect(gone=True)
 _PROPERTIES: Final = """
 display visibility font-size font opacity overflow overflow-x overflow-y height max-height width max-width position left
 top text-indent clip clip-path white-space vertical-align content-visibility float margin-left margin-right padding-left
-padding-right transform text-decoration text-decoration-line list-style list-style-type
+padding-right transform text-decoration text-decoration-line list-style list-style-type color background
+background-color background-image
 """
 _TOLD: Final = frozenset(_PROPERTIES.split())
 _WIDE_PX: Final = 1280.0
@@ -61,7 +65,8 @@ _MOST_KEY_CHARS: Final = 1_000
 class Styles:
     """The style of a page: its ``sheets`` are the contents of its ``<style>`` blocks."""
 
-    def __init__(self, sheets: Iterable[str] = ()) -> None:
+    def __init__(self, sheets: Iterable[str] = (), is_complete: bool = True) -> None:
+        self._knows_backgrounds = is_complete
         self._rules: dict[str, dict[str, _Value]] = {}
         self._may_show: set[str] = set()
         self._order = 0
@@ -77,6 +82,7 @@ class Styles:
         for selector in selectors.split(","):
             simple = _SIMPLE.fullmatch(selector.strip())
             if simple is None:
+                self._knows_backgrounds = self._knows_backgrounds and not _background(said)
                 if _shows(said) and not _ON_ACTION.search(selector):
                     self._may_show.update(_NAMES.findall(_SUBJECT.split(selector.strip())[-1]))
                 continue
@@ -92,6 +98,9 @@ class Styles:
         """Return the effect of an element's own style."""
         inline, classes, name = attributes.get("style"), attributes.get("class"), attributes.get("id")
         is_hidden = "hidden" in attributes
+        if not attributes.keys().isdisjoint(_COLOR_ATTRIBUTES):
+            colors = (f"{_COLOR_ATTRIBUTES[key]}:{attributes[key]}" for key in _COLOR_ATTRIBUTES if key in attributes)
+            inline = ";".join([*colors, inline or ""])
         if not (inline or is_hidden or self._rules):
             return NOTHING
         if not self._rules:
@@ -130,7 +139,7 @@ class Styles:
         is_hidden = hides_by_rule and bool(effect.gone or effect.hidden)
         if is_hidden and any(key in self._may_show for key in keys):
             effect = _effect_of({prop: text.removesuffix("!important").strip() for prop, text in own.items()})
-        return effect
+        return effect if self._knows_backgrounds else replace(effect, pale=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +208,40 @@ def _effect_of(said: Mapping[str, str]) -> Effect:
         pre=_PRE_KINDS.get(said.get("white-space", "")),
         raised=raised,
         struck="line-through" in lines,
+        pale=None if (color := said.get("color", "inherit")) in _INHERITED else _is_pale(color),
+        backed=True if said.get("position") in ("absolute", "fixed") else _background(said),
         unmarked="none" in said.get("list-style", "") or said.get("list-style-type") == "none",
     )
+
+
+_COLOR_ATTRIBUTES: Final = {"bgcolor": "background", "background": "background-image", "color": "color"}
+_INHERITED: Final = frozenset({"inherit", "unset", "currentcolor", "initial", "revert"})
+_HEX: Final = re.compile(r"#([0-9a-f]{3}|[0-9a-f]{6})")
+_RGB: Final = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})(?:[\s,/]+([\d.]{1,6}))?\s*\)")
+_PALE: Final = 250
+"""Least red, green and blue of a colour that is taken for white. # project default"""
+
+
+def _is_pale(color: str) -> bool:
+    """Return whether a colour is white or transparent."""
+    if color in ("white", "transparent", "snow", "ghostwhite", "floralwhite"):
+        return True
+    if match := _HEX.fullmatch(color):
+        digits = match[1] if len(match[1]) == 6 else "".join(2 * digit for digit in match[1])
+        return all(int(digits[at : at + 2], 16) >= _PALE for at in (0, 2, 4))
+    if match := _RGB.fullmatch(color):
+        is_clear = bool(match[4]) and match[4].strip("0.") == ""
+        return is_clear or all(int(channel) >= _PALE for channel in match.groups()[:3])
+    return False
+
+
+def _background(said: Mapping[str, str]) -> bool | None:
+    """Return whether a background other than white is set, None if none is."""
+    told = [said[name] for name in ("background", "background-color", "background-image") if name in said]
+    told = [value for value in told if value not in (*_INHERITED, "none", "transparent", "")]
+    if not told:
+        return None
+    return not all(_is_pale(value.split(" ")[0] if "(" not in value else value) for value in told)
 
 
 _PRE_KINDS: Final = {"pre": True, "normal": False, "nowrap": False}
