@@ -34,8 +34,9 @@ ABOUT = """# Pages of PDFs without readable text
 DATA had 52 PDFs (annual reports and papers, 6,321 pages), FOLDER the messages of Django 5.2 in 92 languages. "Maps
 removed" are ten pages a file whose fonts lost /ToUnicode; they count by the share of words that PDFium then still
 gives (under 0.5: garbled, over 0.99: right), and are called unreadable as a whole or in part. The ways above them
-change the text of a page as a wrong map would, without any sign of PDFium's that a map is missing. The pages called
-unreadable in the files as they are were looked at: their fonts have no map, and all are gibberish. The limits of
+change the text of a page as a wrong map would, without any sign of PDFium's that a map is missing. The text of
+dozens of the pages called unreadable in the files as they are was looked at, from all three files: their fonts have no
+map, and it is gibberish. The limits of
 `legible.py` were set on pages of both halves, so neither is unseen: exchanged letters gave at most 2.13 characters per
 token on 99 % of the pages and real ones at least 2.99; the limit of 2.15 is that low for the languages, of which only
 the two Sorbian ones ("dsb", "hsb") have texts below 2.4."""

@@ -1,4 +1,4 @@
-"""Read text from images, PDF pages without a text layer and image files, with RapidOCR (the extra ``ocr``).
+"""Read text from images, PDF pages without readable text and image files, with RapidOCR (the extra ``ocr``).
 
 The wheel contains its models, so nothing is downloaded. It runs in one thread, so that an image always gives the same
 text. Words are joined line by line; words far apart on a line stay apart, like the cells of a table.
@@ -65,7 +65,7 @@ class Ocr:
         """Raise DocumentError if ``pages`` exceed the limit per document."""
         if pages > self.most_pages:
             raise DocumentError(
-                f"{uri} has more than limits.ocr_pages = {self.most_pages} pages without a text layer. Raise the "
+                f"{uri} has more than limits.ocr_pages = {self.most_pages} pages without readable text. Raise the "
                 "limit in the index config, split the file, or give it a text layer (for example with ocrmypdf)."
             )
 

@@ -92,7 +92,7 @@ def _checked(textpage: Any, raw: str) -> tuple[str, State]:
         return "", "blank"
     count = pdfium.FPDFText_CountChars(textpage.raw)
     sample = _map_errors(textpage, range(0, count, max(1, count // _SAMPLE)))
-    if 1 not in sample and len(_ODD.findall(raw)) < _LEAST_ODD * len(raw):
+    if 1 not in sample and len(raw) - len(_ODD.sub("", raw)) < _LEAST_ODD * len(raw):
         return _legible_blocks(text)
     chars = [chr(code) for code in map(pdfium.FPDFText_GetUnicode, repeat(textpage.raw), range(count))]
     bad = [
@@ -104,7 +104,7 @@ def _checked(textpage: Any, raw: str) -> tuple[str, State]:
     share = wrongs / max(1, sum(seen))
     without_map = "".join(char if wrong else " " for char, wrong in zip(chars, bad, strict=True))
     if (wrongs < _LEAST_BAD and share < _MOST_BAD) or is_legible(without_map, proof=True):
-        return text, "text"
+        return _legible_blocks(text)
     if share >= _MOST_BAD:
         return "", "illegible"
     return tidy("".join(char for char, wrong in zip(chars, bad, strict=True) if not wrong)), "partly"
