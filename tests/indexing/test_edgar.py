@@ -30,7 +30,7 @@ CONFORMED PERIOD OF REPORT:\t19951031
 FILED AS OF DATE:\t\t19951228
 FILER:
 \tCOMPANY DATA:
-\t\tCOMPANY CONFORMED NAME:\t\t\tALDER MILLS INC
+\t\tCOMPANY CONFORMED NAME:\t\t\tALDER &amp; MILLS INC
 \t\tCENTRAL INDEX KEY:\t\t\t0000810271
 \t\tSTANDARD INDUSTRIAL CLASSIFICATION:\tMILLS [2200]
 \t\tSTATE OF INCORPORATION:\t\t\tMA
@@ -132,7 +132,7 @@ def test_a_submission_of_the_nineties(tmp_path: Path) -> None:
     report, schedule = found["old/10-K405-A"], found["old/EX-27"]
     assert dict(report.metadata) == {
         "accession": "0000950129-95-001652", "form": "10-K405/A", "period": "1995-10-31", "filed": "1995-12-28",
-        "date": "1995-12-28", "company": "ALDER MILLS INC", "cik": "0000810271", "sic": "MILLS [2200]",
+        "date": "1995-12-28", "company": "ALDER & MILLS INC", "cik": "0000810271", "sic": "MILLS [2200]",
         "state_of_incorporation": "MA", "fiscal_year_end": "10-31", "type": "10-K405/A", "description": "ANNUAL REPORT",
     }  # fmt: skip
     assert report.text == (
@@ -146,7 +146,7 @@ def test_a_submission_of_the_nineties(tmp_path: Path) -> None:
     assert schedule.text == "ARTICLE   5\nCASH                             1,234"
     assert (report.title, schedule.title, schedule.where) == (
         "ANNUAL REPORT",
-        "ALDER MILLS INC EX-27",
+        "ALDER & MILLS INC EX-27",
         "document 2, EX-27",
     )
 
@@ -212,6 +212,10 @@ def test_broken_submissions_lose_nothing_silently(tmp_path: Path) -> None:
     assert {name: each.text for name, each in close.items()} == {"c/8-K": "One", "c/8-K-2": "Two"}
     headless = documents(tmp_path / "d.txt", "<DOCUMENT>\n<TYPE>EX-1\nNo mark of the text.\n</DOCUMENT>\n")
     assert {name: each.text for name, each in headless.items()} == {"d": "No mark of the text."}
+    torn = readings(tmp_path / "f.txt", HEAD + REPORT.replace("The second", "\0" * 99) + SCHEDULE + END)
+    page = readings(tmp_path / "g.txt", HEAD + block("10-K", "<html>\0\0</html>") + SCHEDULE + END)
+    assert [isinstance(each, BadRow) for each in (*torn, *page)] == [False, False, True, False]
+    assert page[0].doc_id == "g/10-K"
     (empty,) = readings(tmp_path / "e.txt", HEAD + block("GRAPHIC", encoded(b"x", "x.gif"), "x.gif"))
     assert isinstance(empty, BadRow)
     assert "only pictures and data" in empty.message

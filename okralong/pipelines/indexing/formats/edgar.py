@@ -7,6 +7,7 @@ page, plain text, an XML form, or an encoded file. Each block with text becomes 
 from __future__ import annotations
 
 import binascii
+import html
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import Final
 
 from okralong.pipelines.core.types import NOT_READ, DocumentError
 from okralong.pipelines.indexing.documents import (
+    BadRow,
     HeldSource,
     Losses,
     Parser,
@@ -59,14 +61,19 @@ def _read(source: Source, data: bytes, find: _Find) -> Iterator[ParserOutput]:
         about = _metadata(submission)
         below = f"{source.doc_id}/{about.get('accession', 'submission')}" if several else source.doc_id
         readings, losses = _readings(submission, source, find)
-        for number, (block, reading) in enumerate(readings):
+        first = True
+        for block, reading in readings:
+            name = source.doc_id if is_one_document else _free(f"{below}/{_name(block.kind)}", taken)
+            if isinstance(reading, BadRow):
+                yield replace(reading, doc_id=name)
+                continue
             metadata = about | block.metadata() | dict(reading.metadata)
-            if not number and (lost := losses.words()):
+            if first and (lost := losses.words()):
                 metadata[NOT_READ] = "; ".join(filter(None, [metadata.get(NOT_READ, ""), lost]))
+            first = False
             titles = (title for title in (reading.title, block.about) if not block.is_called(title))
             title = next(titles, f"{about.get('company', '')} {block.kind}".strip())
             where = f"document {block.number}, {block.kind or 'without a type'}"
-            name = source.doc_id if is_one_document else _free(f"{below}/{_name(block.kind)}", taken)
             yield replace(reading, doc_id=name, source_uri=source.uri, title=title, where=where, metadata=metadata)
     if not taken and not is_one_document:
         raise DocumentError(
@@ -246,7 +253,7 @@ def _day(said: str) -> str:
 
 
 def _words(data: bytes, lines: bool = False) -> str:
-    text = newlines(data.decode("utf-8", "replace"))
+    text = html.unescape(newlines(data.decode("utf-8", "replace")))
     return text if lines else " ".join(text.split())[:_MOST_VALUE_CHARS]
 
 
@@ -257,7 +264,9 @@ _ENCODED: Final = re.compile(rb"begin [0-7]{3,4} [^\r\n]*\r?\n")
 _ROOT: Final = re.compile(rb"<([A-Za-z][\w:.-]*)")
 _PROLOGUE: Final = re.compile(rb"\s*(?:<\?[^>]*>\s*|<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*", re.DOTALL | re.IGNORECASE)
 _PROLOGUE_WITHIN: Final = 20_000
-_PAGE: Final = re.compile(rb"<(?:html|body|head)\b|<!doctype html|</(?:p|div|td|font|center|span)>", re.IGNORECASE)
+_PAGE: Final = re.compile(
+    rb"<(?:html|body|head|tr|td)\b|<!doctype html|</(?:p|div|td|font|center|span)>", re.IGNORECASE
+)
 _PAGE_WITHIN: Final = 50_000
 _PAGES: Final = (".htm", ".html", ".xhtml")
 _DATA_ROOTS: Final = frozenset({"xbrl", "linkbase", "schema", "filingsummary"})
@@ -272,12 +281,16 @@ _OTHERS: Final = ("encoded file", "encoded files")
 _SHOWN: Final = 3
 
 
-def _readings(submission: _Submission, source: Source, find: _Find) -> tuple[list[tuple[_Block, RawDocument]], Losses]:
-    """Return the blocks with text, and what the others are."""
-    kept: list[tuple[_Block, RawDocument]] = []
+def _readings(submission: _Submission, source: Source, find: _Find) -> tuple[list[tuple[_Block, ParserOutput]], Losses]:
+    """Return the blocks with text or with an error, and what the others are."""
+    kept: list[tuple[_Block, ParserOutput]] = []
     unread: dict[tuple[str, str], list[str]] = {}
     for block in submission.blocks:
-        reading = _reading(block, source, find)
+        try:
+            reading = _reading(block, source, find)
+        except DocumentError as error:
+            kept.append((block, BadRow(source.doc_id, str(error))))
+            continue
         if isinstance(reading, RawDocument):
             if reading.text.strip():
                 kept.append((block, reading))
