@@ -39,19 +39,19 @@ from okralong.pipelines.llm.snapshots import origin
 logger = logging.getLogger(__name__)
 
 COMMIT_DELAY_S = 0.002  # project default
-"""Seconds that a commit waits for further rows; rows that arrive while it is written go into the next. A commit takes
-0.2 ms of processor time, whether it has one row or ten."""
+"""Seconds for which a commit waits for further rows; rows that arrive while it is written go into the next one. A
+commit takes 0.2 ms of processor time, whether it has one row or ten."""
 
 ANSWER_DELAY_S = 0.02  # project default
-"""Seconds that an answers row waits for a commit that is needed at once. No call waits for this row, so of the three
-commits of a one-call question it can share another's."""
+"""Seconds for which an answers row waits for another commit that it can join. No call waits for this row, so it need
+not have a commit of its own."""
 
 
 class RunLedger:
     """The only writer of a run folder: the budget, the journal, and the group commit that makes both durable.
 
-    A method that writes returns once its rows are durable, or raises ValueError if they do not fit their table.
-    Requests that arrive within a few milliseconds share one commit. On a cluster it runs in an actor.
+    A method that writes returns when its rows are durable, or raises ValueError if they do not fit their table. Rows
+    that arrive within a few milliseconds share one commit. On a cluster, the ledger runs in an actor.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RunLedger:
         reopened: frozenset[str] = frozenset(),
         reserve_bytes: int = reserve_bytes(),
     ) -> None:
-        """Open the run, replay it, and write the ledger rows that the last process did not get to write.
+        """Open the run, replay it, and write the ledger rows that the last process did not write before it ended.
 
         Args:
             run: The run's folder.
@@ -98,17 +98,17 @@ class RunLedger:
         self._closed = False
 
     async def reply(self, query_id: str, path: str, sample: int) -> JournalRow | None:
-        """Return the last reply recorded at that step, or None."""
+        """Return the last reply that is recorded for this step and sample, or None."""
         question = self._state.questions.get(query_id)
         return question.rows.get((path, sample, "reply")) if question else None
 
     async def lookup(self, query_id: str) -> list[JournalRow]:
-        """Return the journal rows of an unfinished question (no requests), the last one of each key, in order."""
+        """Return the journal rows of an unfinished question, without requests: for each key the last row, in order."""
         question = self._state.questions.get(query_id)
         return list(question.rows.values()) if question else []
 
     async def spent(self, query_id: str) -> tuple[int, Usage, float]:
-        """Return the calls with a reply, tokens and US dollars of an unfinished question.
+        """Return the number of calls with a reply, the tokens and the US dollars of an unfinished question.
 
         The dollars are what the calls would have cost without replies shared by other runs.
         """
@@ -134,16 +134,16 @@ class RunLedger:
                 known[row.key] = row
 
     async def admit(self, query_id: str, reserve_usd: float) -> None:
-        """Reserve for a question, waiting until others release unused reserves. Raises OverBudget."""
+        """Reserve US dollars for a question, waiting while others may release reserves. Raises OverBudget."""
         await self._make_room(query_id, reserve_usd, lambda: self._budget.admit(query_id, reserve_usd))
 
     async def reserve(
         self, key: CallKey, query_id: str, usd: float, waits: bool = False, most_usd: float = 0.0
     ) -> None:
-        """Reserve the worst case of an attempt (see ``Budget.reserve``), waiting as ``admit`` does. Writes nothing.
+        """Reserve the most that an attempt can cost (see ``Budget.reserve``), waiting as ``admit`` does.
 
-        Called before the limiter, so that no call holds a permit while it waits for budget. Raises OverBudget, and
-        BrokenError once the disk has failed.
+        Nothing is written. This is called before the limiter, so that no call holds a permit while it waits for budget.
+        Raises OverBudget, and BrokenError if the disk has failed.
         """
         self._log.check_disk()
         if not self._budget.holds(key):  # true if the message came twice, even across a restart
@@ -154,18 +154,18 @@ class RunLedger:
         return self._budget.may_go(key)
 
     async def outdated(self, keys: Sequence[CallKey]) -> set[CallKey]:
-        """Release and return the unsent attempts that may no longer be sent (see ``may_go``) and need a new reserve."""
+        """Release and return the unsent attempts that may not be sent (see ``may_go``) without a new reserve."""
         late = {key for key in keys if not self._budget.may_go(key)}
         for key in late:
             self.unreserve(key)
         return late
 
     async def short(self) -> bool:
-        """Return whether the budget has no room for all that waits."""
+        """Return whether the budget is too small for everything that waits for it."""
         return self._budget.lacks(sum(each.usd for each in self._waiting))
 
     def unreserve(self, key: CallKey) -> None:
-        """Release the reserve of an attempt without an intent; no-op for one that has it."""
+        """Release the reserve of an attempt, unless it has an intent."""
         if key not in self._calls and not self._budget.in_doubt(key):
             self._budget.settle(key, 0.0)
             self._wake_waiting()
@@ -173,7 +173,7 @@ class RunLedger:
     async def intend(self, call: Call) -> None:
         """Make the intent of an attempt durable before it is sent, and reserve its cost if that was not done.
 
-        Without an intent, raises OverBudget, or OSError or BrokenError if the disk has failed.
+        Raises OverBudget, or if the disk has failed OSError or BrokenError; then there is no intent.
         """
         # The reserves of an earlier process are lost.
         await self.reserve(call.key, call.query_id, call.reserved_usd, call.mode == "batch", call.most_usd)
@@ -191,8 +191,8 @@ class RunLedger:
     async def settle(self, outcome: Outcome) -> int:
         """Make the outcome of an attempt and its reply durable, before the reply is used.
 
-        Settling an attempt again corrects an "unknown" and is otherwise ignored. Returns the whole run's number of
-        consecutive ``unstoppable`` replies.
+        If the attempt is settled already, only the status "unknown" is corrected. Returns how many replies of the run
+        in a row were ``unstoppable``.
         """
         call = outcome.call
         question = self._state.question(call.query_id)
@@ -221,9 +221,9 @@ class RunLedger:
         return self._unstoppable
 
     async def finish(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Write the answers row of a question and release its reserve; its calls in flight become unknown.
+        """Write the answers row of a question and release its reserve; its calls in flight become "unknown".
 
-        Missing columns are filled in: money and tokens from the ledger, ``replied_by`` from the last reply, and
+        Missing columns are filled in: US dollars and tokens from the ledger, ``replied_by`` from the last reply, and
         ``finished_at``. Returns the row as written, or None if the question was finished before.
         """
         query_id = str(row["query_id"])
@@ -251,10 +251,10 @@ class RunLedger:
         return written
 
     async def release(self, query_id: str) -> bool:
-        """Abandon a question and release its reserve; its calls in flight become unknown.
+        """Abandon a question and release its reserve; its calls in flight become "unknown".
 
-        Used when a question stops unfinished, or is resumed after its planner died; unknown ids are ignored.
-        Returns False if the question is finished: its planner died just after the answers row.
+        This is called when a question stops unfinished, or is resumed after its planner died; unknown ids are ignored.
+        Returns False if the question is finished, because its planner died just after it wrote the answers row.
         """
         if self._end(query_id):
             await self.durable(query_id)
@@ -301,11 +301,11 @@ class RunLedger:
         return dict(found)
 
     def abandon(self) -> None:
-        """Release the lock without writing anything, as the death of the process would."""
+        """Release the lock without writing anything, as if the process had died."""
         self._log.abandon()
 
     async def close(self) -> None:
-        """Write the remaining rows (calls in flight as unknown), merge the small files and release the lock.
+        """Write the remaining rows (calls in flight as "unknown"), merge the small files and release the lock.
 
         Closing twice is a no-op.
         """
@@ -322,7 +322,7 @@ class RunLedger:
             await asyncio.to_thread(self._log.close)
 
     async def _make_room(self, query_id: str, usd: float, attempt: Callable[[], bool]) -> None:
-        """Retry ``attempt`` until it fits, as long as some question or call that is not waiting may release money."""
+        """Repeat ``attempt`` until it succeeds; give up when no question or call is left that may release a reserve."""
         while not attempt():
             waiting = {query_id, *(other.query_id for other in self._waiting)}
             stuck = self._budget.open_questions <= waiting and not self._budget.calls_in_flight
@@ -334,15 +334,15 @@ class RunLedger:
                 await self._room.wait()
             finally:
                 self._waiting.remove(waiter)
-            if waiter.ended:  # its reserve would never be used or released
+            if waiter.ended:  # the question was closed, so that a reserve would never be used or released
                 raise OverBudget(f"Question {query_id} ended while it waited for room in the budget.")
 
     def _is_finished(self, query_id: str) -> bool:
-        """Return whether a question is finished for good, so that its steps need not be kept."""
+        """Return whether a question is finished and is not to be asked again, so that its steps need not be kept."""
         return self._state.statuses.get(query_id) in FINAL and query_id not in self._reopened
 
     def _end(self, query_id: str) -> bool:
-        """Close a question in the budget; return whether rows were appended for its calls in flight."""
+        """Close a question in the budget. Return whether rows were appended for its calls in flight."""
         for key in self._budget.calls_of(query_id):
             if key not in self._calls:  # without an intent it was never sent
                 self._budget.settle(key, 0.0)
@@ -356,7 +356,7 @@ class RunLedger:
         return bool(late)
 
     def _wake_waiting(self) -> None:
-        """Wake all waiters for room in the budget."""
+        """Wake all that wait for room in the budget."""
         self._room.set()
         self._room = asyncio.Event()
 
@@ -372,8 +372,8 @@ class RunLedger:
     async def durable(self, *query_ids: str, within_s: float = 0.0) -> None:
         """Wait until every row appended before this call is on disk.
 
-        ``within_s`` is how long the commit may wait for one that is needed at once. Raises ValueError if a row of
-        these questions does not fit its table.
+        ``within_s`` is the number of seconds for which these rows may wait for another commit that they can join.
+        Raises ValueError if a row of these questions does not fit its table.
         """
         if self._closed:
             raise ArchiveError("This run was closed while a question was still in progress. Run the command again.")
@@ -404,7 +404,7 @@ class RunLedger:
         return refused
 
     async def _absorb(self) -> None:
-        """Convert the log so far to Parquet; commits continue in its next segment."""
+        """Convert the log to Parquet; commits go on in the next segment of the log."""
         async with self._disk:
             if self._closed:
                 return
@@ -417,7 +417,7 @@ class RunLedger:
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """A call or question that waits for room in the budget; ``ended`` means that the question was closed meanwhile."""
+    """A call or question that waits for room in the budget. ``ended`` is True if the question was closed meanwhile."""
 
     query_id: str
     usd: float

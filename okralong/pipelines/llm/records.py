@@ -1,4 +1,4 @@
-"""Records of an attempt before it is sent and after it ended, and a run's totals.
+"""Records of an attempt before it is sent and after it has ended, and the totals of a run.
 
 A ``Call`` is an attempt about to be sent, an ``Outcome`` is how it ended; together they make a ledger row. The journal
 keeps both as JSON, so that a ledger row lost in a crash can be rewritten.
@@ -23,18 +23,18 @@ CallKey = tuple[str, int]
 """``(call_id, attempt)``."""
 
 USED: Final = ("ok", "cached")
-"""Statuses of attempts that brought a reply, paid for by this run or by another one."""
+"""Statuses of attempts that brought a reply, which this run or another one paid for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """An attempt that is about to be sent.
 
-    ``body`` is the request as JSON, for readers of the journal. ``endpoint`` is the base URL, "" until one is chosen;
-    ``model`` and the four prices (US dollars per million tokens) are those of that endpoint. ``reserved_usd`` is the
-    most that the attempt costs if the endpoint respects the limit of the reply, ``most_usd`` the most if it does not.
-    ``wave`` is the number of the attempt's batch within the run, and ``batch_id`` the endpoint's id of it, "" until it
-    has one; in real time they are 0 and "".
+    ``body`` is the request as JSON, for the journal. ``endpoint`` is the base URL of the chosen endpoint, "" until one
+    is chosen; ``model`` and the four prices (US dollars per million tokens) are those of that endpoint.
+    ``reserved_usd`` is the most that the attempt costs if the endpoint respects the limit of the reply, and
+    ``most_usd`` the most that it costs otherwise. ``wave`` is the number of the attempt's batch within the run, and
+    ``batch_id`` the endpoint's id of that batch, "" until there is one; for calls in real time they are 0 and "".
     """
 
     call_id: str
@@ -95,11 +95,11 @@ class Outcome:
     """How an attempt ended.
 
     If the status is "unknown", the request may have been billed, and ``cost_usd`` is the reserve. If it is "cached",
-    nothing was sent: ``usage`` is what another run was billed for the reply, and ``cost_usd`` is 0.
+    nothing was sent: another run was billed the tokens in ``usage``, and ``cost_usd`` is 0.
 
-    ``reply`` is the journal's JSON of a reply, else "". ``snapshot``, ``system_fingerprint`` and ``service_tier`` are
-    the model, server and tier that the reply names. ``overlong`` means that the endpoint ignored the limit of the
-    reply, ``unstoppable`` that it also did not stream, so that the reply could not be aborted.
+    ``reply`` is the reply as JSON for the journal, "" without one. ``snapshot``, ``system_fingerprint`` and
+    ``service_tier`` are the model, server and tier that the reply names. ``overlong`` is True if the endpoint ignored
+    the limit of the reply, and ``unstoppable`` if it also did not stream, so that the reply could not be aborted.
     """
 
     call: Call
@@ -159,15 +159,15 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
 
 
 NAME_CHARS: Final = 200  # project default
-"""Longest untrusted name or id; OpenAI's ids have 40 characters."""
+"""The most characters kept of a name or id that an endpoint sends; OpenAI's ids have 40."""
 MODELS_NAMED: Final = 4  # project default
-"""The most names of models kept for one answer."""
+"""The most model names that are kept for one answer."""
 
 
 def models_named(models: Iterable[str]) -> str:
-    """Return the names of models for an answers row: deduplicated, in order, joined by "; ".
+    """Return the names of models as an answers row has them: without duplicates, in order, joined by "; ".
 
-    Names come from replies, so long ones are cut, and lone surrogates, which tables cannot store, are replaced.
+    The names come from replies, so long ones are cut, and lone surrogates, which tables cannot store, are replaced.
     """
     names = list(dict.fromkeys(name[:NAME_CHARS].encode("utf-8", "replace").decode() for name in models if name))
     more = [f"and {len(names) - MODELS_NAMED} more"] if len(names) > MODELS_NAMED else []
@@ -185,12 +185,12 @@ def unsent(call: Call, why: str) -> Outcome:
 
 
 def row_to_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ledger row as JSON values, which the journal keeps so that a lost row can be rewritten."""
+    """Return a ledger row as JSON values. The journal keeps them, so that a lost row can be written again."""
     return {**row, "started_at": row["started_at"].isoformat(), "tags": [list(pair) for pair in row["tags"]]}
 
 
 def row_from_json(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ledger row from its JSON values."""
+    """Return the ledger row that ``row_to_json`` converted."""
     return {
         **data,
         "started_at": datetime.fromisoformat(data["started_at"]),
@@ -215,9 +215,10 @@ def reply_body(outcome: Outcome) -> str:
 class Totals:
     """Sums over a run, earlier processes included.
 
-    ``questions`` counts finished questions by status. ``calls`` and ``usage`` are those with a reply, replies from
-    other runs included; ``settled_usd`` is what was billed. ``snapshots`` counts replies by origin. ``running`` counts
-    unfinished questions by workflow ("" without a plan) and number of calls with a reply.
+    ``questions`` has the number of finished questions by status. ``calls`` is the number of calls with a reply and
+    ``usage`` their tokens, including replies shared by other runs; ``settled_usd`` is what was billed. ``snapshots``
+    has the number of replies by origin, and ``running`` that of unfinished questions by workflow ("" without a plan)
+    and number of calls with a reply.
     """
 
     questions: Mapping[str, int]

@@ -183,7 +183,7 @@ QUESTION_CHARS, ANSWER_CHARS = 400, 240  # project default
 
 
 def compact(value: Any) -> str:
-    """Serialise to ASCII JSON without spaces, after ``plained``. All data of a page passes through here."""
+    """Serialize to ASCII JSON without spaces, after ``plained``. All data of a page passes through here."""
     return json.dumps(plained(value), separators=(",", ":"), ensure_ascii=True)
 
 
@@ -198,7 +198,7 @@ def unpacked(text: str) -> Any:
 
 
 def embedded_json(value: Any) -> str:
-    """Serialise to JSON for a script element, escaping ``<``, ``>`` and ``&``."""
+    """Serialize to JSON for a script element, escaping ``<``, ``>`` and ``&``."""
     return compact(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

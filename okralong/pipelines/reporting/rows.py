@@ -1,4 +1,4 @@
-"""The questions of a report as rows, means over rows, and the sanitising of untrusted text."""
+"""The questions of a report as rows, means over rows, and the sanitizing of untrusted text."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def mean_over(groups: Mapping[str, Sequence[Row]], measure: str) -> Estimate | N
 
 
 # --------
-# Sanitising of text from documents, models and files: bounded, and without invisible control characters.
+# Sanitizing of text from documents, models and files: bounded, and without invisible control characters.
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -215,7 +215,7 @@ _FORMULA: Final = ("=", "+", "-", "@")
 
 
 def as_seen(text: str) -> str:
-    """Normalise compatibility forms (such as full-width letters) and remove invisible characters."""
+    """Normalize compatibility forms (such as full-width letters) and remove invisible characters."""
     return "".join(each for each in unicodedata.normalize("NFKC", text) if not _unseen(each))
 
 

@@ -216,7 +216,7 @@ def _shown(name: str, value: Any, row: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _colour(name: str, row: Mapping[str, Any]) -> PatternFill | None:
-    """Return the colour of an answer's status or confidence."""
+    """Return the color of an answer's status or confidence."""
     if name == "status":
         return _FILLS.get(row[name])
     if name == "confidence" and "status" in row:
@@ -261,7 +261,7 @@ def _head(sheet: Worksheet, at: int, name: str) -> Cell:
 def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
     """Fill the sheet of a matrix: typed values with units, notes with sources, and links to their pages.
 
-    Cells without an answer are grey, with the reason in the note; those with less confidence are coloured.
+    Cells without an answer are gray, with the reason in the note; those with less confidence are colored.
     """
     for at, (name, width) in enumerate(_matrix_columns(matrix), start=1):
         head = _head(sheet, at, name)
