@@ -202,8 +202,10 @@ def test_attached_mails(file: Path) -> None:
     assert "Attachments: Limits\n\nSee below." in found.text
     assert str(section_at(found.sections, found.text.index("old limit"))) == "attachment Limits"
     assert lost(found) == "1 attachment (Limits, b.zip)"
-    found = read(file, parts("mixed", plain("See below."), attached("old.eml", inner.encode())))
-    assert "The old limit was 3." in found.text
+    coded = base64.encodebytes(inner.encode()).decode()
+    encoded = f"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{coded}"
+    for held in (attached("old.eml", inner.encode()), encoded):
+        assert "The old limit was 3." in read(file, parts("mixed", plain("See below."), held)).text
 
 
 def tnef(*attributes: tuple[int, bytes]) -> bytes:
@@ -348,6 +350,15 @@ def test_pictures_in_the_body(file: Path) -> None:
     assert (body(found), lost(found)) == ("Text 5.", "1 picture")
     page = html('<p>Text 5.</p><img src="cid:p" alt="Chart of limits">')
     assert lost(read(file, parts("related", page, scan))) == "1 picture"
+
+
+def test_marks_and_blank_lines_before_the_headers(file: Path) -> None:
+    assert body(read(file, f"\ufeff\r\n\n{HEAD}\nThe limit is 5.")) == "The limit is 5."
+
+
+def test_enriched_text(file: Path) -> None:
+    said = "<color><param>red</param><bold>Limit</bold></color> <<5>"
+    assert body(read(file, f"{HEAD}Content-Type: text/enriched\n\n{said}")) == "Limit <5>"
 
 
 def test_a_mail_whose_boundary_is_missing_is_read_as_text(file: Path) -> None:

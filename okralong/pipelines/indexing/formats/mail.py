@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import email
 import email.utils
 import re
 from collections.abc import Callable, Iterator, Sequence
-from email import policy
 from email.message import Message
 from typing import Any, Final
 
@@ -27,6 +25,7 @@ from okralong.pipelines.indexing.formats.mail_parts import (
     Attachment,
     calendar_text,
     header,
+    message_of,
     parts_of,
     text_of,
     uuencoded,
@@ -55,7 +54,7 @@ def read_mail(source: Source, find: Callable[[str], Parser | None]) -> Iterator[
     Raises:
         DocumentError: The file is not a mail.
     """
-    message = email.message_from_bytes(source.read_bytes(), policy=policy.compat32)
+    message = message_of(source.read_bytes())
     if not any(header(message, name) for name in _HEADERS):
         raise DocumentError(
             f"{source.uri} has none of the headers of a mail ({', '.join(_HEADERS)}). Save it again as .eml, or give "
@@ -205,7 +204,7 @@ class _Mail:
         if self.attachments > _MOST_ATTACHMENTS or encrypted or elsewhere:
             self.unread.append(name)
         elif is_mail:
-            inner = held.message or email.message_from_bytes(held.data(), policy=policy.compat32)
+            inner = held.message or message_of(held.data())
             if depth == _MOST_DEPTH or not any(header(inner, each) for each in _HEADERS):
                 self.unread.append(name)
             else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import binascii
+import codecs
+import email
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,6 +74,11 @@ class Parts:
     bodies: list[list[Any]] = field(default_factory=list)
     attachments: list[Attachment] = field(default_factory=list)
     encrypted: int = 0
+
+
+def message_of(data: bytes) -> Message:
+    """Parse a message; a byte order mark and blank lines before its headers are skipped."""
+    return email.message_from_bytes(data.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n"), policy=policy.compat32)
 
 
 def parts_of(message: Message) -> Parts:
@@ -148,6 +155,9 @@ def _attachment(part: Any, kind: str, number: int, in_body: bool = False) -> Att
     if kind == "message/rfc822":
         inner = part.get_payload()
         message = inner[0] if isinstance(inner, list) and inner else None
+        if message is not None and not message.keys():  # encoded, although the standard forbids it
+            message["Content-Transfer-Encoding"] = str(part["Content-Transfer-Encoding"] or "base64")
+            message = message_of(content_of(message))
         name = name or (header(message, "Subject") if message is not None else "") or f"mail {number}"
     shown = part.get_content_disposition() == "inline" or part["Content-ID"] or in_body
     decoration = kind.startswith("image/") and bool(shown)
@@ -172,6 +182,8 @@ def content_of(part: Any) -> bytes:
 
 _META: Final = re.compile(rb"""<meta\s[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
 _HEAD_BYTES: Final = 4096
+_TAG: Final = re.compile(r"<param>[^<]{0,200}</param>|</?[A-Za-z-]{1,60}>|<(<)")
+"""Tags of text/enriched, in which two brackets are one."""
 
 
 def text_of(part: Any) -> tuple[str, bool]:
@@ -185,6 +197,8 @@ def text_of(part: Any) -> tuple[str, bool]:
         meta = _META.search(data[:_HEAD_BYTES])
         declared = meta[1].decode() if meta else declared
     text, doubtful = decoded(data, declared)
+    if part.get_content_type() == "text/enriched":
+        text = _TAG.sub(r"\1", text)
     return text.replace("\r\n", "\n").replace("\x00", " "), doubtful
 
 
