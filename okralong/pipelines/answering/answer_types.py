@@ -1,7 +1,7 @@
-"""Answer types: their written form, and typed values in replies.
+"""Parse and write answer types, and parse typed values from the words of replies.
 
-A type is written as "money", "list of date", ``choices ["rose", "fell"]`` or a JSON schema; "" is text.
-``Question.answer_type``, the answers table and requests use this form.
+The written form of a type is, for example, "money", "list of date", ``choices ["rose", "fell"]`` or a JSON schema; ""
+stands for plain text. ``Question.answer_type``, the answers table and requests use this form.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from okralong.pipelines.statements.values import Context, read_value
 KINDS: Final = ("text", "number", "money", "percent", "date", "period", "boolean", "choices")
 """The kinds of single values."""
 AMOUNTS: Final = ("number", "money", "percent")
-"""The numeric kinds."""
+"""The kinds whose values are numbers."""
 SCHEMA: Final = "schema"
 
 _OTHER_NAMES: Final = {
@@ -47,11 +47,11 @@ _OTHER_NAMES: Final = {
     "choice": "choices",
     "enum": "choices",
 }
-"""Synonyms of the kinds."""
+"""Other names for the kinds that users may write."""
 _LIST: Final = re.compile(r"list(?:\s+of\s+(?P<of>.+)|\s*\[(?P<within>.*)\]|)", re.IGNORECASE | re.DOTALL)
 _CHOICES: Final = re.compile(r"choices?\s*:?\s*(?P<named>\[.*\])", re.IGNORECASE | re.DOTALL)
 _SAYS: Final = frozenset(("type", "properties", "items", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"))
-"""A schema must have one of these keywords at the top level; otherwise it allows everything."""
+"""A JSON schema with none of these keywords at its top level allows every value and is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ class AnswerType:
     @classmethod
     @lru_cache(maxsize=1024)
     def of(cls, written: str) -> AnswerType:
-        """Parse a written form: anything that a questions file may contain except a file name.
+        """Parse the written form of a type, as in a questions file, except the name of a schema file.
 
         Raises:
-            QuestionError: The form is not a type; the message says what is wrong.
+            QuestionError: ``written`` is not a type; the message says what is wrong.
         """
         return _read(written.strip(), ())
 
@@ -94,13 +94,13 @@ TEXT: Final = AnswerType()
 
 
 def read_answer_type(cell: Any, choices: Sequence[str], load: Callable[[str], str]) -> AnswerType:
-    """Return the type that a question's row asks for.
+    """Return the answer type that a row of a questions file asks for.
 
     Args:
         cell: Text, a JSON schema (as text, as an object, or the name of a ``.json`` file), a list of choices, a Python
             type or a pydantic model; None and "" are text.
-        choices: The row's own column of choices.
-        load: Reads a schema file by name.
+        choices: The choices in the row's separate column for them, if it has one.
+        load: Returns the content of a schema file, given its name.
 
     Raises:
         QuestionError: The type is invalid; the message says what to write instead.
@@ -125,7 +125,7 @@ def read_answer_type(cell: Any, choices: Sequence[str], load: Callable[[str], st
 
 
 def names_schema_file(written: str) -> bool:
-    """Return whether a cell is the name of a file with a JSON schema."""
+    """Return whether the text of a cell is the name of a JSON schema file."""
     return written.lower().endswith(".json") and not written.startswith("{")
 
 
@@ -178,7 +178,7 @@ def _schema(found: Any) -> AnswerType:
     """Return the type of a JSON schema (draft 2020-12).
 
     Raises:
-        QuestionError: It is not a schema, or allows everything.
+        QuestionError: ``found`` is not a JSON schema, or allows every value.
     """
     try:
         Draft202012Validator.check_schema(found)
@@ -206,8 +206,8 @@ def _list_of(one: AnswerType) -> AnswerType:
 def with_value(question: str, wanted: AnswerType, answer: Answer) -> Answer:
     """Add a value of the wanted type to ``answer``, parsed from its words, unless it has one.
 
-    If the words do not fit the type, the status becomes ``invalid_output``, the text becomes empty, and the error says
-    why.
+    If the words do not fit the type, the answer gets the status ``invalid_output``, an empty text, and an error that
+    says why.
     """
     if answer.status != "answered" or wanted == TEXT or answer.value is not None:
         return answer
@@ -222,13 +222,13 @@ def with_value(question: str, wanted: AnswerType, answer: Answer) -> Answer:
 
 
 async def value_read(question: str, wanted: AnswerType, answer: Answer) -> Answer:
-    """Call ``with_value``, outside the event loop if answer or context are long."""
+    """Call ``with_value``, in a thread if the answer or its context is long."""
     chars = len(answer.answer) + sum(len(passage.text) for passage in answer.context)
     return await off_loop(chars, partial(with_value, question, wanted, answer))
 
 
 def misfit(wanted: AnswerType, answer: Answer, why: str, raw: str) -> Answer:
-    """Return ``answer`` with the status of one that does not fit its type."""
+    """Return ``answer`` as ``invalid_output``, with the reason ``why`` and the raw reply."""
     error = f"The reply does not fit the answer_type {wanted}: {why.rstrip('.')}. The raw reply: {raw}"
     return replace(answer, status="invalid_output", answer="", error=error)
 
@@ -238,11 +238,11 @@ def typed_value(wanted: AnswerType, said: Sequence[tuple[str, str, Context]]) ->
 
     Args:
         wanted: The type.
-        said: For each value its words (JSON for a schema), the words of its period or "", and its place. Only one value
-            unless the type is a list. A period in the passage is preferred to one in the reply.
+        said: For each value: its words (JSON for a schema), the words of its period or "", and its context. There is
+            only one value unless the type is a list. A period in the passage is preferred to one in the reply.
 
     Raises:
-        ValueError: The words do not fit; the message says why.
+        ValueError: The words do not fit the type; the message says why.
     """
     if wanted.kind == SCHEMA:
         try:
@@ -275,7 +275,7 @@ def _with_period(value: TypedValue, period: str) -> TypedValue:
 
 
 def context_of(question: str, said: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> Context:
-    """Return the place of a value: passage and words of the citation that contains it, else of the first citation."""
+    """Return the context of a value: passage and words of the citation that contains it, else of the first one."""
     holding = [each for each in citations if said and said.casefold() in each.quote.casefold()]
     for each in (holding or list(citations))[:1]:
         for passage in passages:

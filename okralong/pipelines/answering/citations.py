@@ -1,8 +1,9 @@
-"""Check the sources that a reply claims. Also structured replies, with one repair attempt.
+"""Check the sources that a reply claims, and request structured replies, with one repair attempt.
 
-A claim is valid if its words are in a passage of the prompt, ignoring spacing, quote marks, dashes and case. Other
-claims are dropped. A source must contain the answer; if no claim does, the sentence or row that does is cited, and
-without one the answer has no citations: a wrong source is worse than none.
+A claim is a quotation or a bare passage number. A quotation is valid if its words are in a passage of the prompt;
+differences in spacing, quote marks, dashes and case are ignored. Invalid claims are dropped. A source must contain the
+answer. If no claim does, the sentence or table row that contains it is cited; if there is none, the answer has no
+citations, since a wrong source is worse than none.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Citation, CutShort, Message, NobodyAsked, Passage, Reply, ReplyError
 
 _TELLING = 20  # project default
-"""Length in characters from which a quotation cannot match by chance.
+"""A quotation of at least this many characters cannot match by chance.
 
-Such a quotation may begin or end inside a word (a reply may be cut short) and be in a passage other than the one named.
-"""
+It may therefore begin or end inside a word (a reply may be cut short), and may be in another passage than the one
+named."""
 
 _DOUBLE = "\u201c\u201d\u201e\u00ab\u00bb\u201f\u2033"
 _SINGLE = "\u2018\u2019\u201a`\u00b4\u2032"
@@ -35,29 +36,30 @@ _ALIKE = (
     | dict.fromkeys(_DASHES, "-")
 )
 
-_MOST_PLACES: Final = 1_000  # project default: bounds "a" in "aaaa"
-"""The most positions inside words at which a quotation is tried."""
+_MOST_PLACES: Final = 1_000  # project default: bounds the search for "a" in "aaaa"
+"""The most occurrences of a quotation that are tried; those inside a word do not count as found."""
 
 Span = tuple[int, int]
 
 
 def find_citations(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> tuple[Citation, ...]:
-    """Return the valid claims in the order of the reply, without duplicate spans; a bare number cites its passage.
+    """Return the valid claims as citations, in the order of the reply, without duplicates.
 
     Args:
-        evidence: The claims; number n refers to ``passages[n - 1]``.
+        evidence: The claims; number n refers to ``passages[n - 1]``. A number without a quotation cites the whole
+            passage.
         passages: The passages of the prompt, in the order shown.
     """
     return tuple(dict.fromkeys(place.cite(span) for _, place, span in _valid(evidence, passages)))
 
 
 def sources_of(evidence: Iterable[Evidence], passages: Sequence[Passage], sought: Sought) -> tuple[Citation, ...]:
-    """Return the sources of an answer, those that contain it first; () if no valid claim leads to one.
+    """Return the sources of an answer, those that contain it first; () if there is none or no claim is valid.
 
-    A quotation that contains the answer is a source; one without any other word is extended to its sentence or row. For
-    a bare number it is the best sentence or row of its passage. If no claim contains the answer, the best sentence or
-    row of the claimed passages is the source, else that of all passages. Other quotations follow if they are about the
-    question, as are those of earlier look-ups.
+    A quotation that contains the answer is a source; if it has no other word, it is extended to its sentence or table
+    row. The source for a bare passage number is the best sentence or row of that passage. If no claim contains the
+    answer, the source is the best sentence or row of the claimed passages, else of all passages. Then follow the
+    quotations without the answer that are about the question, such as those for earlier steps of a reasoning.
 
     Args:
         evidence: The claims; number n refers to ``passages[n - 1]``.
@@ -89,7 +91,7 @@ def _within(one: Citation, other: Citation) -> bool:
 
 
 def _with_its_words(sought: Sought, text: str, span: Span) -> Span:
-    """Return the sentence or row around a quotation that has no word besides the answer."""
+    """Return ``span``, extended to its sentence or table row if it has no word besides the answer."""
     if stems(text[slice(*span)]) - sought.words:
         return span
     return next((unit for unit, _ in units(text) if unit[0] <= span[0] and span[1] <= unit[1]), span)
@@ -120,7 +122,7 @@ class _Shown:
 
 
 def _valid(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> Iterator[tuple[Evidence, _Shown, Span]]:
-    """Yield each valid claim with its passage and the span in it; for a bare number, the whole passage."""
+    """Yield each valid claim with its passage and its span there; for a bare number, the span of the whole passage."""
     shown = [_Shown(passage) for passage in passages]
     for claim in evidence:
         named = shown[claim.passage - 1] if 1 <= claim.passage <= len(shown) else None
@@ -137,7 +139,7 @@ def _valid(evidence: Iterable[Evidence], passages: Sequence[Passage]) -> Iterato
 
 
 def _find_words(text: str, words: str) -> Span | None:
-    """Return the first occurrence of ``words`` between words of ``text``; long ones may also end inside a word."""
+    """Return the first occurrence of ``words`` at word boundaries, or if ``words`` is long, the first anywhere."""
     if not any(char.isalnum() for char in words):
         return None
     start = text.find(words)
@@ -157,7 +159,7 @@ def _inside_word(text: str, place: int) -> bool:
 
 
 def _normalise(text: str) -> tuple[str, list[int]]:
-    """Normalise spacing, quote marks, dashes and case; also return each character's original offset."""
+    """Normalize spacing, quote marks, dashes and case; also return each character's original offset."""
     out: list[str] = []
     origin: list[int] = []
     for index, char in enumerate(text):
@@ -173,28 +175,28 @@ def _normalise(text: str) -> tuple[str, list[int]]:
     return "".join(out), origin
 
 
-# Structured replies: an analysis, sub-questions, a step. A question does not fail if a model breaks their form, because
-# each caller has a fallback.
+# Structured replies: an analysis, sub-questions, a step. If a model breaks their form, the question does not fail,
+# because each caller has a fallback.
 
 T = TypeVar("T")
 Otherwise = TypeVar("Otherwise")
 
 REPAIR: Final = "repair"
-"""The last part of the step path of the second call."""
+"""The last part of the second call's step path."""
 NOTHING: Final = "(nothing)"
-"""Stands for an empty reply in the repair prompt: some servers reject empty messages."""
+"""Replaces an empty reply in the repair prompt, since some servers reject empty messages."""
 
 CallStep = Callable[[str, Sequence[Message]], Awaitable[Reply]]
-"""Makes a step's call. Raises ReplyError for an empty reply."""
+"""Makes the call of a step. Raises ReplyError for an empty reply."""
 
 
 def always(messages: Sequence[Message]) -> bool:
-    """Return True, as if any prompt fits."""
+    """Return True: any prompt fits the window."""
     return True
 
 
 async def ask_for(tools: Tools, role: str, step: str, messages: Sequence[Message], read: Callable[[str], T]) -> T:
-    """Call the generator in ``role`` and parse its reply with ``read``; see ``ask_and_read``."""
+    """Call the generator in ``role`` and return its reply as parsed by ``read``; see ``ask_and_read``."""
     fits = partial(prompt_fits, role=role, tools=tools)
     found, _ = await ask_and_read(partial(tools.complete, role=role), step, messages, read, fits)
     return found
@@ -208,7 +210,7 @@ async def ask_or(
     read: Callable[[str], T],
     otherwise: Otherwise,
 ) -> T | Otherwise:
-    """Call ``ask_for``, but return ``otherwise`` if no reply is usable. Raises NobodyAsked."""
+    """Call ``ask_for``, but return ``otherwise`` if no reply is usable. Raises NobodyAsked if there is no generator."""
     try:
         return await ask_for(tools, role, step, messages, read)
     except NobodyAsked:
@@ -225,22 +227,22 @@ async def ask_and_read(
     fits: Callable[[Sequence[Message]], bool] = always,
     chars: int = 0,
 ) -> tuple[T, Reply]:
-    """Return the parsed and the raw reply; request an unusable one once more.
+    """Return the parsed and the raw reply; if the first is unusable, make a second call.
 
-    The second call shows the model its reply and the error. Like any other call, it is reserved, recorded in journal
-    and ledger, and replayed by a rerun. Steps: ``step``, ``step/repair``.
+    The second call shows the model its reply and the error. Like any other call, it is reserved in the budget, recorded
+    in journal and ledger, and replayed by a rerun. Steps: ``step``, ``step/repair``.
 
     Args:
         ask: Makes the call.
-        step: Step of the call.
+        step: Step path of the first call.
         messages: The prompt.
         read: Parses a reply; raises ReplyError for an unusable one.
-        fits: Returns whether a prompt fits the window; without room there is no second call.
-        chars: Length of the text that ``read`` processes in addition to the reply.
+        fits: Returns whether a prompt fits the window; if the repair prompt does not, there is no second call.
+        chars: Number of characters that ``read`` processes in addition to the reply.
 
     Raises:
-        ReplyError: Neither reply is usable; the error has the raw text of both.
-        CutShort: A reply reached its limit, as would another.
+        ReplyError: No reply is usable; the error has the raw text of both.
+        CutShort: A reply reached its token limit; a second one would, too.
     """
     try:
         return await _read(ask, step, messages, read, chars)
@@ -264,7 +266,7 @@ async def ask_and_read(
 
 
 def repair_prompt(messages: Sequence[Message], error: ReplyError) -> list[Message]:
-    """Return the messages, the unusable reply, and the error."""
+    """Return ``messages``, followed by the unusable reply and what was wrong with it."""
     said = neutralise(error.raw).strip() or NOTHING
     complaint = f"This reply cannot be used: {neutralise(str(error))} Reply again, in the form that was asked for."
     return [*messages, Message("assistant", said), Message("user", complaint)]

@@ -1,7 +1,7 @@
 """Refuse typed values that the passages do not state: amounts by value, dates and periods by their year.
 
-Small models copy the example of the contract, and large ones recall figures from elsewhere. A calculation is accepted
-if its operands are in the passages.
+Small models copy the example in the prompt's contract, and large ones recall figures from elsewhere. The result of a
+calculation is accepted if its operands are in the passages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from okralong.pipelines.statements.periods import apart, dates, periods
 
 
 class Stated:
-    """What the passages of a prompt state."""
+    """The amounts and years that the passages of a prompt state."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self._texts = list(dict.fromkeys(each.text for each in passages))
@@ -33,17 +33,18 @@ class Stated:
         return Figures(self._texts)
 
     def require(self, kind: str, said: str, question: str, quotes: Sequence[str], formulas: bool) -> None:
-        """Raise ValueError if a reply's value is not stated.
+        """Raise ValueError if no passage states the value of a reply.
 
-        An amount that no passage states may be the result of a calculation over quoted amounts, or the number of things
-        quoted.
+        An amount that no passage states is accepted as the result of a calculation with quoted amounts, or as the
+        number of things quoted.
 
         Args:
-            kind: The kind of the value; amounts, dates and periods are checked.
+            kind: The kind of the value; only amounts, dates and periods are checked.
             said: The words of the value, before a formula is evaluated.
             question: The question.
             quotes: The valid quotations of the value.
-            formulas: Whether calculations are requested as formulas; other results are then not accepted.
+            formulas: Whether the prompt asks for calculations as formulas. Then a result without its formula is not
+                accepted.
         """
         if kind in AMOUNTS:
             if formulas and said.startswith("="):
@@ -59,7 +60,7 @@ class Stated:
                     raise ValueError(f"{year} stands in no passage")
 
     def has_year(self, year: str) -> bool:
-        """Return whether a text or the name of a document has the year, perhaps as "FY23" or "'23"."""
+        """Return whether a passage or the name of its document has the year, perhaps as "FY23" or "'23"."""
         short = re.compile(rf"(?:\b(?:FY|F|CY|[QH][1-4])[\s'\u2019/-]{{0,2}}|['\u2019]|[/-]){year[2:]}(?!\d)", re.I)
         return any(year in text or short.search(text) for text in (*self._texts, self._names))
 
@@ -73,11 +74,11 @@ class Stated:
 YEAR_DIGITS: Final = re.compile(r"(?:19|20)\d\d")
 _NUMBERS: Final = re.compile(r"\d{1,40}(?:,\d{3}){0,9}(?:\.\d{1,40})?")
 _CONSTANTS: Final = frozenset(map(Decimal, (*range(13), 52, 100, 360, 365, 366, 1000, 1_000_000, 1_000_000_000)))
-"""Numbers of a formula that need no source: counts of periods and operands, and factors of units."""
+"""Numbers that a formula may use without a source: counts of periods or operands, and factors between units."""
 
 
 def amounts_of(said: str) -> list[Amount]:
-    """Return the amounts in the words of a value, without its dates and years unless there is nothing else."""
+    """Return the amounts in the words of a value; its dates and years count only if there is no other amount."""
     found = amounts(said) or in_words(said)
     taken = [span for span, _ in [*dates(said), *periods(said)]]
     free = [each for each in apart(found, taken, lambda each: each.place) if not each.year]
@@ -90,7 +91,7 @@ def sought_for(said: str, question: str, value: str, kind: str = "text") -> Soug
     Args:
         said: The words of the value in the reply.
         question: The question.
-        value: The value with its formula evaluated; a formula's source contains one of its operands.
+        value: The value with its formula evaluated. The source of a formula need only contain one of its operands.
         kind: The kind of the value. Yes and no have no words of their own: their source is about the question.
     """
     if said.startswith("=") and value != said:
@@ -105,18 +106,18 @@ def sought_for(said: str, question: str, value: str, kind: str = "text") -> Soug
 
 
 # --------
-# Results of calculations without a formula, and counts.
+# Accept results of calculations for which a reply gives no formula, and counts.
 
 _MOST_OPERANDS: Final = 12  # project default
 _UNEXPLAINED: Final = 3  # project default
-"""Fewest operands of a calculation with several steps, whose result is not computed again."""
-_RELATIVE: Final = Decimal("0.005")  # project default: models round operands and results
+"""With this many operands or more, the calculation may have several steps, and its result is not checked."""
+_RELATIVE: Final = Decimal("0.005")  # project default: models round operands and results; a relative error
 _FACTORS: Final = (Decimal(1), Decimal(100), Decimal("0.01"), Decimal(1000), Decimal("0.001"))
-"""Percentages and one step of scale."""
+"""Factors by which a result may differ: a percentage as a fraction, or thousands."""
 
 
 def operands_in(quotes: Sequence[str]) -> list[Decimal]:
-    """Return the distinct amounts of some quotations, without signs, dates and years."""
+    """Return the distinct amounts in ``quotes``, without their signs; dates and years are left out."""
     found: dict[Decimal, None] = {}
     for quote in quotes:
         found.update(dict.fromkeys(abs(each.digits) for each in amounts_of(quote) if not each.year))
@@ -124,9 +125,9 @@ def operands_in(quotes: Sequence[str]) -> list[Decimal]:
 
 
 def _follows(result: Amount, operands: Sequence[Decimal], question: str) -> bool:
-    """Return whether an amount is a sum, difference, mean, ratio or change of quoted amounts.
+    """Return whether an amount is the sum, difference, product, mean, ratio or change of quoted amounts.
 
-    A calculation that the question asks for may have more steps, if it has at least three operands.
+    If the question asks for a calculation and at least three amounts are quoted, any result is accepted.
     """
     if len(operands) < 2:
         return False
@@ -155,7 +156,7 @@ _MOST_COUNTED: Final = 50  # project default
 
 
 def _counts(kind: str, said: Amount, quotes: Sequence[str]) -> bool:
-    """Return whether a number is that of the quotations, or of the things that one of them lists."""
+    """Return whether a value is the number of quotations, or of the things listed in one or in all of them."""
     if kind != "number" or said.places or said.scale or said.unit or not 0 < said.digits <= _MOST_COUNTED:
         return False
     listed = [sum(bool(part.strip()) for part in _ITEMS.split(quote)) for quote in quotes]

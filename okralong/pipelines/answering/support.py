@@ -1,6 +1,6 @@
 """Compare answers with text: numbers and dates by value, other words by stem.
 
-Used to choose what an answer cites, and to refuse amounts that no passage states.
+This decides what an answer cites, and which amounts are refused since no passage states them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ _SCALE_NAMED: Final = re.compile(
     rf"\b(?P<word>{WORD_SCALE})s?\b|(?:[$€£¥]\s?|\(|\bin\s)(?P<letter>mn|mm|bn|tn|m|b)\b|['\u2019]?(?<![\d,.])(?P<zeros>000)s?\b",
     re.IGNORECASE,
 )
-"""A scale in a sentence or in a table's head: "in thousands", "$m", "$000s"."""
+"""The name of a scale in a sentence or in a table's head: "in thousands", "$m", "$000s"."""
 _ROUNDS_FROM: Final = 3  # project default: two digits agree with many amounts by chance
-"""Fewest significant digits of an amount that may be the rounded form of another."""
+"""An amount with fewer significant digits does not count as the rounded form of another."""
 
 
 class Figures:
     """The amounts of some texts.
 
-    Bare ones may have each scale that a text names, or, if they are only ``part`` of a text, any scale.
+    An amount without a scale may be in any scale that the texts name. If the texts are only a ``part`` of a longer one,
+    whose head may name the scale, it may be in any scale.
     """
 
     def __init__(self, texts: Iterable[str], part: bool = False) -> None:
@@ -51,7 +52,8 @@ class Figures:
             factors |= {_factor(match) for match in _SCALE_NAMED.finditer(text)}
             zero = zero or _NOTHING.search(text) is not None
         self._zero = zero
-        # Percentages are never money, and money is never a percentage; a table's cell may be either.
+        # An amount with "%" is never money, and one with a currency or scale never a percentage. A bare number, such as
+        # a table's cell, may be either.
         self._shares = _Values([each for each in found if not (each.currency or each.scale)], {Decimal(1)})
         self._money = _Values([each for each in found if each.unit != "%"], factors)
         self._all = _Values(found, factors)
@@ -59,8 +61,8 @@ class Figures:
     def have(self, said: Amount) -> bool:
         """Return whether one of the amounts equals ``said``, whatever its sign.
 
-        A scale may be given beside the amount, in the head of its table, or not at all. With three significant digits
-        or more, ``said`` may be rounded to its last digit.
+        The text may give the scale beside the amount, in the head of its table, or not at all. If ``said`` has at least
+        three significant digits, it may be a rounded amount.
         """
         if not said.digits and self._zero:
             return True
@@ -69,13 +71,13 @@ class Figures:
         return (self._money if said.currency or said.scale else self._all).have(said)
 
     def have_operand(self, digits: Decimal) -> bool:
-        """Return whether a bare number of a formula is an amount, in any scale, or a percentage as a fraction."""
+        """Return whether a number of a formula is an amount in any scale, or a percentage written as a fraction."""
         forms = {digits * factor for factor in (Decimal(1), Decimal(100), *_THOUSANDS)}
         return any(self._all.equals(each) for each in forms | {digits / factor for factor in _THOUSANDS})
 
 
 _NOTHING: Final = re.compile(r"(?<!\S)[-\u2013\u2014]{1,3}(?!\S)|\b(?:no|none|nil|not)\b", re.IGNORECASE)
-"""How a text says zero."""
+"""How a text says zero: a dash that stands alone, or a word such as "none"."""
 _THOUSANDS: Final = (Decimal(1000), Decimal(1_000_000), Decimal(1_000_000_000))
 
 
@@ -119,11 +121,11 @@ class _Values:
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 _LETTER: Final = re.compile(r"['\u2019]s?\b")
 _UNSAID: Final = STOP_WORDS | {"yes", "true", "false"}
-"""Words that a quotation need not contain."""
+"""Words of an answer or a question that its source need not contain."""
 
 
 def stems(text: str) -> frozenset[str]:
-    """Return the stems of the content words of a text, without accents; a script without blanks gives long ones."""
+    """Return the stems of a text's content words, without accents. Without blanks, a run of words is one."""
     plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
     kept = {_LETTER.sub("", word) for word in _WORD.findall(plain.casefold())}
     kept = {word for word in kept if word not in _UNSAID and (len(word) > 1 or not word.isascii())}
@@ -132,12 +134,12 @@ def stems(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Sought:
-    """What a quotation must contain to support an answer.
+    """What a text must contain to support an answer.
 
     Attributes:
         numbers: The answer's amounts.
-        days: Its dates and years.
-        words: The stems of its content words.
+        days: The answer's dates and years.
+        words: The stems of the answer's content words.
         topic: The stems of the question's content words.
     """
 
@@ -148,7 +150,7 @@ class Sought:
 
     @classmethod
     def of(cls, answer: str, question: str) -> Sought:
-        """Return what must be found for an answer; for one without content, such as yes, only the question's topic."""
+        """Return what a text must contain for ``answer``; for one such as "yes", only the question's topic."""
         written = _days(answer)
         taken = [span for span, _ in [*written, *periods(answer)]]
         numbers = apart([each for each in amounts(answer) if not each.year], taken, lambda each: each.place)
@@ -157,19 +159,19 @@ class Sought:
 
     @property
     def is_open(self) -> bool:
-        """True if the answer has nothing that a text could contain."""
+        """True if the answer has no number, date or content word that a text could contain."""
         return not (self.numbers or self.days or self.words)
 
     @property
     def is_rare(self) -> bool:
-        """True if the answer is hardly contained in a text by chance: a long number, a whole date, or several words."""
+        """True if a text hardly contains the answer by chance: it has a long number, a whole date, or several words."""
         long = any(len(each.digits.normalize().as_tuple().digits) >= _LONG_NUMBER for each in self.numbers)
         return long or any(len(each) == _WHOLE_DATE for each in self.days) or len(self.words) > 1
 
     def share_in(self, text: str) -> float:
-        """Return the share of the answer that a text contains: of its numbers, else of its dates, else of its words.
+        """Return which share of the answer a text contains: of its numbers, if none of its dates, if none of its words.
 
-        The words of a sentence are as good as its numbers.
+        For an answer that is a sentence with a number, it is the greater of the shares of numbers and words.
         """
         words = self._held(self.words, text) / len(self.words) if self.words else 0.0
         if self.numbers:
@@ -187,9 +189,10 @@ class Sought:
         return len(self.words) >= _SENTENCE_WORDS and self.numbers[0].start > _NUMBER_FIRST
 
     def is_held_in(self, text: str, doc_id: str = "", least: float = 0.0) -> bool:
-        """Return whether a text supports the answer, or for an open answer, is about the question.
+        """Return whether a text supports the answer, or if the answer is open, whether it is about the question.
 
-        One of several numbers or dates is enough, as is a third of many words, or else the share ``least``.
+        It is enough that a text contains one of several numbers or dates, or a third of many words, but at least the
+        share ``least`` of the answer.
         """
         if self.is_open:
             return self.is_topic_of(text, doc_id)
@@ -204,7 +207,7 @@ class Sought:
         return there >= (count if count < 3 else max(2, ceil(count / 3)))
 
     def is_topic_of(self, text: str, doc_id: str = "") -> bool:
-        """Return whether a text is about the question: two of its content words, apart from the document's name."""
+        """Return whether a text has two content words of the question; those of the document's name do not count."""
         topic = self.topic - stems(doc_id.replace("_", " ")) or self.topic
         return self._held(topic, text) >= min(2, len(topic)) > 0
 
@@ -218,7 +221,7 @@ class Sought:
 
 
 def _days(text: str) -> list[tuple[Span, str]]:
-    """Return the dates of a text, and the years outside them."""
+    """Return the dates of a text, and its years that are not part of a date."""
     found = dates(text)
     years = [(match.span(), match[0]) for match in DATE_YEAR.finditer(text)]
     return found + apart(years, [span for span, _ in found], lambda each: each[0])
@@ -230,24 +233,25 @@ _MONTHS: Final = stems(
 )
 
 _LONG_NUMBER: Final = 4  # project default
-"""Fewest significant digits of a number that is hardly in a text by chance."""
+"""A number with this many significant digits or more is hardly in a text by chance."""
 _WHOLE_DATE: Final = len("2023-06-30")
 _SENTENCE_WORDS: Final = 4  # project default
-"""Fewest content words of a sentence."""
+"""An answer with this many content words or more may be a sentence."""
 _NUMBER_FIRST: Final = 4  # project default
-"""An amount within so many characters of an answer's beginning is the answer."""
+"""If an amount begins within this many characters of an answer's beginning, it is the answer, and the rest explains
+it."""
 
 LONGEST_UNIT: Final = 400  # project default
-"""The most characters of a sentence that is cited as a whole; of a longer one, a line is."""
+"""The most characters of a sentence that is cited as a whole; of a longer one, only a line is cited."""
 _LINE: Final = re.compile(r"\S(?:[^\n]*?\S)??(?=[.!?][\"'\u201d)\]]*\s|\s*(?:\n|\Z))[.!?]?[\"'\u201d)\]]*")
-"""A sentence, or a line if that ends first, such as a table's row."""
+"""A sentence, or its first line, such as a table's row, whichever ends first."""
 _OF_ANSWER: Final = 3.0  # project default
-"""The weight of a word of the answer; one of the question has weight 1."""
+"""The weight of a word of the answer; a word of the question has the weight 1."""
 
 
 @lru_cache(maxsize=16)  # the values of a list search the same passages
 def units(text: str) -> tuple[tuple[Span, frozenset[str]], ...]:
-    """Return the sentences and table rows of a text with their stems, in order; a sentence may span several lines."""
+    """Return the spans of a text's sentences and table rows, in order, with their stems; a sentence may span lines."""
     cuts = {0, len(text), *boundaries(text, ())}
     at = 0
     for line in lines_of(text):
@@ -269,19 +273,19 @@ _ENDS_IN_FIGURES: Final = re.compile(
 )
 """The end of a table row: two or more figures."""
 _ROW_END: Final = 80  # project default
-"""Characters at the end of a line in which its last two figures are."""
+"""The last two figures of a table row are within this many characters of its end."""
 
 
 def best_unit(sought: Sought, passages: Sequence[Passage], *, claimed: bool = False) -> tuple[Passage, Span] | None:
     """Return the sentence or row of the passages that supports the answer best, or None if none does.
 
-    A word of answer or question counts more the fewer sentences contain it; ties go to the first.
+    A word of the answer or the question counts more, the fewer sentences contain it. Of equals, the first is returned.
 
     Args:
-        sought: What it must contain.
+        sought: What the sentence or row must contain.
         passages: The passages to search.
-        claimed: Whether the reply names these passages. In others a common answer, such as a small number, must be in a
-            sentence that shares a word with the question.
+        claimed: Whether the reply names these passages. If not, the sentence of a common answer, such as a small
+            number, must share a word with the question.
     """
     every = [(passage, *unit) for passage in passages for unit in units(passage.text)]
     held = Counter(word for _, _, words in every for word in words)
@@ -298,7 +302,7 @@ def best_unit(sought: Sought, passages: Sequence[Passage], *, claimed: bool = Fa
 
 
 def best_line(text: str, question: str) -> Span:
-    """Return the line of ``text`` that shares most words with ``question``, rare ones first, or all of it."""
+    """Return the line of ``text`` that shares most words with ``question`` (rare ones count more), else all of it."""
     spans = [match.span() for match in _LINE.finditer(text)]
     words = [_plain_words(text[start:end]) for start, end in spans]
     held = Counter(word for line in words for word in line)
@@ -312,4 +316,4 @@ def _plain_words(text: str) -> frozenset[str]:
 
 
 _HALF: Final = 0.5
-"""Share of an answer that its best sentence must contain."""
+"""The least share of an answer that its best sentence must contain."""
