@@ -26,7 +26,8 @@ from okralong.pipelines.indexing.documents import (
     newlines,
 )
 from okralong.pipelines.indexing.formats.edgar_text import document_of_text
-from okralong.pipelines.indexing.formats.html import decode_html, page_of_html
+from okralong.pipelines.indexing.formats.html import page_of_html
+from okralong.pipelines.indexing.formats.html_markup import decode_html
 from okralong.pipelines.indexing.formats.xml_text import text_of_xml
 
 _Find = Callable[[str], Parser | None]
