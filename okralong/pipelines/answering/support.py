@@ -125,7 +125,7 @@ _UNSAID: Final = STOP_WORDS | {"yes", "true", "false"}
 
 
 def stems(text: str) -> frozenset[str]:
-    """Return the stems of a text's content words, without accents. Without blanks, a run of words is one."""
+    """Return the stems of a text's content words, without accents. A script without blanks gives long stems."""
     plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
     kept = {_LETTER.sub("", word) for word in _WORD.findall(plain.casefold())}
     kept = {word for word in kept if word not in _UNSAID and (len(word) > 1 or not word.isascii())}
@@ -164,14 +164,14 @@ class Sought:
 
     @property
     def is_rare(self) -> bool:
-        """True if a text hardly contains the answer by chance: it has a long number, a whole date, or several words."""
+        """True if a text can hardly contain the answer by chance: a long number, a whole date, or several words."""
         long = any(len(each.digits.normalize().as_tuple().digits) >= _LONG_NUMBER for each in self.numbers)
         return long or any(len(each) == _WHOLE_DATE for each in self.days) or len(self.words) > 1
 
     def share_in(self, text: str) -> float:
-        """Return which share of the answer a text contains: of its numbers, if none of its dates, if none of its words.
+        """Return the share of the answer's numbers that a text contains; if it has none, of its dates, else its words.
 
-        For an answer that is a sentence with a number, it is the greater of the shares of numbers and words.
+        If the answer is a sentence with numbers, the share of its words counts if it is greater.
         """
         words = self._held(self.words, text) / len(self.words) if self.words else 0.0
         if self.numbers:
@@ -191,8 +191,8 @@ class Sought:
     def is_held_in(self, text: str, doc_id: str = "", least: float = 0.0) -> bool:
         """Return whether a text supports the answer, or if the answer is open, whether it is about the question.
 
-        It is enough that a text contains one of several numbers or dates, or a third of many words, but at least the
-        share ``least`` of the answer.
+        The text must contain one of the answer's numbers or dates, or a third of its words if there are many, and at
+        least the share ``least`` of the answer.
         """
         if self.is_open:
             return self.is_topic_of(text, doc_id)
@@ -233,7 +233,7 @@ _MONTHS: Final = stems(
 )
 
 _LONG_NUMBER: Final = 4  # project default
-"""A number with this many significant digits or more is hardly in a text by chance."""
+"""A number with this many significant digits or more can hardly be in a text by chance."""
 _WHOLE_DATE: Final = len("2023-06-30")
 _SENTENCE_WORDS: Final = 4  # project default
 """An answer with this many content words or more may be a sentence."""

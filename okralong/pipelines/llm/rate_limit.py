@@ -285,7 +285,7 @@ class Quota:
                 return
 
     def observe(self, now: float, at: float, amount: int, said: LimitHeaders, *, taken: bool) -> None:
-        """Learn from what the reply to a request of ``amount``, admitted at ``at``, says about this limit.
+        """Learn about this limit from the headers of a reply; its request was admitted at ``at`` and took ``amount``.
 
         Replies may arrive out of order, so statements older than the latest one are ignored, and so is a limit that is
         smaller than an accepted request.
