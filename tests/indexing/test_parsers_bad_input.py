@@ -40,9 +40,11 @@ def other_parquet() -> bytes:
 
 
 BAD_FILES = {
-    "empty.txt": (b"", "holds no text", "Check the file"),
+    "empty.txt": (b"", "is empty (0 bytes)", "Fetch it anew"),
+    "empty.pptx": (b"", "is empty (0 bytes)", "Fetch it anew"),
+    "cut.docx": (empty_zip().replace(b"PK", b"PK\x03\x04")[:9], "is cut off", "Fetch it anew"),
     "blank.md": (b" \n\t\n", "holds no text", "Check the file"),
-    "wide.txt": ("text".encode("utf-16"), "NUL bytes", "save it as UTF-8"),
+    "wide.txt": ("text".encode("utf-16-le"), "NUL bytes", "save it as UTF-8"),
     "bytes.txt": (b"caf\xe9 \x81\x8d", "neither UTF-8 nor cp1252", "Convert it to UTF-8"),
     "broken.pdf": (b"%PDF-1.4 nothing more", "not a readable PDF", "fetch it anew"),
     "locked.pdf": (encrypted_pdf(), "needs a password", "without password"),
@@ -144,6 +146,11 @@ def test_a_word_file_of_entities_within_entities_is_a_failure(tmp_path: Path) ->
         ("a.txt", b"{\\rtf1\\ansi Rent is 5 \\par }", "Rich Text"),
         ("a.md", b"PK\x03\x04\x14\x00", "a zip file"),
         ("a.csv", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office file"),
+        ("a.eml", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office file or an Outlook message"),
+        ("a.xlsx", b"<html><table><tr><td>5", "a web page"),
+        ("a.docx", b"%PDF-1.7\n1 0 obj", "a PDF"),
+        ("a.docx", b"{\\rtf1\\ansi Rent is 5 \\par }", "Rich Text"),
+        ("a.pdf", b"<!DOCTYPE html><p>Please log in", "a web page, such as an error message"),
         (
             "a.htm",
             b"From: <Saved>\nMIME-Version: 1.0\nContent-Type: multipart/related;\n boundary=b\n\n--b\n",

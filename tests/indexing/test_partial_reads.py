@@ -114,7 +114,7 @@ def test_rows(tmp_path: Path, kind: str) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.documented(".txt", "text in UTF-8 or cp1252")
+@pytest.mark.documented(".txt", "text in UTF-8, UTF-16 or cp1252")
 @pytest.mark.documented(".md", "text")
 @pytest.mark.documented(".md", "headings (`#` to `######`)")
 def test_plain_text_and_markdown_are_kept(tmp_path: Path) -> None:
@@ -127,3 +127,40 @@ def test_plain_text_and_markdown_are_kept(tmp_path: Path) -> None:
     assert markdown.text.strip() == plain.text.strip() == text.strip()
     assert [section.name for section in markdown.sections] == ["Limits", "Small"]
     assert "not_read" not in markdown.metadata | plain.metadata
+
+
+@pytest.mark.documented(".txt", "text in another encoding")
+@pytest.mark.parametrize("name", ["a.txt", "a.md"])
+@pytest.mark.parametrize(
+    ("said", "encoding"),
+    [
+        ("Выручка составила 5 млн рублей", "cp1251"),
+        ("公司收入为五百万元。比去年增长百分之十。", "gb18030"),
+        ("Spółka zapłaciła 5 mln złotych, a udziałowcy nic. " * 3, "cp1250"),
+        ("Le téléphone était répété à côté. " * 3, "mac-roman"),
+    ],
+)
+def test_text_in_another_encoding_is_counted(tmp_path: Path, name: str, said: str, encoding: str) -> None:
+    (tmp_path / name).write_bytes(said.encode(encoding))
+    (found,) = parsed(tmp_path / name)
+    assert isinstance(found, RawDocument)
+    assert found.metadata == {"not_read": "1 text in an unknown encoding (save it as UTF-8)"}
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("\ufeffLimit: 5 €\r\n".encode("utf-16-le"), "Limit: 5 €\n"),
+        ("\ufeffLimit: 5 €".encode("utf-16-be"), "Limit: 5 €"),
+        (
+            "Der Überblick: 5 €, größer, schöner".encode() + b" als f\xfcr 2022",
+            "Der Überblick: 5 €, größer, schöner als für 2022",
+        ),
+        ("Größe 5 m², Übermaß für alle Städte".encode("cp1252"), "Größe 5 m², Übermaß für alle Städte"),
+    ],
+)
+def test_marked_and_mixed_encodings_are_read(tmp_path: Path, data: bytes, text: str) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    (found,) = parsed(tmp_path / "a.txt")
+    assert isinstance(found, RawDocument)
+    assert (found.text, found.metadata) == (text, {})

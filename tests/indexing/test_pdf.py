@@ -83,6 +83,28 @@ def test_arabic_words_as_chrome_prints_them(tmp_path: Path) -> None:
     assert sum(map(str.__eq__, words, read_back)) > 0.75 * len(words)
 
 
+@pytest.mark.documented(".pdf", "raised digits behind figures")
+def test_raised_digits_stand_apart_from_figures(tmp_path: Path) -> None:
+    def shown(base: str, mark: str, rest: str, y: int, rise: int = 5, size: int = 7) -> str:
+        begin = f"BT /F1 12 Tf 72 {y} Td ({base}) Tj "
+        return f"{begin}/F1 {size} Tf {rise} Ts ({mark}) Tj /F1 12 Tf 0 Ts ({rest}) Tj ET\n"
+
+    content = shown("Sales were 1,204", "1", "", 720) + shown("and 10", "6", " units, 2021", 700)
+    content += shown("Year 2022", "5", " 2021", 680) + shown("Level 20", "21", " low", 660, rise=-3)
+    content += shown("Large 20", "21", " type", 640, size=12)
+    assert text_of(tmp_path, content) == (
+        "Sales were 1,204 (1)\nand 10^6 units, 2021\nYear 2022 (5) 2021\nLevel 2021 low\nLarge 2021 type"
+    )
+
+
+def test_a_page_of_raised_digits_takes_linear_time(tmp_path: Path) -> None:
+    def work(size: int) -> None:
+        marked = "/F1 12 Tf 0 Ts (1,204) Tj /F1 7 Tf 5 Ts (1) Tj /F1 12 Tf 0 Ts ( ) Tj "
+        text_of(tmp_path, f"BT 1 0 0 1 9 720 Tm {marked * size} ET\n")
+
+    assert growth(work, 500) < LINEAR
+
+
 @pytest.mark.documented(".pdf", "ligatures")
 @pytest.mark.documented(".pdf", "hyphens at the end of a line")
 def test_ligatures_and_hyphens(tmp_path: Path) -> None:

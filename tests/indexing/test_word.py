@@ -274,6 +274,17 @@ def test_hidden_text_is_counted(tmp_path: Path) -> None:
     assert found.metadata["not_read"] == "1 paragraph with hidden text"
 
 
+@pytest.mark.documented(".docx", "raised text")
+def test_raised_text_stands_apart_from_figures(tmp_path: Path) -> None:
+    raised = '<w:vertAlign w:val="superscript"/>'
+    parts = ["Sales of 1,204", "^1", " from 10", "^6", " units on the 1", "^st", " in 2022", "^1", "^,2", " of 2", "^1"]
+    runs = (words(each[1:], raised) if each[0] == "^" else words(each) for each in [*parts, "/2 m", "^2"])
+    body = f"<w:p>{''.join(runs)}</w:p><w:p>{words('1', raised)}{words('Restated')}</w:p>"
+    assert text(tmp_path, body) == (
+        "Sales of 1,204 (1) from 10^6 units on the 1st in 2022 (1,2) of 2 1/2 m^2\n\n(1) Restated"
+    )
+
+
 @pytest.mark.documented(".docx", "struck-out text")
 def test_struck_out_text_is_marked(tmp_path: Path) -> None:
     body = f"<w:p>{words('is ')}{words('4.', '<w:strike/>')}{words('00', '<w:dstrike/>')}{words(' 3.25')}</w:p>"

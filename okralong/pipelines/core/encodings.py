@@ -37,6 +37,12 @@ _FOREIGN: Final = 0.3
 """Share of bytes above 0x7F among the letters from which undeclared text is hardly Western. # project default"""
 _FEW: Final = 8
 """Bytes above 0x7F below which a text is taken for Western. # project default"""
+_SIGN_IN_WORD: Final = re.compile(
+    rb"(?<=[a-z])[\x80-\x91\x93-\x95\x98\x99\x9b\xa1-\xac\xae\xaf\xb1-\xb4\xb6\xb8-\xbf\xd7\xf7](?=[a-z])"
+)
+"""What is a sign or a capital in cp1252 and stands within a word: a letter of cp1250 or Mac Roman."""
+_SIGNS: Final = 3
+"""Signs within words from which text is hardly cp1252. # project default"""
 UNDECODED: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -86,7 +92,8 @@ def _guessed(data: bytes) -> tuple[str, bool]:
         return text, UNDECODED in text
     letters = high + sum(data[:_LOOKED_AT].count(letter) for letter in _LETTERS)
     text = data.decode("cp1252", "replace")
-    return text, UNDECODED in text or (high >= _FEW and high > _FOREIGN * letters)
+    signs = sum(1 for _ in _SIGN_IN_WORD.finditer(data[:_LOOKED_AT]))
+    return text, UNDECODED in text or signs >= _SIGNS or (high >= _FEW and high > _FOREIGN * letters)
 
 
 _LOOKED_AT: Final = 1 << 20

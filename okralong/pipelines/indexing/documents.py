@@ -6,6 +6,7 @@ unusable, and yields a BadRow if only one row of it is.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
+from okralong.pipelines.core.encodings import UNDECODED, decoded
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import NOT_READ, Document, DocumentError, Fact, Section, SectionKind, TableSpan
@@ -185,20 +187,35 @@ def decode(data: bytes, uri: str) -> str:
     Raises:
         DocumentError: The data has neither encoding, or many NUL bytes like UTF-16 files and binaries.
     """
+    return _decoded(data, uri)[0]
+
+
+def decode_file(data: bytes, uri: str) -> tuple[str, Losses]:
+    """Decode a file like ``decode``, or as marked UTF-16, and count text that may have another encoding."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text, doubtful = decoded(data)
+        text = newlines(text.replace("\x00", " "))
+    else:
+        text, doubtful = _decoded(data, uri)
+    losses = Losses()
+    losses.add("text in an unknown encoding", "texts in an unknown encoding", int(doubtful), "save it as UTF-8")
+    return text, losses
+
+
+def _decoded(data: bytes, uri: str) -> tuple[str, bool]:
     if data.count(0) > len(data) * _NUL_SHARE:
         raise DocumentError(f"{uri} holds NUL bytes at offset {data.index(0)}. {_NUL_REMEDY}")
     data = data.replace(b"\x00", b" ")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
+    text, doubtful = decoded(data)
+    if text.count(UNDECODED) > data.count(UNDECODED.encode()):
         try:
-            text = data.decode("cp1252")
+            data.decode("cp1252")
         except UnicodeDecodeError as error:
             raise DocumentError(
                 f"{uri} is neither UTF-8 nor cp1252 text (byte {data[error.start]:#04x} at offset {error.start}). "
                 "Convert it to UTF-8 and index again."
             ) from error
-    return newlines(text)
+    return newlines(text), doubtful
 
 
 def newlines(text: str) -> str:

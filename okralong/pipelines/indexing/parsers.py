@@ -6,10 +6,11 @@ The parsers are in ``formats``. An error in a file never affects other files.
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Final
+from typing import IO, Final
 
 from okralong.pipelines.core.types import NOT_READ, DocumentError
 from okralong.pipelines.indexing.documents import BadRow, Parser, ParserOutput, RawDocument, Source
@@ -69,17 +70,22 @@ _FOREIGN: Final[tuple[tuple[re.Pattern[bytes], str], ...]] = (
     (re.compile(rb"%PDF-"), "a PDF: give it the suffix .pdf"),
     (re.compile(rb"\{\\rtf"), "Rich Text: open it in a word processor and save it as .docx"),
     (re.compile(rb"PK\x03\x04"), "a zip file: give it its true suffix (.docx, .xlsx, .pptx), or unpack it"),
-    (re.compile(rb"\xd0\xcf\x11\xe0"), "an old Office file: open it and save it as .docx, .xlsx or .pptx"),
+    (
+        re.compile(rb"\xd0\xcf\x11\xe0"),
+        "an old Office file or an Outlook message: open it and save it as .docx, .xlsx, .pptx or .eml",
+    ),
     (
         re.compile(rb"(?:[\w-]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?content-type:\s*multipart/", re.IGNORECASE),
         "a mail or a web archive (MHTML): give it the suffix .eml",
     ),
 )
-"""What a file named as text begins with if it is something else, and what to do."""
+"""What a file begins with that is something else than its suffix says, and what to do."""
+_ZIP: Final = b"PK\x03\x04"
 _PEEK_BYTES: Final = 2_048
 _PAGE: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:<\?xml[^>]*>\s*+)?(?:<!doctype html|<html)\b", re.IGNORECASE)
 
 MAIL: Final = ".eml"
+_ZIPPED: Final = frozenset(suffix for suffix in PARSERS if PARSERS[suffix] in (read_docx, read_xlsx, read_pptx))
 SUFFIXES: Final = (*PAGE_PARSERS, *PARSERS, *IMAGE_PARSERS, MAIL)
 
 _VERSIONS: Final[Mapping[str, str]] = {
@@ -172,16 +178,39 @@ def _by_content(source: Source) -> Parser | None:
     """Return the parser of a web page named .txt, None for others.
 
     Raises:
-        DocumentError: A file named as text has another format.
+        DocumentError: The file is empty, cut off, or of another format than its suffix says.
     """
     suffix = PurePosixPath(source.uri).suffix.lower()
-    if suffix not in (*PAGE_PARSERS, ".md", ".markdown", ".csv", ".tsv"):
-        return None
     with source.open() as stream:
         head = bytes(stream.read(_PEEK_BYTES))
-    if found := next((what for begins, what in _FOREIGN if begins.match(head)), ""):
+        if not head:
+            raise DocumentError(f"{source.uri} is empty (0 bytes). Fetch it anew, or leave it out of the folder.")
+        if suffix in _ZIPPED and head.startswith(_ZIP) and not _is_zip(stream):
+            raise DocumentError(
+                f"{source.uri} is cut off, as by a broken download: its end is missing. Fetch it anew, or open it in "
+                "the program that made it, which may repair it, and save it again."
+            )
+    if found := next((what for begins, what in _foreign(suffix) if begins.match(head)), ""):
         raise DocumentError(f"{source.uri} is not what its suffix says, but {found}, or leave it out of the folder.")
     return read_html if PAGE_PARSERS.get(suffix) is read_plain and _PAGE.match(head) else None
+
+
+def _is_zip(stream: IO[bytes]) -> bool:
+    try:
+        return zipfile.is_zipfile(stream)
+    except ValueError:  # Arrow's for a file too short to have an end
+        return False
+
+
+def _foreign(suffix: str) -> tuple[tuple[re.Pattern[bytes], str], ...]:
+    """Return what a file with this suffix may be instead."""
+    if suffix in (*PAGE_PARSERS, ".md", ".markdown", ".csv", ".tsv"):
+        return _FOREIGN
+    if suffix in _ZIPPED:  # those begin like zip files, and the parsers explain old Office files
+        return (*_FOREIGN[:2], (_PAGE, "a web page: give it the suffix .html"))
+    if suffix == ".pdf":
+        return (*_FOREIGN[1:4], (_PAGE, "a web page, such as an error message or a login: fetch the PDF anew"))
+    return _FOREIGN[:4] if suffix == MAIL else ()
 
 
 def _checked(reading: ParserOutput) -> ParserOutput:

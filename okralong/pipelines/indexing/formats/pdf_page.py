@@ -14,6 +14,7 @@ import pypdfium2.raw as pdfium
 
 from okralong.pipelines.indexing.documents import newlines
 from okralong.pipelines.indexing.formats.legible import is_legible, without_turned_words
+from okralong.pipelines.indexing.formats.raised import with_marks_apart
 
 _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 """PDFium's replacements for a hyphen at the end of a line."""
@@ -47,7 +48,7 @@ def read_page(pdf: pypdfium2.PdfDocument, number: int, form: Form) -> Page:
         textpage = page.get_textpage()
     except pypdfium2.PdfiumError:
         return Page("", "damaged")
-    text, state = _checked(textpage, str(textpage.get_text_bounded()))
+    text, state = _checked(textpage, with_marks_apart(textpage, str(textpage.get_text_bounded())))
     objects = _Objects.of(page)
     share = objects.picture_share(page.get_bbox()) if objects.pictures else 0.0
     if state == "blank" and objects.show_something:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from okralong.pipelines.core.types import Section
-from okralong.pipelines.indexing.documents import ParserOutput, RawDocument, Source, decode
+from okralong.pipelines.indexing.documents import ParserOutput, RawDocument, Source, decode_file
 
 _HEADING: Final = re.compile(r"^#{1,6}[ \t]++([^ \t\n].*+)|^ {0,3}(```|~~~)", re.MULTILINE)
 """Possessive, and trailing marks are stripped later, so that a heading of a million blanks takes linear time."""
@@ -16,10 +16,11 @@ _HEADING: Final = re.compile(r"^#{1,6}[ \t]++([^ \t\n].*+)|^ {0,3}(```|~~~)", re
 
 def read_markdown(source: Source) -> Iterator[ParserOutput]:
     """Yield the document of a .md file. Raises DocumentError if the bytes are not text."""
-    text = decode(source.read_bytes(), source.uri)
+    text, losses = decode_file(source.read_bytes(), source.uri)
     first = next((match for match in _HEADING.finditer(text) if match[1]), None)
     title = first[1].rstrip(" \t#") if first else ""
-    yield RawDocument(source.doc_id, text, source.uri, title=title, sections=tuple(_headings(text)))
+    sections = tuple(_headings(text))
+    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata=losses.metadata(), sections=sections)
 
 
 def _headings(text: str) -> Iterator[Section]:
@@ -43,7 +44,8 @@ def heading_name(words: str) -> str:
 
 def read_plain(source: Source) -> Iterator[ParserOutput]:
     """Yield the document of a .txt file. Raises DocumentError if the bytes are not text."""
-    yield RawDocument(source.doc_id, decode(source.read_bytes(), source.uri), source.uri)
+    text, losses = decode_file(source.read_bytes(), source.uri)
+    yield RawDocument(source.doc_id, text, source.uri, metadata=losses.metadata())
 
 
 # Tables as lines that people, language models and the table finder recognize as tables.

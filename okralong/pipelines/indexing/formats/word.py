@@ -44,6 +44,7 @@ from okralong.pipelines.indexing.formats.ooxml import (
     number_of,
     open_office,
 )
+from okralong.pipelines.indexing.formats.raised import raised_text
 from okralong.pipelines.indexing.formats.text import heading_name, pipe_table
 from okralong.pipelines.indexing.formats.word_blocks import Block, Cell, Container, Row, table_blocks
 from okralong.pipelines.indexing.formats.word_fields import PAGE_MARK, Fields
@@ -198,6 +199,10 @@ def _without_page_numbers(text: str) -> str:
     return "".join(kept).replace(PAGE_MARK, "").strip()
 
 
+_PARTS_BEFORE: Final = 4
+"""Parts of a paragraph that raised text is compared with; a figure hardly ever has more."""
+
+
 @dataclass(slots=True)
 class _Paragraph:
     style: Style
@@ -208,21 +213,34 @@ class _Paragraph:
     after: list[Block] = field(default_factory=list)
     struck: bool = False
     hides: bool = False
+    raised: str = ""
+    """Raised text that is not yet among the parts: how it is written depends on what follows."""
 
-    def add(self, text: str, struck: bool = False) -> None:
+    def add(self, text: str, struck: bool = False, raised: bool = False) -> None:
+        if raised:
+            self.raised += text
+            return
+        self._place_raised(text)
         if struck != self.struck and text.strip():
             self.parts.append(STRUCK)
             self.struck = struck
         self.parts.append(text)
 
     def text(self) -> str:
+        self._place_raised("")
         return "".join([*self.parts, STRUCK if self.struck else ""])
+
+    def _place_raised(self, follows: str) -> None:
+        if self.raised:
+            self.parts.append(raised_text("".join(self.parts[-_PARTS_BEFORE:]), self.raised, follows))
+            self.raised = ""
 
 
 @dataclass(slots=True)
 class _Run:
     hidden: bool = False
     struck: bool = False
+    raised: bool = False
     font: str = ""
 
 
@@ -312,6 +330,8 @@ class _Story:
             if (vanish := properties.find(f"{W}vanish")) is not None:
                 run.hidden = is_on(vanish)
             run.struck = is_on(properties.find(f"{W}strike")) or is_on(properties.find(f"{W}dstrike"))
+            if (align := properties.find(f"{W}vertAlign")) is not None:
+                run.raised = align.get(_VAL) == "superscript"
             if (fonts := properties.find(f"{W}rFonts")) is not None:
                 run.font = fonts.get(f"{W}ascii") or ""
         self._runs.append(run)
@@ -329,7 +349,7 @@ class _Story:
         if run.hidden:
             paragraph.hides = paragraph.hides or bool(text.strip())
             return
-        paragraph.add(text, run.struck)
+        paragraph.add(text, run.struck, run.raised)
 
     def _text(self, element: Any) -> bool:
         font = self._runs[-1].font if self._runs else ""
