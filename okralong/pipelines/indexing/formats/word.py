@@ -24,7 +24,8 @@ from okralong.pipelines.indexing.formats.drawing import (
     equation,
     is_decoration,
 )
-from okralong.pipelines.indexing.formats.html import decode_html, page_of_html
+from okralong.pipelines.indexing.formats.html import page_of_html
+from okralong.pipelines.indexing.formats.html_markup import decode_html
 from okralong.pipelines.indexing.formats.numbering import Numbering, Style, Styles, paragraph_style
 from okralong.pipelines.indexing.formats.ooxml import (
     CX,
