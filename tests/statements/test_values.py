@@ -208,6 +208,14 @@ def test_values_are_compared_as_values(kind: str, said: str, gold: str, right: b
     assert agrees(kind, read_value(kind, said, choices=("low", "high")), gold) is right
 
 
+def test_a_table_with_heads_of_its_own_has_no_period_of_the_table_above() -> None:
+    above = "Branches\n\n|  | 2022 | 2023 |\n| Ashcombe | 120 | 131 |\n\n"
+    rates = f"{above}Rates\n\n| Product | Rate | Note |\n| Mortgage | 3.75% | fixed |"
+    assert read_value("percent", "3.75%", Context(rates)).period == ""
+    continued = f"{above}| Belford |  |  |\n| Loans | 88.5 | 90.5 |"
+    assert read_value("number", "88.5", Context(continued)).period == "2022"
+
+
 def test_periods_of_several_names() -> None:
     assert same_period("Q3 2024", "three months ended September 30, 2024")
     assert same_period("FY2023", "2023")

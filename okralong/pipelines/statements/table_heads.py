@@ -143,9 +143,16 @@ def _label(text: str, first: int, place: int) -> str:
 
 
 def cells_above(text: str, place: int) -> list[str]:
-    """Return the head cells above a character's column, nearest first; empty if its line has no cells."""
-    column = _column(text, place)
-    return [] if column is None else [_cell(head, column) for head in heads_above(text, line_of(text, place)[0])]
+    """Return the head cells above a character's column, nearest first; empty if its line has no cells.
+
+    A table that names this column itself does not continue the one above it.
+    """
+    column, first = _column(text, place), line_of(text, place)[0]
+    if column is None:
+        return []
+    begin = text.rfind("\n\n", 0, first) + 1
+    own = [_cell(head, column) for head in heads_above(text[begin:], first - begin)]
+    return own if any(own) else [_cell(head, column) for head in heads_above(text, first)]
 
 
 def _column(text: str, place: int) -> int | None:
