@@ -123,6 +123,7 @@ LIBRARY = re.compile(r"Error\(|<[^>]*>|ClientResponse|\{'|Error code:|input_valu
         (Trouble(400, raw={"error": {"code": 400, "message": "the request exceeds the available context size",
                                      "type": "exceed_context_size_error"}}), CallFailed, r"llm\.window"),
         (Trouble(400, raw={"message": "The provided model fake-model is invalid"}), EndpointError, r"llm\.model\.$"),
+        (Trouble(400, raw={"error": {"message": "fake-model is not a valid model ID"}}), EndpointError, r"\.model\.$"),
         (Trouble(404, raw={"error": 'model "fake-model" not found, try pulling it first'}), EndpointError,
          r"try pulling it first\)\. Correct llm\.model\.$"),
         (Trouble(404, raw="404 page not found", content_type="text/plain"), EndpointError, r"llm\.base_url"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,18 @@ def test_each_change_is_named(runs: tuple[Folder, Folder]) -> None:
     assert (nothing.table.num_rows, nothing.counts, nothing.matters) == (0, {"same": 8}, False)
     first = diff_runs(None, Exported.of(runs[0]))
     assert set(first.table["change"].to_pylist()) == {"new_question"}
+
+
+def test_the_models_of_both_sides_are_named_even_if_no_answer_changed(runs: tuple[Folder, Folder]) -> None:
+    def by(run: Exported, name: str) -> Exported:
+        at = run.answers.column_names.index("replied_by")
+        return replace(run, answers=run.answers.set_column(at, "replied_by", pa.array([name] * run.answers.num_rows)))
+
+    run = Exported.of(runs[0])
+    diff = diff_runs(by(run, "small-1"), by(run, "<b>small-2"))
+    assert diff.lines() == ["8 unchanged", "answered before by small-1 (8), after by <b>small-2 (8)"]
+    assert "answered before by small-1 (8), after by &lt;b&gt;small-2 (8)" in diff_page(diff, "", []).decode()
+    assert diff_runs(by(run, "small-1"), by(run, "small-1")).replied == "answered by small-1 (8)"
 
 
 def test_the_page_lets_nothing_act(runs: tuple[Folder, Folder]) -> None:

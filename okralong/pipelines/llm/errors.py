@@ -64,7 +64,7 @@ _PROMPT_TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _UNKNOWN_MODEL = re.compile(
-    r"\bmodel\b.{0,200}(?:does not exist|not found|not a valid model|is invalid)|(?:no such|invalid|unknown) model",
+    r"\bmodel\b.{0,200}(?:does not exist|not found|is invalid)|(?:no such|not a valid|invalid|unknown) model",
     re.IGNORECASE,
 )
 _FLAGGED = re.compile(r"(?:input|prompt|content|request) (?:was|is|has been) flagged", re.IGNORECASE)

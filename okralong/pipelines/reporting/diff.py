@@ -19,10 +19,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from okralong.pipelines.core.schemas import DIFFERENCES, FLAT_ANSWERS
-from okralong.pipelines.llm.records import NAME_CHARS
+from okralong.pipelines.llm.records import NAME_CHARS, models_named
 from okralong.pipelines.reporting.export import Exported
 from okralong.pipelines.reporting.metrics import normalise, token_f1
-from okralong.pipelines.reporting.rows import bounded, plain
+from okralong.pipelines.reporting.rows import bounded, plain, replied_by
 from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import dates
 
@@ -48,10 +48,12 @@ class RunDiff:
     Attributes:
         table: One row per question that differs, the important changes first: ``DIFFERENCES`` and carried columns.
         counts: Number of questions by change, including ``same``.
+        replied: Which models gave the answers of both runs, in words; "" if unknown.
     """
 
     table: pa.Table
     counts: Mapping[str, int]
+    replied: str = ""
 
     @property
     def matters(self) -> bool:
@@ -61,7 +63,7 @@ class RunDiff:
     def lines(self) -> list[str]:
         """Return a line of text for each kind of change that occurs."""
         found = [f"{self.counts[name]:,} {words}" for name, words in CHANGES.items() if self.counts.get(name)]
-        return [*found, f"{self.counts.get(SAME, 0):,} unchanged"]
+        return [*found, f"{self.counts.get(SAME, 0):,} unchanged", *([self.replied] if self.replied else [])]
 
 
 def diff_runs(before: Exported | None, after: Exported) -> RunDiff:
@@ -81,7 +83,19 @@ def diff_runs(before: Exported | None, after: Exported) -> RunDiff:
         table = table.append_column(
             pa.field(f"carried_{name}" if name in table.column_names else name, pa.string()), column
         )
-    return RunDiff(table, dict(counts))
+    return RunDiff(table, dict(counts), _replied(before, after))
+
+
+def _replied(before: Exported | None, after: Exported) -> str:
+    sides = {when: _models(run) for when, run in (("before", before), ("after", after)) if run is not None}
+    if len(set(sides.values())) < 2:
+        return f"answered by {named}" if (named := _models(after)) else ""
+    return "answered " + ", ".join(f"{when} by {named or 'nothing'}" for when, named in sides.items())
+
+
+def _models(run: Exported) -> str:
+    counts = replied_by(run.answers.select(["replied_by"]).to_pylist())
+    return models_named(f"{bounded(name, NAME_CHARS)} ({count:,})" for name, count in counts)
 
 
 @dataclass(frozen=True)
@@ -203,6 +217,7 @@ def diff_page(diff: RunDiff, title: str, facts: Sequence[str]) -> bytes:
 
 
 def _body(diff: RunDiff, title: str, facts: Sequence[str]) -> Iterator[str]:
+    facts = [*facts, *([diff.replied] if diff.replied else [])]
     yield f"<h1>{_text(title)}</h1>" + "".join(f'<p class="facts">{_text(each)}</p>' for each in facts)
     yield '<ul class="counts">'
     for name, words in {**CHANGES, SAME: "unchanged"}.items():
