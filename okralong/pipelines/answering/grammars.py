@@ -187,7 +187,12 @@ def _values_shown(kind: str, messages: Sequence[Message]) -> list[str]:
             words = text[start:end].strip()
             if words and "\n" not in words:
                 found.setdefault(words)
-    return list(found)[:MOST_OFFERED]
+    marked = [each for each in found if _PERCENT.search(each)] if kind == "percent" else []
+    return (marked or list(found))[:MOST_OFFERED]
+
+
+_PERCENT: Final = re.compile(r"%|\bper\s?cent|\bpct|\bpp\b|\bbps?\b|\bbasis", re.IGNORECASE)
+"""How an amount says that it is a percentage; bare cells are offered only where no amount says it."""
 
 
 _NOTHING_TO_QUOTE: Final = 'evidence ::= "Evidence: none"\n'
