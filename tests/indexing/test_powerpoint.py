@@ -40,6 +40,14 @@ def not_read(path: Path, shapes: str, parts: Mapping[str, Part] | None = None) -
     return read(path, open_xml.deck(shape("x") + shapes, parts=parts)).metadata.get("not_read", "")
 
 
+@pytest.mark.documented(".pptx", "raised text")
+def test_raised_text_stands_apart_from_figures(tmp_path: Path) -> None:
+    raised = '<a:r><a:rPr baseline="30000"/><a:t>{}</a:t></a:r>'
+    runs = f"<a:r><a:t>Sales 1,204</a:t></a:r>{raised.format(1)}<a:r><a:t> of 10</a:t></a:r>{raised.format(6)}"
+    low = '<a:r><a:t>, CO</a:t></a:r><a:r><a:rPr baseline="-25000"/><a:t>2</a:t></a:r>'
+    assert text(tmp_path, shape(f"<a:p>{runs}{low}</a:p>")) == "Sales 1,204 (1) of 10^6, CO2"
+
+
 @pytest.mark.documented(".pptx", "text of shapes, also in groups")
 @pytest.mark.documented(".pptx", "automatic numbers")
 @pytest.mark.documented(".pptx", "struck-out text")

@@ -322,6 +322,14 @@ def test_pictures_and_objects_are_counted(file: Path) -> None:
     assert (found.text, lost(found)) == ("One\n\n| Logo |", "1 picture; 1 embedded object")
 
 
+@pytest.mark.documented(".xlsx", "raised text")
+def test_raised_text_stands_apart_from_figures(file: Path) -> None:
+    raised = '<r><rPr><vertAlign val="superscript"/></rPr><t>{}</t></r>'
+    strings = f"<si><r><t>1,204</t></r>{raised.format(1)}</si><si><r><t>in 10</t></r>{raised.format(6)}</si>"
+    cells = rows('< t="s"><v>0</v></c>|< t="s"><v>1</v></c>')
+    assert read(workbook(cells, strings=strings), file).text == "One\n\n| 1,204 (1) | in 10^6 |"
+
+
 @pytest.mark.documented(".xlsx", "printed headers and footers")
 @pytest.mark.documented(".xlsx", "rich text, escaped characters")
 @pytest.mark.documented(".xlsx", "phonetic guides, links, defined names, pivot caches, macros")
@@ -414,6 +422,7 @@ def test_values_for_programs() -> None:
         ('<sheetData><row r="99999999"/></sheetData>', "number 99999999 is too large"),
         ('<sheetData><row><c r="AAAA1"><v>1</v></c></row></sheetData>', "AAAA1 is not a cell"),
         ('<sheetData><row><c t="s"><v>x</v></c></row></sheetData>', "invalid literal"),
+        ('<sheetData><row><c t="s"><v>7</v></c></row></sheetData>', "the text of cell A1 is missing"),
         ("<sheetData><row>", "mismatched tag"),
     ],
 )

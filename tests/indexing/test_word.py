@@ -285,6 +285,13 @@ def test_raised_text_stands_apart_from_figures(tmp_path: Path) -> None:
     )
 
 
+def test_a_style_raises_text(tmp_path: Path) -> None:
+    style = '<w:style w:type="character" w:styleId="Up"><w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
+    plain = '<w:rStyle w:val="Up"/><w:vertAlign w:val="baseline"/>'
+    runs = words("1,204") + words("1", '<w:rStyle w:val="Up"/>') + words(" and 1") + words("2", plain)
+    assert text(tmp_path, f"<w:p>{runs}</w:p>", {"s": word_part("styles", style)}) == "1,204 (1) and 12"
+
+
 @pytest.mark.documented(".docx", "struck-out text")
 def test_struck_out_text_is_marked(tmp_path: Path) -> None:
     body = f"<w:p>{words('is ')}{words('4.', '<w:strike/>')}{words('00', '<w:dstrike/>')}{words(' 3.25')}</w:p>"

@@ -19,6 +19,7 @@ from typing import IO, Any, Final, NamedTuple
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from okralong.pipelines.core.number_formats import is_date_format, is_duration_format, shown
+from okralong.pipelines.core.raised import RaisedText
 from okralong.pipelines.core.types import DocumentError
 
 NO_MEMORY: Final = "out of memory"
@@ -168,8 +169,9 @@ class Sheet:
         if kind == "s":
             strings = self._strings()
             place = int(said)
-            value: Any = strings[place] if 0 <= place < len(strings) else ""
-            return Cell(column, value, number_format, "", False) if value else None
+            if not 0 <= place < len(strings):
+                raise ValueError(f"the text of cell {address(row, column)} is missing")
+            return Cell(column, strings[place], number_format, "", False) if strings[place] else None
         if kind == "b":
             return Cell(column, said in _TRUE, number_format, "", False)
         if kind == "d":
@@ -452,14 +454,17 @@ def attribute(element: Element, name: str) -> str:
 
 def text_of(element: Element) -> str:
     """Return the text of a rich string, without the phonetic guides above it."""
-    said = []
+    said = RaisedText()
     for child in element:
         tag = local(child.tag)
         if tag == "t":
-            said.append(child.text or "")
+            said.add(child.text or "")
         elif tag == "r":
-            said += [each.text or "" for each in child if local(each.tag) == "t"]
-    return unescaped("".join(said))
+            raised = any(local(each.tag) == "vertAlign" and each.get("val") == "superscript" for each in child.iter())
+            for each in child:
+                if local(each.tag) == "t":
+                    said.add(each.text or "", raised)
+    return unescaped(said.text())
 
 
 def unescaped(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from lxml import etree
 
 from okralong.pipelines.core.number_formats import shown
+from okralong.pipelines.core.raised import RaisedText
 from okralong.pipelines.indexing.documents import Losses
 from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, M, Part, R, W, chosen, is_on, number_of
 from okralong.pipelines.indexing.formats.text import pipe_table
@@ -26,7 +27,7 @@ _DECORATIVE: Final = "{http://schemas.microsoft.com/office/drawing/2017/decorati
 
 def drawn_text(paragraph: Any) -> str:
     """Return the text of an a:p, without slide numbers."""
-    parts: list[str] = []
+    whole = RaisedText()
     struck = False
     stack = list(reversed(paragraph))
     while stack:
@@ -37,20 +38,21 @@ def drawn_text(paragraph: Any) -> str:
             text = "".join(text.text or "" for text in each.iterchildren(f"{A}t"))
             properties = each.find(f"{A}rPr")
             strike = properties is not None and properties.get("strike", "noStrike") != "noStrike"
-            if text and strike != struck:
-                parts.append(STRUCK)
+            raised = properties is not None and number_of(properties, "baseline") > 0
+            if text and strike != struck and not raised:
+                whole.add(STRUCK)
                 struck = strike
-            parts.append(text)
+            whole.add(text, raised)
         elif each.tag == f"{A}br":
-            parts.append("\n")
+            whole.add("\n")
         elif each.tag == f"{M}oMath":
-            parts.append(equation(each))
+            whole.add(equation(each))
         elif each.tag == f"{MC}AlternateContent":
             if (branch := chosen(each)) is not None:
                 stack.extend(reversed(branch))
         elif each.tag not in (f"{A}pPr", f"{A}endParaRPr"):
             stack.extend(reversed(each))
-    return "".join([*parts, STRUCK if struck else ""]).replace("\v", "\n")
+    return (whole.text() + (STRUCK if struck else "")).replace("\v", "\n")
 
 
 def is_decoration(properties: Any, extent: Any) -> bool:

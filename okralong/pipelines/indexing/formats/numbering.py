@@ -24,6 +24,7 @@ class Style:
     number: str | None = None
     level: int | None = None
     hidden: bool | None = None
+    raised: bool | None = None
 
     def over(self, base: Style) -> Style:
         """Return this style with what it leaves open taken from ``base``."""
@@ -32,6 +33,7 @@ class Style:
             base.number if self.number is None else self.number,
             base.level if self.level is None else self.level,
             base.hidden if self.hidden is None else self.hidden,
+            base.raised if self.raised is None else self.raised,
         )
 
 
@@ -62,7 +64,12 @@ class Styles:
             name, based = each.find(f"{W}name"), each.find(f"{W}basedOn")
             named = name is not None and _HEADING.fullmatch(name.get(_VAL) or "") is not None
             hidden = each.find(f"{W}rPr/{W}vanish")
-            own = Style(True if named else None, hidden=None if hidden is None else is_on(hidden))
+            align = each.find(f"{W}rPr/{W}vertAlign")
+            own = Style(
+                True if named else None,
+                hidden=None if hidden is None else is_on(hidden),
+                raised=None if align is None else align.get(_VAL) == "superscript",
+            )
             self._own[key] = paragraph_style(each.find(f"{W}pPr"), own)
             if based is not None:
                 self._bases[key] = based.get(_VAL) or ""

@@ -14,7 +14,7 @@ import pypdfium2.raw as pdfium
 
 from okralong.pipelines.indexing.documents import newlines
 from okralong.pipelines.indexing.formats.legible import is_legible, without_turned_words
-from okralong.pipelines.indexing.formats.raised import with_marks_apart
+from okralong.pipelines.indexing.formats.pdf_raised import with_marks_apart
 
 _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 """PDFium's replacements for a hyphen at the end of a line."""

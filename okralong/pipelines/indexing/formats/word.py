@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from lxml import etree
 
+from okralong.pipelines.core.raised import RaisedText
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Blocks, ParserOutput, Source, decode
 from okralong.pipelines.indexing.formats import symbols
@@ -45,7 +46,6 @@ from okralong.pipelines.indexing.formats.ooxml import (
     number_of,
     open_office,
 )
-from okralong.pipelines.indexing.formats.raised import raised_text
 from okralong.pipelines.indexing.formats.text import heading_name, pipe_table
 from okralong.pipelines.indexing.formats.word_blocks import Block, Cell, Container, Row, table_blocks
 from okralong.pipelines.indexing.formats.word_fields import PAGE_MARK, Fields
@@ -200,41 +200,25 @@ def _without_page_numbers(text: str) -> str:
     return "".join(kept).replace(PAGE_MARK, "").strip()
 
 
-_PARTS_BEFORE: Final = 4
-"""Parts of a paragraph that raised text is compared with; a figure hardly ever has more."""
-
-
 @dataclass(slots=True)
 class _Paragraph:
     style: Style
     label: str = ""
     continues: bool = False
     """Whether the next paragraph continues on its line."""
-    parts: list[str] = field(default_factory=list)
+    whole: RaisedText = field(default_factory=RaisedText)
     after: list[Block] = field(default_factory=list)
     struck: bool = False
     hides: bool = False
-    raised: str = ""
-    """Raised text that is not yet among the parts: how it is written depends on what follows."""
 
     def add(self, text: str, struck: bool = False, raised: bool = False) -> None:
-        if raised:
-            self.raised += text
-            return
-        self._place_raised(text)
-        if struck != self.struck and text.strip():
-            self.parts.append(STRUCK)
+        if struck != self.struck and text.strip() and not raised:
+            self.whole.add(STRUCK)
             self.struck = struck
-        self.parts.append(text)
+        self.whole.add(text, raised)
 
     def text(self) -> str:
-        self._place_raised("")
-        return "".join([*self.parts, STRUCK if self.struck else ""])
-
-    def _place_raised(self, follows: str) -> None:
-        if self.raised:
-            self.parts.append(raised_text("".join(self.parts[-_PARTS_BEFORE:]), self.raised, follows))
-            self.raised = ""
+        return self.whole.text() + (STRUCK if self.struck else "")
 
 
 @dataclass(slots=True)
@@ -326,8 +310,9 @@ class _Story:
         run = _Run(bool(hidden))
         if properties is not None:
             if (named := properties.find(f"{W}rStyle")) is not None:
-                own = self._word.styles.of(named.get(_VAL)).hidden
-                run.hidden = run.hidden if own is None else own
+                style = self._word.styles.of(named.get(_VAL))
+                run.hidden = run.hidden if style.hidden is None else style.hidden
+                run.raised = bool(style.raised)
             if (vanish := properties.find(f"{W}vanish")) is not None:
                 run.hidden = is_on(vanish)
             run.struck = is_on(properties.find(f"{W}strike")) or is_on(properties.find(f"{W}dstrike"))

@@ -1,4 +1,4 @@
-"""Write raised text, such as a footnote's mark, so that it does not run into the figure before it."""
+"""Keep raised digits of a PDF page, such as footnote marks, apart from the figures before them."""
 
 from __future__ import annotations
 
@@ -10,34 +10,9 @@ from typing import Any, Final
 
 import pypdfium2.raw as pdfium
 
-_MOST_CHARS: Final = 12
-"""Longer raised text is no mark. # project default"""
+from okralong.pipelines.core.raised import raised_text
+
 _TAIL: Final = 16
-_LETTERS: Final = re.compile(r"[A-Za-z]{2,}|[\u2122\u00ae\u00a9\u2120\u00b0\u00ba\u00aa*\u2020\u2021\u00a7\u00b6#.]+")
-_BARE: Final = re.compile(r"[A-Za-z\d](?:[A-Za-z\d,\s]*[A-Za-z\d])?")
-_POWER: Final = re.compile(r"[+\u2212\u2013-]?\d{1,3}")
-_BASE: Final = re.compile(r"(?:(?<![\d.,$\u20ac\u00a3])10|(?<![A-Za-z])(?:[A-Za-z]|km|cm|mm|ft|mi|yd|in|sq))$")
-
-
-def raised_text(before: str, said: str, follows: str) -> str:
-    """Return raised text as it is written between two texts: a power as ``10^6``, a mark as ``1,204 (1)``."""
-    before = before[-_TAIL:]
-    mark = said.strip()
-    if not mark or len(mark) > _MOST_CHARS or "\n" in mark:
-        return said
-    if before[-1:].isalnum() and _LETTERS.fullmatch(mark):
-        return said
-    blank = " " if before and not before[-1].isspace() else ""
-    if follows[:1] in ("/", "\u2044") and mark.isdigit():
-        return f"{blank}{mark}"
-    if _POWER.fullmatch(mark) and _BASE.search(before):
-        return f"^{said}"
-    end = " " if follows[:1].isalnum() else ""
-    return f"{blank}({mark}){end}" if _BARE.fullmatch(mark) else f"{blank}{mark}{end}"
-
-
-# Figures of a PDF page.
-
 _FIGURE: Final = re.compile("[0-9]{2,}")
 _SMALLER: Final = 0.85
 """Size of a raised digit as a share of the digit before it, at most. # project default"""
