@@ -1,6 +1,6 @@
 """The answer call: build the prompt, call the generator, parse the reply into an answer with citations.
 
-Also the long context, which shows whole documents.
+Also answer from the long context, that is, from whole documents.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from okralong.pipelines.core.types import (
 from okralong.pipelines.statements.values import Context
 
 LONGER: Final = "longer"
-"""The step of a second call with more room for the reply."""
+"""The last part of the step path of a second call, with more room for the reply."""
 
 
 async def generate(
@@ -68,19 +68,19 @@ async def generate(
 ) -> Answer:
     """Answer ``question`` from as many ``passages`` as fit the window.
 
-    A reply that its limit cut within the answer is requested once more with more room (``whole_reply``). A reply that
-    does not fit the answer type is requested once more (``step/repair``); if that does not fit either, the answer is
-    ``invalid_output`` with the raw text of both replies.
+    If the token limit cut the reply within the answer, a second call has more room (``whole_reply``). If the reply does
+    not fit the answer type, a second call asks for a repair (``step/repair``); if its reply does not fit either, the
+    answer is ``invalid_output`` with the raw text of both replies.
 
     Args:
         tools: The tools of the question.
         step: Step of the call.
         question: The question.
         passages: The passages to show. If empty, no call is made and the answer is "unanswerable".
-        hits: The chunks of the passages, most important first; the last ones are dropped first.
+        hits: The chunks of the passages, most important first. If not all fit, the last ones are dropped.
         role: Key of ``llm.max_completion_tokens``.
-        cite_in: Maps each shown passage to the one to search for its quotations, empty if it must not be cited. The
-            default is the shown passage.
+        cite_in: Maps each shown passage to the passage in which its quotations are sought, which is empty if nothing
+            may be cited. The default is the shown passage itself.
 
     Raises:
         QuestionError: The question leaves no room for a passage.
@@ -109,7 +109,7 @@ async def answer_of_reply(
         question: The question.
         reply: The generator's reply.
         shown: The passages of the prompt.
-        sources: The passages that may be cited, numbered as the shown ones.
+        sources: The passages that may be cited, in the order of the shown ones.
 
     Raises:
         ReplyError: The reply has no content.
@@ -134,7 +134,7 @@ def _answer(tools: Tools, question: str, reply: str, shown: Sequence[Passage], s
 
 
 def _line_of(evidence: Sequence[Evidence], sources: Sequence[Passage], question: str) -> Citation | None:
-    """Return the line of the first passage in a reply that is only "[2]", which is its answer."""
+    """Return the answer of a reply that is only "[2]": the line of that passage that fits the question best."""
     for each in evidence:
         if 1 <= each.passage <= len(sources) and (passage := sources[each.passage - 1]).text:
             start, end = best_line(passage.text, question)
@@ -146,10 +146,10 @@ def _line_of(evidence: Sequence[Evidence], sources: Sequence[Passage], question:
 async def whole_reply(
     tools: Tools, step: str, messages: Sequence[Message], *, role: str, answer_type: str = ""
 ) -> Reply:
-    """Return the reply, or one with more room (``step/longer``) if its limit cut it within its answer.
+    """Return the reply; if its token limit cut it within its answer, that of a second call with more room.
 
-    A truncated number would be a wrong number. A reply that repeats itself is not requested again: more room would not
-    end it.
+    A truncated number would be a wrong number. Steps: ``step``, ``step/longer``. A reply that repeats itself is not
+    requested again: more room would not end it.
 
     Raises:
         Endless: A reply repeats itself until its limit.
@@ -247,7 +247,7 @@ def _typed_answer(
     sources: Sequence[Passage],
     wanted: AnswerType,
 ) -> Answer:
-    """Return the answer made of these values, each with its own citations.
+    """Return the answer with these values, each with its own citations.
 
     Raises:
         ValueError: A value does not fit the type, or no passage states it.
@@ -277,7 +277,7 @@ def _typed_answer(
 def _sources_of_value(
     said: SaidValue, value: str, question: str, sources: Sequence[Passage], kind: str
 ) -> list[Citation]:
-    """Return the sources of one value; yes, no, and choices that no passage names need only be about the question."""
+    """Return the sources of one value. Those of yes, no, or a choice that no passage names are about the question."""
     if kind == SCHEMA:
         value = " ".join(map(str, leaves(json.loads(value))))
     sought = sought_for(said.said, question, value, kind)
@@ -287,15 +287,15 @@ def _sources_of_value(
     return list(found)
 
 
-# The long context: all documents of the scope in full if they fit the window, else the best chunks that fit.
+# The long context: all documents of the scope if they fit the window, else the best chunks that fit.
 #
-# Used by the strategy ``long_context`` and by precise mode. The fallback is the paper's (appendix B.2): the top chunks
-# of the dense retriever, 200 for a window of 128k tokens.
+# The strategy ``long_context`` and precise mode use it. The best chunks are those of the dense retriever, as in the
+# paper (appendix B.2: 200 chunks for a window of 128k tokens).
 
 ROLE = "full_text"
 
 _SURELY_TOO_LONG = 2  # project default; vocabularies differ, but none in use needs half as many tokens as o200k
-"""A scope of more o200k tokens than this many windows is too long; it is not fetched to be counted."""
+"""A scope with more o200k tokens than this many windows is too long, so that its texts are not fetched and counted."""
 
 
 async def answer_from_full_text(tools: Tools, question: str, step: str = ROLE) -> Answer:
@@ -330,7 +330,7 @@ async def whole_scope(tools: Tools, question: str) -> list[Passage] | None:
 
 
 async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
-    """Return as many of the best chunks as fit the window, neighbours merged, in reading order.
+    """Return as many of the best chunks as fit the window, in reading order, adjacent ones merged.
 
     Chunks are ranked by dense vectors, or by BM25 if the archive has no vectors. Step: ``step``.
     """
@@ -340,7 +340,7 @@ async def best_chunks(tools: Tools, question: str, step: str) -> list[Passage]:
     wanted = AnswerType.of(tools.answer_type)
     build = partial(answer_prompt, question, calculator=tools.calculator, short=tools.short_contract, wanted=wanted)
     fitting = most_that_fits(len(hits), lambda count: prompt_fits(build(_passages(hits[:count])), ROLE, tools))
-    # If not even one fits, ``fit_passages`` cuts the first.
+    # If not even one chunk fits, ``fit_passages`` cuts the first.
     return _passages(hits[: max(fitting, 1)])
 
 

@@ -1,4 +1,4 @@
-"""One endpoint: its key, its HTTP client, the request fields it accepts, and a check of whether it is usable."""
+"""One endpoint: its key, its HTTP client, the request fields that it accepts, and a check whether it is usable."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from okralong.pipelines.llm.network import bound_error_page, check_proxy, troubl
 from okralong.pipelines.models.weights import EMBEDDED
 
 NO_KEY = "none"
-"""Sent to self-hosted servers, which require a key but ignore it."""
+"""Sent as the key to self-hosted servers; their protocol requires one, but they ignore it."""
 CHECK_TIMEOUT_S = 10.0
 LEFT_OUT: Final = ("temperature", "top_p", "seed", "prompt_cache_key", "stop")
-"""Fields that are left out if an endpoint refuses them, since replies are about as good without them."""
+"""Fields that are left out if an endpoint refuses them, since replies are about as good without."""
 
 WHOLE_REPLIES: Final = "replies that are not streamed"
-"""What an endpoint that only streams refuses."""
+"""The refusal of an endpoint that only streams its replies."""
 
 
 class RequestFields:
     """The request fields that an endpoint accepts, learned from its refusals.
 
-    An endpoint that refuses one of our own (strict) schemas gets no schemas any more; a refused user schema only rules
-    out itself. Replies are requested as streams, which can be aborted if they exceed their limit, until the endpoint
-    refuses to stream or streams a reply without its usage.
+    If an endpoint refuses one of our own (strict) schemas, later requests have no schema; if it refuses a user's
+    schema, only that schema is left out. Replies are requested as streams, since a stream that exceeds its limit can be
+    aborted, until the endpoint refuses to stream or a reply comes without its usage.
     """
 
     def __init__(self, limit_field: str = "max_tokens", *, stream: bool = False, schema_optional: bool = True) -> None:
-        """With ``schema_optional`` False, the JSON schema of a reply is never left out."""
+        """If ``schema_optional`` is False, the JSON schema of a reply is never left out."""
         self.limit_field = limit_field
         self.streams = False
         """True if the endpoint streamed its last reply."""
@@ -62,7 +62,7 @@ class RequestFields:
         return {"stream": True} | ({"stream_options": {"include_usage": True}} if self._stream_options else {})
 
     def note_reply(self, streamed: bool, usage_told: bool) -> bool:
-        """Note a reply; return whether it ends streaming, because it came without usage."""
+        """Note a reply. Return True if it came without usage, so that later replies are not streamed."""
         self.streams = streamed
         if streamed and not usage_told and not self._must_stream:
             self.streams = self._stream = False
@@ -70,15 +70,15 @@ class RequestFields:
         return False
 
     def is_news(self, refused: str) -> bool:
-        """Return whether this is the first refusal of a field; calls in flight are refused after it for the same."""
+        """Return whether this is the first refusal of a field; calls already in flight may bring further ones."""
         new = refused not in self._noted
         self._noted.add(refused)
         return new
 
     def refuse(self, api_error: ApiError, sent: Collection[str], json_schema: str | None) -> str:
-        """Return the refused field that later requests will leave out or rename, or "".
+        """Note a refusal; return the field that later requests leave out or rename, or "" if there is none.
 
-        ``sent`` are the request's fields; a ``response_format`` without ``json_schema`` only asks for JSON.
+        ``sent`` are the request's fields. If ``json_schema`` is None, a ``response_format`` only asks for JSON.
         """
         if api_error.body is None:
             return ""
@@ -111,7 +111,7 @@ class RequestFields:
         return ""
 
     def _renamed_limit(self, api_error: ApiError, sent: Collection[str]) -> str:
-        """Rename the field that limits a reply if the endpoint refuses it under this name; return the old name."""
+        """Rename the field that limits a reply if the endpoint refuses its name; return the old name, or ""."""
         for name, other in (LIMITS, LIMITS[::-1]):
             both = api_error.body is not None and all(each in api_error.body.words for each in LIMITS)
             refused = name in api_error.refused([name]) and api_error.refuses_whatever_value
@@ -127,7 +127,7 @@ EndpointState = Literal["ready", "down", "untrusted", "no_key", "wrong_key", "un
 
 @dataclass(frozen=True, slots=True)
 class EndpointStatus:
-    """The result of a check; "unchecked" if the server lists no models and only the first call will show."""
+    """The result of a check; "unchecked" if the server lists no models, so that only the first call can tell."""
 
     ok: bool
     state: EndpointState
@@ -137,7 +137,7 @@ class EndpointStatus:
 def read_key(config: EndpointConfig) -> str:
     """Return the key from the environment, or ``NO_KEY``.
 
-    Raises ConfigError if it is missing at OpenAI or Azure, which need one.
+    Raises ConfigError if it is missing for OpenAI or Azure, which require one.
     """
     key = os.environ.get(config.api_key_env, "").strip()
     if key or config.base_url == EMBEDDED:
@@ -160,22 +160,23 @@ def open_client(
     uploads: bool = False,
     on_headers: Callable[[Mapping[str, str]], None] | None = None,
 ) -> openai.AsyncOpenAI:
-    """Open the SDK's client without its own retries, since each attempt needs a ledger row.
+    """Open the SDK's client, with its retries turned off, since each attempt needs a ledger row.
 
     Requests go through aiohttp, which needs a third to half of the processor time of the SDK's default transport
     (benchmarks/results/gateway.md). Proxy and certificates are those of the environment.
 
     Args:
         config: The endpoint.
-        address: Its URL, or where an embedded model listens.
-        key: Its key.
+        address: The endpoint's URL, or that at which an embedded model listens.
+        key: The endpoint's key.
         timeout_s: Seconds after which a request times out.
         transport: An httpx transport that replaces the network.
-        uploads: Send requests through httpx: aiohttp never ends a large upload that the server stops reading.
-        on_headers: Called with the headers of each response.
+        uploads: Whether to send requests through httpx, since aiohttp never ends a large upload that the server stops
+            reading.
+        on_headers: Function that is called with the headers of each response.
 
     Raises:
-        ConfigError: The environment names unreadable certificates, or a proxy that is not an HTTP proxy.
+        ConfigError: The environment names certificates that cannot be read, or a proxy that is not an HTTP proxy.
     """
     timeout = openai.Timeout(timeout_s, connect=min(CHECK_TIMEOUT_S, timeout_s))
     context = trust() if transport is None and address.startswith("https:") else None
@@ -206,7 +207,7 @@ def open_client(
 
 
 async def check_endpoint(config: EndpointConfig, address: str | None = None) -> EndpointStatus:
-    """Check an endpoint by listing its models, which is free. ``address`` is where an embedded model listens."""
+    """Check an endpoint by listing its models, which is free. An embedded model listens at ``address``."""
     where = address or config.base_url
     try:
         key = read_key(config)
@@ -239,7 +240,7 @@ async def check_endpoint(config: EndpointConfig, address: str | None = None) -> 
                 )
             note = f"{where} is up but lists no models ({error.status_code}), so {config.model} was not checked."
             return EndpointStatus(True, "unchecked", note)
-        except Exception:  # of the SDK, for a body that is no list of models
+        except Exception:  # the SDK raises any exception if the body is not a list of models
             note = f"{where} is up but its list of models cannot be read, so {config.model} was not checked."
             return EndpointStatus(True, "unchecked", note)
     if config.api_version is not None or not names:

@@ -1,8 +1,8 @@
-"""Read what a server says in an error response, in any of the shapes that servers with OpenAI's protocol use.
+"""Read what a server says in an error response, in any of the forms that servers with OpenAI's protocol use.
 
-OpenAI nests ``error.message`` and ``error.param``, FastAPI has ``detail`` as a text or a list with ``loc`` and ``msg``,
-Mistral nests that list in ``message``, Gemini sends a list with ``fieldViolations``, gateways quote the error of the
-server behind them as JSON or as Python's ``repr`` inside a text, and proxies send web pages. All of it is untrusted:
+OpenAI sends ``error.message`` and ``error.param``. FastAPI sends ``detail``: a text, or a list with ``loc`` and
+``msg``; Mistral puts that list into ``message``. Gemini sends a list with ``fieldViolations``. Gateways quote the error
+of the server behind them inside a text, as JSON or as Python's ``repr``. Proxies send web pages. None of it is trusted:
 sizes and depths are bounded, and every scan takes linear time.
 """
 
@@ -19,11 +19,11 @@ from html.parser import HTMLParser
 from typing import Any, Final
 
 READ_CHARS: Final = 20_000  # project default
-"""Characters of an error's body that are read."""
+"""The most characters of an error's body that are read."""
 WORDS_CHARS: Final = 2_000  # project default
-"""Longest text that is kept, and searched for the names of fields."""
+"""The most characters of the server's words that are kept and searched for the names of fields."""
 SHOWN_CHARS: Final = 300  # project default
-"""Longest quotation in a message."""
+"""The most characters of a quotation in a message."""
 MOST_NODES: Final = 400  # project default
 DEEPEST: Final = 12  # project default
 
@@ -53,7 +53,7 @@ _TEXTS: Final = (
     "response",
     "body",
 )
-"""Keys, in lower case, under which servers put words or a nested error, the plainest first."""
+"""Keys, in lower case, whose value is words or a nested error; those with the plainest words first."""
 _FIELDS: Final = ("param", "field", "parameter", "property", "pointer", "loc", "additionalproperty")
 """Keys whose value is the name or the path of a field."""
 _CODES: Final = ("code", "type", "status", "error_code", "errorcode", "error_type", "__type", "kind")
@@ -71,10 +71,10 @@ class ErrorBody:
 
     Attributes:
         words: The server's words on one line, at most ``WORDS_CHARS`` characters; "" if it sent none.
-        codes: Its codes and types in lower case, outermost first.
-        fields: The names that it marks as the refused field, or the parts of its path.
+        codes: Error codes and types in lower case, outermost first.
+        fields: The names of the fields that are marked as refused, or the parts of their paths.
         status: A status from 400 to 599 that the body states, or 0.
-        page: It is a web page, such as those of proxies.
+        page: Whether it is a web page, as proxies send.
     """
 
     words: str = ""
@@ -85,18 +85,18 @@ class ErrorBody:
 
     @property
     def shown(self) -> str:
-        """The words, shortened for a message."""
+        """The server's words, shortened for a message."""
         return shortened(self.words) or "no message"
 
 
 def shortened(text: str) -> str:
-    """Return ``text`` on one line and without its final full stop, at most ``SHOWN_CHARS`` characters."""
+    """Return at most ``SHOWN_CHARS`` characters of ``text``, on one line and without its final period."""
     line = " ".join(text[: 4 * SHOWN_CHARS].split()).rstrip(". ")
     return line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 1].rstrip()}…"
 
 
 def read_error(body: object) -> ErrorBody:
-    """Read an error's body: its bytes, its text, or JSON that was parsed already."""
+    """Read the body of an error, given as bytes, text or parsed JSON."""
     if isinstance(body, bytes):
         body = body[: 4 * READ_CHARS].decode("utf-8", "replace")
     if isinstance(body, str):
@@ -131,7 +131,7 @@ def is_error(body: Mapping[str, Any]) -> bool:
 def page_words(text: str) -> str:
     """Return the visible text of a web page."""
     reader = _Page()
-    with suppress(AssertionError):  # of the parser, for a malformed declaration
+    with suppress(AssertionError):  # the parser raises it for a malformed declaration
         reader.feed(text[:READ_CHARS])
     said = [" ".join(part.split()) for part in reader.parts]
     return ". ".join(_without_repeats(part for part in said if part))[:WORDS_CHARS]
@@ -159,7 +159,7 @@ class _Page(HTMLParser):
 
 
 def _parsed(text: str) -> Any:
-    """Return the object or list that ``text`` is, as JSON or as a Python literal, or the text in a JSON string."""
+    """Parse an object or list (JSON or a Python literal) or a JSON string; return None for any other text."""
     if not text or text[0] not in '[{"':
         return None
     try:
@@ -249,7 +249,7 @@ class _Walk:
         if _PAGE.search(text[:2000]):
             self._texts.append(page_words(text))
             return
-        # A text with an error of the server behind: "Error code: 400 - {'error': {'message': ...}}".
+        # A gateway quotes the error of the server behind it: "Error code: 400 - {'error': {'message': ...}}".
         for opening, closing in sorted((("{", "}"), ("[", "]")), key=lambda pair: text.find(pair[0])):
             start, end = text.find(opening), text.rfind(closing) + 1
             nested = _parsed(text[start:end]) if 0 <= start < end else None
@@ -267,14 +267,14 @@ class _Walk:
 
 
 def _parts(value: object) -> Iterator[str]:
-    """Yield the names in a field's name or path."""
+    """Yield the names of which the name or path of a field consists."""
     for each in value if isinstance(value, list | tuple) else [value]:
         if isinstance(each, str):
             yield from (part for part in _WORD.findall(each[:200]) if part not in ("body", "None", "null"))
 
 
 def plain_words(text: str) -> str:
-    """Return a text on one line, without the objects that a library printed into it."""
+    """Return a text on one line, without any objects that a library printed into it."""
     text = _OBJECT.sub(" ", _PYDANTIC.sub(" ", _SDK.sub(" ", html.unescape(text[: 2 * WORDS_CHARS]))))
     text = " ".join(_CALL.sub("", text).split())
     return text[:-1] if text.endswith(")") and text.count(")") > text.count("(") else text

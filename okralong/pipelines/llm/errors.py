@@ -1,7 +1,7 @@
-"""Classify request errors: may it have been billed, can a retry help, and whose problem is it?
+"""Classify errors of requests: was it possibly billed, can a retry help, and whose problem is it?
 
-Errors are classified by status code, error code and exception type. Their words (``error_body.py``) are quoted, and
-searched for what no code says: which field an endpoint refuses, and that a prompt is too long.
+The status code, the error code and the type of the exception decide. The server's words (``error_body.py``) are quoted.
+They are also searched for what no code says: which field is refused, and whether the prompt is too long.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ NEVER_SENT = (
     aiohttp.ClientHttpProxyError,
     aiohttp.InvalidURL,
 )
-"""Raised by aiohttp before a request is sent."""
+"""Exceptions that aiohttp raises before a request is sent."""
 NEVER_SENT_BY_HTTPX = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol"})
-"""The same for httpx, which carries requests to models in this process. Compared by name, since the package that
-``openai`` imports it from has been renamed before."""
+"""The names of httpx's exceptions before a request is sent; it carries requests to models in this process. Names are
+compared, since the package from which ``openai`` imports httpx has been renamed before."""
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 PROXY_ERRORS = frozenset({502, 504})
-"""Statuses that a proxy returns; the model behind it may have answered."""
+"""Statuses that a proxy returns although the model behind it may have answered."""
 FOREVER_S = 86_400.0  # project default
-"""Limit on the wait that an endpoint may ask for: a day."""
+"""The longest wait, in seconds, that is believed when an endpoint asks for it: a day."""
 LONGEST_WAIT_S = 300.0  # project default
-"""An endpoint that asks for a longer wait is unusable for now, and the run stops."""
+"""Seconds. If an endpoint asks for a longer wait, it cannot be used for now, and the run stops."""
 SHORTEST_KEY = 12  # project default
-"""Length from which on a key is a secret rather than a placeholder."""
+"""A key of at least this many characters is a secret; a shorter one is a placeholder."""
 REMOVED = "[key removed]"
 _KEY = re.compile(r"\b(?:(?:sk|pk|rk|xai|key|gsk|nvapi)-|(?:gsk|hf|r8)_)[A-Za-z0-9_*\-]{6,}")
 _BEARER = re.compile(r"\b(Bearer|Basic) +[A-Za-z0-9._~+/=*\-]{8,}", re.IGNORECASE)
 
 LIMITS: Final = ("max_tokens", "max_completion_tokens")
-"""Names of the field that limits a reply: for most servers, and for OpenAI's reasoning models."""
+"""Names of the field that limits a reply: that of most servers, and that of OpenAI's reasoning models."""
 TOO_LONG: Final = frozenset({"context_length_exceeded", "exceed_context_size_error", "contextwindowexceedederror"})
 NO_CREDIT: Final = frozenset(
     {"insufficient_quota", "exceeded_current_quota_error", "insufficient_balance", "billing_not_active", "arrearage"}
@@ -70,7 +70,7 @@ _UNKNOWN_MODEL = re.compile(
 _FLAGGED = re.compile(r"(?:input|prompt|content|request) (?:was|is|has been) flagged", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel|deployment", re.IGNORECASE)
 _NO_CAPACITY = re.compile(r"resource[ _]unavailable|capacity[ _]exceeded", re.IGNORECASE)
-"""Matches the message of a full flex tier: OpenAI sends "resource unavailable" with a 429; others send a 498."""
+"""Matches the message that the flex tier is full. OpenAI sends "resource unavailable" with a 429; others send a 498."""
 _FORMAT = re.compile(
     r"response_?format|response_schema|json[ _]?schema|json_object|json mode|(?:valid|validate|generate) json|guided"
     r"|structured[ _]output",
@@ -98,14 +98,15 @@ class ApiError:
 
     Attributes:
         status: For the ledger; "unknown" if the request may have been billed.
-        http_status: 0 without a response.
+        http_status: HTTP status of the response, 0 without one.
         message: What is wrong and what to do, without keys.
         retry: Whether another attempt may succeed.
-        whose: Whether the problem is the endpoint's or only this question's.
-        retry_after: Seconds to wait, if the endpoint named them.
-        no_capacity: The requested tier is full at the moment; the request was neither processed nor billed.
-        timed_out: No reply came in time.
-        body: What the server says, if its reply is about the fields of the request.
+        whose: Whose problem it is: the endpoint's, or only this question's.
+        retry_after: Seconds to wait, if the endpoint gave them.
+        no_capacity: Whether the requested tier is full at the moment. The request was then neither processed nor
+            billed.
+        timed_out: Whether no reply came in time.
+        body: What the server says, if it is about the fields of the request.
     """
 
     status: Literal["failed", "unknown"]
@@ -121,18 +122,18 @@ class ApiError:
 
     @property
     def limited(self) -> bool:
-        """True if the endpoint asked for fewer requests, by a 429 or a time to wait."""
+        """True if the endpoint asked for fewer requests, with a 429 or a time to wait."""
         return self.retry and not self.no_capacity and (self.http_status == 429 or self.retry_after is not None)
 
     @property
     def final(self) -> bool:
-        """True if the endpoint cannot be used (key, model, quota), or not for ``retry_after`` seconds."""
+        """True if the endpoint cannot be used (key, model, quota), or cannot for ``retry_after`` seconds."""
         return self.whose == "endpoint" and not self.retry
 
     def refused(self, sent: Collection[str]) -> tuple[str, ...]:
-        """Return the fields among ``sent`` that the endpoint refuses: those that it marks, else those that it names.
+        """Return those of the fields ``sent`` that the endpoint marks as refused, else those that its words name.
 
-        A bare word of English, such as "temperature", counts only beside words of refusal.
+        A field whose name is an English word, such as "temperature", counts only next to words of refusal.
         """
         if self.body is None:
             return ()
@@ -150,13 +151,13 @@ class ApiError:
 
     @property
     def refuses_whatever_value(self) -> bool:
-        """True if the words refuse a field as such, rather than its value."""
+        """True if the words refuse a field itself, rather than its value."""
         said = () if self.body is None else (self.body.words, *self.body.codes)
         return any(_UNKNOWN_FIELD.search(words) for words in said)
 
     @property
     def about_streams(self) -> bool:
-        """True if the words are about streaming."""
+        """True if the server's words are about streaming."""
         return self.body is not None and re.search(r"\bstream", self.body.words, re.IGNORECASE) is not None
 
     @property
@@ -170,11 +171,11 @@ class ApiError:
         return self.http_status == 0 and self.status == "failed"
 
     def error(self) -> EndpointError | CallFailed:
-        """Return the exception to raise: EndpointError stops the run, CallFailed fails the question."""
+        """Return the exception to raise: EndpointError stops the run, CallFailed only fails the question."""
         return EndpointError(self.message) if self.whose == "endpoint" else CallFailed(self.message)
 
     def outcome(self, call: Call, latency_s: float = 0.0) -> Outcome:
-        """Return the outcome of the attempt: either it was free, or its cost is unknown and its reserve stays held."""
+        """Return the outcome of the attempt: it was free, or its cost is unknown and its reserve stays held."""
         lost = replace(unknown(call, self.message, self.http_status, latency_s), provider_request_id=self.request_id)
         return lost if self.status == "unknown" else replace(lost, status="failed", cost_usd=0.0)
 
@@ -202,12 +203,12 @@ class ErrorResponse:
     request_id: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
-    """Prefix of the quoted words, such as "in a batch: "."""
+    """What messages put before the quoted words, such as "in a batch: "."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Where a request went, for messages: base URL, model and the variable with the key."""
+    """What messages say of a request's endpoint: base URL, model, and the environment variable with the key."""
 
     endpoint: str
     model: str
@@ -215,15 +216,15 @@ class Asked:
 
 
 def without_key(text: str, key: str) -> str:
-    """Remove this exact key from ``text`` and leave the rest unchanged, as required for prompts and replies.
+    """Remove exactly this key from ``text``. Prompts and replies must not be changed otherwise.
 
-    Placeholders that self-hosted servers accept, such as "none" or "EMPTY", are words, not secrets.
+    Placeholders for self-hosted servers, such as "none" or "EMPTY", are words, not secrets, and stay.
     """
     return text.replace(key, REMOVED) if len(key) >= SHORTEST_KEY else text
 
 
 def scrub(text: str, key: str) -> str:
-    """Remove the key, and anything that looks like one, from an error message; servers tend to repeat keys."""
+    """Remove the key, and anything that looks like a key, from an error message, since servers may repeat it."""
     return _BEARER.sub(rf"\1 {REMOVED}", _KEY.sub(REMOVED, without_key(text, key)))
 
 
@@ -238,7 +239,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
             return min(seconds, FOREVER_S)
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        if now is None:  # prefer the endpoint's clock: this machine's may be hours off
+        if now is None:  # use the endpoint's clock if it states one, since this machine's may be hours off
             said = headers.get("date")
             now = email.utils.parsedate_to_datetime(said).timestamp() if said else time.time()
         seconds = date.timestamp() - now
@@ -248,7 +249,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 
 def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str) -> ApiError:
-    """Classify an exception of the ``openai`` package; any other exception after sending counts as unknown."""
+    """Classify an exception of the ``openai`` package. Any other exception after sending counts as "unknown"."""
     asked = Asked(endpoint, model, key_env)
     if isinstance(error, TimeoutError):
         message = f"{endpoint} did not finish a request in time; it may have been billed, so its cost stays held."
@@ -276,7 +277,7 @@ def classify(error: Exception, endpoint: str, model: str, key_env: str, key: str
 
 
 def error_words(error: openai.APIStatusError) -> str:
-    """Return the server's words in an error response, shortened; they may contain keys."""
+    """Return the server's words in an error response, shortened, from which keys are not yet removed."""
     return read_error(_content(error)).shown
 
 
@@ -284,7 +285,7 @@ def _content(error: openai.APIStatusError) -> object:
     """Return the body of an error response, if it was read."""
     try:
         return error.response.content
-    except Exception:  # of a response whose body was not read
+    except Exception:  # the body was not read
         return error.body
 
 
@@ -316,10 +317,9 @@ def _not_a_completion(error: NoCompletion, asked: Asked, key: str) -> ApiError:
 
 
 def _cause(error: openai.APIConnectionError) -> BaseException:
-    """Return the transport's exception, preferably aiohttp's.
+    """Return the exception of the transport, if possible aiohttp's, that caused ``error``.
 
-    The SDK's exception does not distinguish a server that closed the connection after a request from an unreachable
-    one.
+    The SDK raises the same exception if a server closes the connection after a request and if it cannot be reached.
     """
     now: BaseException | None = error.__cause__
     while now is not None and not isinstance(now, aiohttp.ClientError):
@@ -333,7 +333,7 @@ _CONNECTIONS: Final = {
     "ServerDisconnectedError": "the server closed the connection before it replied",
     "TooManyRedirects": "the server redirects in a circle",
 }
-"""Words for exceptions of aiohttp whose own words quote objects or say little, by name."""
+"""By name, the words for those exceptions of aiohttp whose own words print objects or say little."""
 
 
 def connection_message(error: openai.APIConnectionError, key: str) -> str:
@@ -362,7 +362,7 @@ def error_headers(error: Exception, api_error: ApiError) -> RateLimitHeaders:
 
 
 def by_status(error: ErrorResponse, asked: Asked) -> ApiError:
-    """Classify an error response; its body has no keys any more."""
+    """Classify an error response, from whose body keys have been removed."""
     status, request_id, body = error.status, error.request_id, error.body
     endpoint, model, codes = asked.endpoint, asked.model, set(body.codes)
     said = f"{error.where}{'a web page, ' if body.page else ''}{body.shown}"

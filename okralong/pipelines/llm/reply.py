@@ -1,4 +1,4 @@
-"""Replies, which are kept raw in the journal and checked before use (``completion.py`` parses them)."""
+"""Replies: the journal keeps them raw, and they are checked before use. ``completion.py`` parses them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from okralong.pipelines.llm.records import Call, Outcome
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """A raw reply, usable or not. The journal keeps ``reply``, ``refusal``, ``thought`` and ``tools``.
+    """A reply as received, usable or not. The journal keeps ``reply``, ``refusal``, ``thought`` and ``tools``.
 
     Attributes:
         note: A remark for the ledger.
         service_tier: The tier that the reply names.
-        counted_here: Usage is our own count.
-        overlong: The endpoint ignored the limit of the reply.
-        aborted: It was not read to its end, because it ignored the limit.
-        streamed: It arrived as a stream of events.
-        thought: Its message has thought beside the text.
+        counted_here: Whether the usage is our own count.
+        overlong: Whether the endpoint ignored the limit of the reply.
+        aborted: Whether it was not read to its end, because it exceeded the limit.
+        streamed: Whether it arrived as a stream of events.
+        thought: Whether its message has thought apart from the text.
         tools: Names of the tools that it calls.
     """
 
@@ -50,7 +50,7 @@ class RawReply:
         """Return the reply with its cost and times, and with keys removed from its texts."""
         reply = self.reply
         text = without_keys(reply.text)
-        same = text == reply.text  # the tokens would spell out the removed key
+        same = text == reply.text  # otherwise the tokens would spell the removed key
         reply = replace(
             reply,
             text=text,
@@ -101,7 +101,7 @@ def from_journal(body: str) -> RawReply:
 def usable(raw: RawReply, longest_text: int, *, logprobs: bool = False) -> Reply:
     """Return the reply if it has text, possibly cut off at its limit.
 
-    Texts are cut to ``longest_text`` characters, since journals of earlier releases may hold longer ones.
+    The text is cut to ``longest_text`` characters, since journals of earlier releases may hold longer ones.
 
     Raises ReplyError for a refusal, a reply without text (or with nothing but thought in tags) or one removed by a
     content filter, and EndpointError if requested ``logprobs`` are missing.
@@ -174,17 +174,18 @@ _ONLY_THOUGHT: Final = re.compile(r"\s*<(think(?:ing)?|thought|reasoning)>(?:(?!
 
 @dataclass(frozen=True)
 class SharedReplies:
-    """Replies that other runs have paid for, reused for equal requests for free.
+    """Replies that other runs have paid for. Equal requests reuse them for free.
 
-    ``bodies`` has by request hash the run and the body of its journal row. An equal hash suffices, since it covers
-    everything that can change a reply. Replies that the other runs receive after this run started are not seen.
+    ``bodies`` maps a request hash to the run and the body of the journal row. Requests are equal if their hashes are,
+    since the hash covers everything that can change a reply. Replies that the other runs receive after this run's start
+    are not seen.
     """
 
     bodies: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def load(cls, runs: Sequence[str]) -> SharedReplies:
-        """Read the journals of ``runs``; for equal requests the first run wins.
+        """Read the journals of ``runs``. Of several replies to equal requests, that of the first run is used.
 
         Raises ArchiveError for a journal of another schema version.
         """
@@ -196,9 +197,9 @@ class SharedReplies:
         return cls(bodies)
 
     def take(self, call: Call) -> tuple[RawReply, Outcome] | None:
-        """Return the reply to an equal request with the outcome of this attempt, or None.
+        """Return the reply to an equal request and the outcome of this attempt, or None if there is none.
 
-        It costs nothing; its row has the tokens that the other run paid for, at this run's prices.
+        The attempt costs nothing. Its row has the tokens that the other run paid for, at this run's prices.
         """
         if call.request_hash not in self.bodies:
             return None

@@ -40,7 +40,7 @@ async def reason_in_steps(ask: Ask) -> Answer:
             if answer.status == "answered":
                 return replace(answer, replied_by=by)
             break  # no value of the wanted type: the last call asks for one
-        # A step without a query means the question itself, which was looked up before the first step.
+        # A step without a query looks up the question itself, which was done before the first step.
         query = parsed.query or question
         if same_words(query) in asked:
             break
@@ -55,7 +55,7 @@ async def reason_in_steps(ask: Ask) -> Answer:
 
 
 def _answer(ask: Ask, parsed: ParsedStep, shown: Sequence[Passage]) -> Answer:
-    """Return the answer of a step, ``invalid_output`` if it is no value of the wanted type that a passage states."""
+    """Return the answer of a step: ``invalid_output`` if it does not fit the wanted type or no passage states it."""
     calculator, wanted, question = ask.tools.calculator, ask.wanted, ask.question
     said = calculate(parsed.answer) if calculator else parsed.answer
     citations = sources_of(parsed.evidence, shown, sought_for(parsed.answer, question, said))
@@ -78,6 +78,6 @@ async def _reason(ask: Ask, step: str, hits: Sequence[Hit]) -> tuple[ParsedStep,
     call, fits = partial(ask.tools.complete, role="step"), partial(prompt_fits, role="step", tools=ask.tools)
     try:
         parsed, reply = await ask_and_read(call, step, build(shown), read_step, fits)
-    except ReplyError:  # NobodyAsked is one
+    except ReplyError:  # NobodyAsked is a ReplyError, too
         return ParsedStep(), shown, ()
     return parsed, shown, (reply.model,)
