@@ -91,14 +91,6 @@ def test_what_repeats_itself(text: str, repeats: bool) -> None:
     assert repeats_itself(text) is repeats
 
 
-async def test_a_reply_that_no_parser_reads_is_invalid_output_with_both_replies() -> None:
-    tools = ScriptedTools([], {"generate": ['{"evidence": [', '{"evidence": [{']}, answer_type="amount")
-    answer = await generate(tools, "generate", "What were net sales?", PASSAGES)
-    assert answer.status == "invalid_output"
-    assert "no whole JSON object" in answer.error
-    assert answer.error.endswith('{"evidence": [\n--- asked once more ---\n{"evidence": [{')
-
-
 async def test_the_type_limits_the_length_of_a_reply(tmp_path: Path) -> None:
     for short, limits in ((True, [64, 32, 48, 160, 160, 128]), (False, [160] * 5 + [320])):
         own: dict[str, Any] = {"max_completion_tokens": {"generate": 160}}

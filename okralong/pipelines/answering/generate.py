@@ -210,12 +210,7 @@ async def _generate_typed(
         return reply
 
     def read(reply: str) -> Answer:
-        try:
-            said = read_typed(reply, wanted, question)
-        except ReplyError as error:
-            if reply.strip():
-                misfits.append(str(error))
-            raise
+        said = read_typed(reply, wanted, question)
         if not said:
             return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
         try:
@@ -233,7 +228,7 @@ async def _generate_typed(
         if isinstance(error, Endless):
             misfits.append(str(error))
             replied.append(error.model)
-        if not misfits:  # a refusal, or an empty or truncated reply
+        if not misfits:  # a refusal, or an empty, truncated or unreadable reply
             raise
         answer = misfit(wanted, Answer("invalid_output", "", context=tuple(shown)), misfits[-1], error.raw)
     return replace(answer, replied_by=(replied[-1],))

@@ -195,7 +195,7 @@ class Sought:
         least the share ``least`` of the answer.
         """
         if self.is_open:
-            return self.is_topic_of(text, doc_id)
+            return self.is_topic_of(text, doc_id, least=2 if least else 1) and len(stems(text)) > 1
         share = self.share_in(text)
         if share < least:
             return False
@@ -206,10 +206,10 @@ class Sought:
             return self._held(self.topic - self.words, text) > 0
         return there >= (count if count < 3 else max(2, ceil(count / 3)))
 
-    def is_topic_of(self, text: str, doc_id: str = "") -> bool:
-        """Return whether a text has two content words of the question; those of the document's name do not count."""
+    def is_topic_of(self, text: str, doc_id: str = "", least: int = 2) -> bool:
+        """Return whether a text has ``least`` content words of the question, not counting the document's name."""
         topic = self.topic - stems(doc_id.replace("_", " ")) or self.topic
-        return self._held(topic, text) >= min(2, len(topic)) > 0
+        return self._held(topic, text) >= min(least, len(topic)) > 0
 
     @staticmethod
     def _held(wanted: frozenset[str], text: str) -> int:
