@@ -14,10 +14,11 @@ from PIL import Image, ImageDraw, ImageFont
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.types import section_at
 from okralong.pipelines.indexing.config import IndexConfig
-from okralong.pipelines.indexing.documents import BadRow, Limits, Source
-from okralong.pipelines.indexing.formats.ocr import Word, is_blank, page_of_words
+from okralong.pipelines.indexing.documents import BadRow, Limits, RawDocument, Source
+from okralong.pipelines.indexing.formats.ocr import Ocr, Word, is_blank, page_of_words
 from okralong.pipelines.indexing.job import LocalStreams, run_index
 from okralong.pipelines.indexing.parser_process import ParsedDocument, SandboxedParser
+from okralong.pipelines.indexing.parsers import read_source
 from okralong.pipelines.reporting.cited import cited
 from tests.archives.nights import encoder
 from tests.indexing.tiny_pdf import tiny_pdf
@@ -85,6 +86,25 @@ def test_pages_without_text_are_read_when_ocr_is_there(tmp_path: Path) -> None:
     assert first is not None
     assert not first.ocr
     assert index(folder)["version"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.documented(".png", "pages on their side or head")
+@pytest.mark.documented(".png", "text that OCR could hardly read")
+def test_pages_are_turned_and_doubtful_ones_are_counted(tmp_path: Path) -> None:
+    upright = scan()
+    pages = [upright.rotate(angle, expand=True) for angle in (0, 90, 180, 270)]
+    pages.append(upright.transpose(Image.Transpose.FLIP_LEFT_RIGHT))
+    pages[0].save(tmp_path / "a.tiff", save_all=True, append_images=pages[1:])
+    pages[0].save(tmp_path / "a.pdf", save_all=True, append_images=pages[1:])
+    text = "\n".join(LINES) + "\n\nYear   Crossings\n1996   1,204"
+    for name in ("a.tiff", "a.pdf"):
+        size = (tmp_path / name).stat().st_size
+        (found,) = read_source(Source(str(tmp_path / name), "a", size), 10**8, Ocr(why_not="", most_pages=9))
+        assert isinstance(found, RawDocument)
+        starts = [section.start_char for section in found.sections]
+        assert [found.text[start : start + len(text)] for start in starts[:4]] == [text] * 4
+        assert found.metadata["not_read"] == "1 page that OCR could hardly read: 5 (scan again, upright and sharp)"
 
 
 @pytest.mark.slow

@@ -157,6 +157,22 @@ def test_marks_do_not_run_into_numbers(markup: str) -> None:
     assert shown(f"<p>{markup}</p>") == MARKS[markup]
 
 
+@pytest.mark.documented(".html", "formulas (MathML)")
+@pytest.mark.documented(".html", "phonetic guides (ruby)")
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math>", "1/2"),
+        ("<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mi>c</mi></mfrac></math>", "(a+b)/c"),
+        ("<math><semantics><msup><mn>10</mn><mn>6</mn></msup><annotation>10^6</annotation></semantics></math>", "10^6"),
+        ("<math><msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup></math>", "x_i^2"),
+        ("<ruby>\u6f22<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>", "\u6f22(kan)"),
+    ],
+)
+def test_formulas_and_guides_do_not_run_together(markup: str, text: str) -> None:
+    assert page_of_html(f"<p>{markup}</p>", "a").text == text
+
+
 @pytest.mark.documented(".html", "tables")
 @pytest.mark.documented(".html", "tables that only arrange the page")
 def test_tables_keep_their_columns() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -77,6 +78,14 @@ _APART: Final = frozenset({"td", "th", "option", "button", "text"})
 _PREFORMATTED: Final = frozenset({"pre", "listing", "xmp", "textarea", "plaintext"})
 _STRUCK: Final = frozenset({"del", "s", "strike"})
 _LISTS: Final = frozenset({"ol", "ul", "menu", "dir"})
+_SIGNS: Final = {
+    "mfrac": ("", "/"),
+    "msup": ("", "^"),
+    "msub": ("", "_"),
+    "msubsup": ("", "_", "^"),
+    "munderover": ("", "_", "^"),
+}
+"""Elements of MathML whose parts are no text in a row, and what stands before each part."""
 _GROUPS: Final = {"thead": 0, "tbody": 1, "tfoot": 2}
 _HEADING: Final = "heading"
 _MOST_NESTED_TABLES: Final = 8
@@ -150,6 +159,9 @@ class _Reader:
             children = self._replaced(node, tag, attributes, within)
             stack.extend([(child, within) for child in children])
             return
+        if tag in _SIGNS:
+            stack.extend(reversed(self._formula(node, tag, within)))
+            return
         then = self._begin(node, tag, effect, state, within)
         stack.extend(reversed(then))
         if effect.flex:
@@ -192,6 +204,9 @@ class _Reader:
             then.insert(0, self._end_list)
         elif tag == "li" and self._lists:
             flow.lead = self._lists[-1].mark(node.attributes.get("value"))
+        elif tag == "rt":
+            flow.write("(")
+            then.insert(0, lambda: flow.write(")"))
         elif tag == "q":
             flow.write("\u201c")
             then.insert(0, lambda: flow.write("\u201d"))
@@ -202,6 +217,17 @@ class _Reader:
         elif within & _STRIKE and not state & _STRIKE:
             then.insert(0, self._capture(lambda struck: _write_struck(flow, struck)))
         return then
+
+    def _formula(self, node: LexborNode, tag: str, state: int) -> list[_Step]:
+        """Return how to write a part of a formula in MathML on a line, such as ``(a+b)/c``."""
+        steps: list[_Step] = []
+        for number, part in enumerate(node.iter()):
+            is_wide = tag == "msqrt" or len(list(part.iter())) > 1
+            before = _SIGNS[tag][min(number, len(_SIGNS[tag]) - 1)] + ("(" if is_wide else "")
+            steps.append(partial(self._flow.write, before))
+            steps.append((part, state))
+            steps.append(partial(self._flow.write, ")" if is_wide else ""))
+        return steps
 
     def _begin_table(self) -> list[_Then]:
         flow, within = self._flow, self._depth > 0

@@ -13,7 +13,15 @@ import pypdfium2.raw as pdfium
 from okralong.pipelines.core.types import DocumentError, Section
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.documents import BETWEEN_BLOCKS, Losses, ParserOutput, RawDocument, Source
-from okralong.pipelines.indexing.formats.ocr import LONGEST_SIDE, Ocr, count_pages, is_blank, is_scan
+from okralong.pipelines.indexing.formats.ocr import (
+    BETTER_SCAN,
+    DOUBTFUL,
+    LONGEST_SIDE,
+    Ocr,
+    count_pages,
+    is_blank,
+    is_scan,
+)
 from okralong.pipelines.indexing.formats.pdf_page import Form, Page, State, attachment_name, read_page, tidy
 
 # With PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber for its speed and because more gold answers
@@ -142,9 +150,10 @@ def _after_ocr(pdf: pypdfium2.PdfDocument, pages: Sequence[Page], uri: str, ocr:
             continue
         looked_at += 1
         ocr.check(looked_at, uri)
-        text = tidy(ocr.text(image))
+        said, doubtful = ocr.read(image)
+        text = tidy(said)
         if len(text) > (_BETTER * len(page.text) if page.state == "picture" else 0):
-            read[number] = replace(page, text=text, state="ocr")
+            read[number] = replace(page, text=text, state="ocr", doubtful=doubtful)
         elif page.state in ("image", "picture"):
             read[number] = replace(page, state="text", pictures=1)
     return read
@@ -167,6 +176,7 @@ def _count_losses(pages: Sequence[Page], losses: Losses, ocr: Ocr) -> None:
         (("damaged",), "with damage", "save the file again with a PDF program"),
     ):
         count_pages(losses, kind, [at for at, page in enumerate(pages, start=1) if page.state in states], remedy)
+    count_pages(losses, DOUBTFUL, [at for at, page in enumerate(pages, start=1) if page.doubtful], BETTER_SCAN)
     losses.add("picture", "pictures", sum(page.pictures for page in pages))
     losses.add("sound, film or 3D model", "sounds, films or 3D models", sum(page.media for page in pages))
 

@@ -35,6 +35,8 @@ class Page:
     files: list[str] = field(default_factory=list)
     pictures: int = 0
     media: int = 0
+    doubtful: bool = False
+    """Whether OCR could hardly read it."""
 
     def with_notes(self) -> str:
         """Return the text, and below it the notes and form fields."""
