@@ -217,6 +217,14 @@ def test_forms_pictures_and_embedded_things(tmp_path: Path) -> None:
     assert (framed.text, framed.metadata) == ("See a", {"not_read": "1 embedded page"})
 
 
+@pytest.mark.documented(".html", "pages in another encoding that is not declared")
+def test_a_page_in_an_unknown_encoding_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_bytes("<html><p>Выручка составила 5 млн рублей</p></html>".encode("cp1251"))
+    (found,) = read_source(Source(str(tmp_path / "a.html"), "a"), 10**6)
+    assert isinstance(found, RawDocument)
+    assert found.metadata == {"not_read": "1 text in an unknown encoding (save it as UTF-8)"}
+
+
 @pytest.mark.documented(".html", "encodings: byte order mark, UTF-8, declared, cp1252")
 def test_encodings(tmp_path: Path) -> None:
     text = "<p>5 \u20ac \u041f\u0440\u0438</p>"

@@ -338,9 +338,11 @@ def _reading(block: _Block, source: Source, find: _Find) -> RawDocument | tuple[
     if top in _DATA_ROOTS:
         return _DATA
     if suffix in _PAGES or top == "html" or _PAGE.search(content, 0, _PAGE_WITHIN):
-        page = page_of_html(decode_html(content, place), place)
+        losses = Losses()
+        page = page_of_html(decode_html(content, place, losses), place)
+        losses.include(page.losses)
         return RawDocument(
-            source.doc_id, page.text, source.uri, page.title, "", page.losses.metadata(), page.sections, page.facts
+            source.doc_id, page.text, source.uri, page.title, "", losses.metadata(), page.sections, page.facts
         )
     if content.startswith(b"<?xml") or wrapper == b"XML":
         return RawDocument(source.doc_id, text_of_xml(content, place), source.uri)

@@ -33,8 +33,10 @@ class Page:
 
 def read_html(source: Source) -> Iterator[ParserOutput]:
     """Yield the document of an .html file. Raises DocumentError if the bytes are not text or hold no element."""
-    page = page_of_html(decode_html(source.read_bytes(), source.uri), source.uri)
-    metadata = page.losses.metadata()
+    losses = Losses()
+    page = page_of_html(decode_html(source.read_bytes(), source.uri, losses), source.uri)
+    losses.include(page.losses)
+    metadata = losses.metadata()
     yield RawDocument(source.doc_id, page.text, source.uri, page.title, "", metadata, page.sections, page.facts)
 
 

@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Final
 
-from okralong.pipelines.indexing.documents import decode, newlines
+from okralong.pipelines.indexing.documents import Losses, decode_file, newlines
 
 # XHTML, which may close any element in its own tag.
 
@@ -63,10 +63,11 @@ _ENCODINGS: Final = {
 """Encodings that a page may declare, by their names in lower case, and what browsers take them for."""
 
 
-def decode_html(data: bytes, uri: str) -> str:
+def decode_html(data: bytes, uri: str, losses: Losses) -> str:
     """Decode a page by its byte order mark, as UTF-8, by its declaration, or as cp1252. Raises DocumentError.
 
-    UTF-8 wins over another declared encoding, because other text is hardly ever valid UTF-8.
+    UTF-8 wins over another declared encoding, because other text is hardly ever valid UTF-8. A page without a
+    declaration that may have another encoding is counted.
     """
     for bom, name in _BOMS:
         if data.startswith(bom):
@@ -79,7 +80,9 @@ def decode_html(data: bytes, uri: str) -> str:
     declared = _ENCODINGS.get((match[1] or match[2]).decode().lower()) if match else None
     if declared == "iso-2022-jp" or (declared is not None and not _is_utf8(data)):
         return newlines(data.replace(b"\x00", b" ").decode(declared, "replace"))
-    return decode(data, uri)
+    text, doubts = decode_file(data, uri)
+    losses.include(doubts)
+    return text
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -178,7 +178,7 @@ class _Word:
         try:
             data = part.data()
             if part.name.endswith((".htm", ".html", ".xhtml")):
-                page = page_of_html(decode_html(data, part.name), part.name)
+                page = page_of_html(decode_html(data, part.name, self.losses), part.name)
                 self.losses.include(page.losses)
                 return [Block(page.text)]
             if part.name.endswith(".txt"):
