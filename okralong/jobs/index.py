@@ -65,7 +65,8 @@ PARTIAL_CHARS: Final = 160
 
 def _partial(documents: int, messages: list[str], archive: str) -> str:
     """Return the line about documents that were read in part."""
-    said = " ".join(shorten(message, PARTIAL_CHARS, placeholder=" …") for message in messages[:PARTIAL_SHOWN])
+    short = (message.replace(" was read in part. Not read: ", ": ", 1) for message in messages[:PARTIAL_SHOWN])
+    said = " ".join(shorten(message, PARTIAL_CHARS, placeholder=" …") for message in short)
     more = f" List all with: okralong failures {archive}" if len(messages) > PARTIAL_SHOWN else ""
     return f"{counted(documents, 'document')} {agreeing(documents, 'was')} read in part: {said}{more}"
 

@@ -77,7 +77,7 @@ def test_a_file_of_many_partial_rows_has_one_warning(tmp_path: Path) -> None:
 
 def test_the_summary_names_the_first_documents() -> None:
     assert _partial(1, ["a.docx was read in part. Not read: 1 comment."], "archive") == (
-        "1 document was read in part: a.docx was read in part. Not read: 1 comment."
+        "1 document was read in part: a.docx: 1 comment."
     )
     many = _partial(5, [f"{name}." for name in "abcde"], "archive")
     assert many == "5 documents were read in part: a. b. c. List all with: okralong failures archive"
