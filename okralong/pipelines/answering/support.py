@@ -151,6 +151,7 @@ class Sought:
     @classmethod
     def of(cls, answer: str, question: str) -> Sought:
         """Return what a text must contain for ``answer``; for one such as "yes", only the question's topic."""
+        answer = answer[:_LONGEST_ANSWER]
         written = _days(answer)
         taken = [span for span, _ in [*written, *periods(answer)]]
         numbers = apart([each for each in amounts(answer) if not each.year], taken, lambda each: each.place)
@@ -232,6 +233,8 @@ _MONTHS: Final = stems(
     "aug sep sept oct nov dec"
 )
 
+_LONGEST_ANSWER: Final = 4000  # project default
+"""The most characters of an answer that are looked for."""
 _LONG_NUMBER: Final = 4  # project default
 """A number with this many significant digits or more can hardly be in a text by chance."""
 _WHOLE_DATE: Final = len("2023-06-30")
