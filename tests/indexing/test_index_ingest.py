@@ -97,7 +97,7 @@ def test_outcomes_say_which_sources_a_killed_job_had_read(tmp_path: Path, parser
     found = finished_outcomes(archive, finished_parts(archive), wanted)
     assert sorted(Path(uri).name for uri in found) == ["a.txt", "empty.txt"]
     outcomes, limits = found[str(tmp_path / "empty.txt")]
-    assert ("holds no text" in outcomes[0].message, limits) == (True, "limits")
+    assert ("is empty" in outcomes[0].message, limits) == (True, "limits")
     assert known_source(wanted[str(tmp_path / "empty.txt")], outcomes).failed[0][0] == "empty"
     assert finished_outcomes(archive, finished_parts(archive), {}) == {}
 

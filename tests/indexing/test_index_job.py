@@ -157,7 +157,7 @@ def test_what_changed_is_read_and_the_version_before_stays(indexed: Indexed) -> 
 
 def test_only_bad_documents_is_an_error_with_reasons(ray_cluster: None, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_bytes(b"")
-    with pytest.raises(InputError, match=r"The only document .* holds no text"):
+    with pytest.raises(InputError, match=r"The only document .* is empty"):
         index_archive(str(tmp_path / "archive"), [str(tmp_path)], CONFIG)
     assert version_numbers(Folder.of(tmp_path / "archive")) == []
 

@@ -91,8 +91,8 @@ SUFFIXES: Final = (*PAGE_PARSERS, *PARSERS, *IMAGE_PARSERS, MAIL)
 _VERSIONS: Final[Mapping[str, str]] = {
     ".txt": "2",
     ".text": "2",
-    ".md": "2",
-    ".markdown": "2",
+    ".md": "3",
+    ".markdown": "3",
     ".html": "3",
     ".htm": "3",
     ".pdf": "3",
