@@ -124,3 +124,10 @@ def test_a_folder_of_nothing_but_failures_says_the_first(folder: Path) -> None:
     (folder / "report.txt").symlink_to("gone.txt")
     with pytest.raises(InputError, match=r"report.txt is a broken link"):
         list_sources([str(folder)])
+
+
+def test_files_of_the_system_are_left_out(folder: Path) -> None:
+    for name in ("Thumbs.db", "desktop.ini", ".DS_Store", "~$good.docx"):
+        (folder / name).write_bytes(b"x")
+    listing = listed(folder)
+    assert ([source.doc_id for source in listing.sources], listing.bad, listing.skipped) == (["good"], (), ())

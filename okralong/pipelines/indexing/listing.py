@@ -51,10 +51,10 @@ class Listing:
 def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[str] = (), apart: str = "") -> Listing:
     """List all files at or below ``locations`` (files or folders, local or URIs).
 
-    Left out are names that begin with a dot, owner files of office programs (``~$...``), files below ``outside`` (an
-    archive may be in the folder that it indexes), the file ``apart``, and files that match a pattern of ``exclude``. A
-    pattern without a slash applies to the file's name, one with a slash to its path below the location, where ``*``
-    also matches slashes.
+    Left out are names that begin with a dot, files of office programs (``~$...``) and of Windows (``Thumbs.db``), files
+    below ``outside`` (an archive may be in the folder that it indexes), the file ``apart``, and files that match a
+    pattern of ``exclude``. A pattern without a slash applies to the file's name, one with a slash to its path below the
+    location, where ``*`` also matches slashes.
 
     The doc_id of a file is its path below the location without suffix. Of two files with the same doc_id, the first in
     order of path wins.
@@ -66,7 +66,7 @@ def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[
     walks = [_list(location, exclude) for location in locations]
     apart = str(Path(apart).resolve()) if apart and "://" not in apart else apart
     found = [s for walk in walks for s in walk.sources if below is None or not s.uri.startswith(below)]
-    found = [s for s in found if s.uri != apart and not PurePosixPath(s.uri).name.startswith(_OWNER_FILE)]
+    found = [s for s in found if s.uri != apart and not _is_of_the_system(PurePosixPath(s.uri).name)]
     refused = {row.message: row for walk in walks for row in walk.bad if below is None or below not in row.message}
     skipped = sorted({source.uri for source in found if not is_supported(source.uri)})
     known = {source.uri: source for source in found if is_supported(source.uri)}
@@ -90,6 +90,13 @@ def list_sources(locations: Sequence[str], outside: str = "", exclude: Sequence[
 
 
 _OWNER_FILE: Final = "~$"
+_OF_WINDOWS: Final = ("thumbs.db", "desktop.ini")
+"""Hidden files that Windows puts into folders."""
+
+
+def _is_of_the_system(name: str) -> bool:
+    """Return whether a file belongs to an office program or to the operating system, and not to a person."""
+    return name.startswith(_OWNER_FILE) or name.lower() in _OF_WINDOWS
 
 
 def _fits(inside: PurePosixPath, patterns: Sequence[str]) -> bool:
