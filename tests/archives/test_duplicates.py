@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, resolve_duplicates
 from okralong.pipelines.indexing.documents import Source
 from okralong.pipelines.indexing.ingest import failures_of, known_source, source_changes, unchanged_entries
+from okralong.pipelines.indexing.parsers import parser_version
 
 _NIGHT = st.dictionaries(
     st.sampled_from(["a.txt", "b.txt", "m.jsonl", "z.jsonl"]),
@@ -49,7 +50,7 @@ def test_the_first_file_keeps_the_id_and_the_other_is_told_why() -> None:
 
 
 def test_failures_of_kept_files_stay_and_are_tried_again_under_other_limits() -> None:
-    bad = KnownSource("a.txt", "a", "a.txt['a']", 1, 0, (("a", "a.txt is too large."),))
+    bad = KnownSource("a.txt", "a", "a.txt['a']", 1, 0, (("a", "a.txt is too large."),), parser_version("a.txt"))
     listed = [source("a.txt", ["a"])]
     assert source_changes(listed, {"a.txt": bad}, False).kept == {"a.txt": bad}
     assert source_changes(listed, {"a.txt": bad}, True).to_read == listed

@@ -52,7 +52,7 @@ def test_citations_are_the_documents_own_words(run_rows: dict[str, Any], sample_
     for row in cited:
         for span in row["citations"]:
             quoted = archive.document(span["doc_id"]).text[span["start_char"] : span["end_char"]]
-            assert " ".join(quoted.split()) == row["answer"]
+            assert row["answer"] in " ".join(quoted.split())
             assert any(
                 shown["doc_id"] == span["doc_id"]
                 and shown["start_char"] <= span["start_char"]

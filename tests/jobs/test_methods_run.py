@@ -195,7 +195,7 @@ def test_what_a_run_had_written_is_kept_with_the_archive(
     code, said = call(monkeypatch, capsys, "show", tmp_path / "second")
     assert code == 0
     assert f"{len(documents)} summaries or graphs of documents were reused" in said
-    assert f"had cost ${cost:.4f}" in said
+    assert f"cost had been ${cost:.4f}" in said
     answers = [[row["answer"] for row in table(Folder.of(tmp_path / run), "answers")] for run in ("first", "second")]
     assert sorted(answers[0]) == sorted(answers[1])
     # Another generator's are its own, and an archive that cannot be written leaves them with the run.
