@@ -14,10 +14,12 @@ from okralong.jobs.cli import app
 from okralong.jobs.index import _partial
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.schemas import READ_IN_PART
+from okralong.pipelines.core.types import Question, QuestionError
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import BadRow, Losses, RawDocument, Source
 from okralong.pipelines.indexing.job import IndexResult, LocalStreams, run_index
 from okralong.pipelines.indexing.parsers import read_source
+from okralong.pipelines.run.prepare import Scopes
 from tests.archives.nights import encoder
 
 
@@ -61,8 +63,13 @@ def test_a_document_read_in_part_is_a_warning(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "a  (read in part)" in done.stdout
     assert done.stdout.splitlines()[-1].endswith("no failures, 1 read in part")
+    whole = Question("q", "What?", where="not_read is null")
+    with Scopes(Archive.open(str(tmp_path / "archive"))) as scopes, pytest.raises(QuestionError, match="matches none"):
+        scopes.resolve(whole)
     (files / "rows.jsonl").write_text(json.dumps(rows[1]), encoding="utf-8")
     assert index(files, tmp_path / "archive").read_in_part == 0
+    with Scopes(Archive.open(str(tmp_path / "archive"))) as scopes:
+        assert scopes.resolve(whole) == ("b",)
 
 
 def test_a_file_of_many_partial_rows_has_one_warning(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
+import pyarrow as pa
+
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read_version
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tokens import token_counter
-from okralong.pipelines.core.types import ArchiveError, ConfigError, InputError, Question, QuestionError
+from okralong.pipelines.core.types import NOT_READ, ArchiveError, ConfigError, InputError, Question, QuestionError
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.llm.prices import PriceTable
@@ -45,7 +47,10 @@ class Scopes:
 
     @cached_property
     def _filter(self) -> MetadataFilter:
-        return MetadataFilter(self._archive.metadata())
+        table = self._archive.metadata()
+        if NOT_READ not in table.column_names:  # no document was read in part, and a filter may say so
+            table = table.append_column(NOT_READ, pa.nulls(len(table), pa.string()))
+        return MetadataFilter(table)
 
     def __enter__(self) -> Self:
         return self
