@@ -266,25 +266,27 @@ def test_a_parser_takes_linear_time_for_mixtures(name: str) -> None:
     measure()
 
 
-async def _longest_pause(work: Any) -> tuple[float, float]:
-    """The longest time in which the event loop did nothing else while ``work`` was awaited, and how long that took."""
+async def _longest_pause(work: Any) -> float:
+    """The longest time in which the event loop did nothing else while ``work`` was awaited.
+
+    In processor seconds of this process, so that other processes on a busy machine do not count.
+    """
     pauses = [0.0]
 
     async def beat() -> None:
-        last = time.monotonic()
+        last = time.process_time()
         while True:
             await asyncio.sleep(0.005)
-            now = time.monotonic()
+            now = time.process_time()
             pauses.append(now - last)
             last = now
 
     heart = asyncio.create_task(beat())
-    began = time.monotonic()
     await asyncio.sleep(0)
     await work
     await asyncio.sleep(0)
     heart.cancel()
-    return max(pauses), time.monotonic() - began
+    return max(pauses)
 
 
 @pytest.mark.parametrize("pieces", ['[1] "words ', "(5 %) was ", " \n", "[1] ", '"a" and '])
@@ -297,7 +299,7 @@ async def test_the_event_loop_goes_on_while_a_long_reply_is_read(pieces: str) ->
         answer = await answer_of_reply(tools, "What was it?", reply, [SHOWN], [SHOWN])
         await value_read("What was it?", AnswerType.of("percent"), answer)
 
-    pause, _ = await _longest_pause(work())
+    pause = await _longest_pause(work())
     assert pause < 1.0
 
 
@@ -305,5 +307,5 @@ async def test_the_event_loop_goes_on_while_a_long_answer_is_judged() -> None:
     words = "1 million in 2021, (5 %) was due; " * 10_000
     answer = Answer("answered", words, context=(SHOWN, passage(TEXT * 40)))
     tools = ScriptedTools([], reads=True)
-    pause, _ = await _longest_pause(with_confidence(tools, "What was it?", answer))
+    pause = await _longest_pause(with_confidence(tools, "What was it?", answer))
     assert pause < 1.0

@@ -7,8 +7,9 @@ import pytest
 from okralong.pipelines.answering.citations import sources_of
 from okralong.pipelines.answering.prompt_text import Evidence
 from okralong.pipelines.answering.stated import sought_for
-from okralong.pipelines.answering.support import Sought, units
+from okralong.pipelines.answering.support import Figures, Sought, units
 from okralong.pipelines.core.types import Passage
+from okralong.pipelines.statements.amounts import amounts
 
 REPORT = """Human Capital Resources
 At year end we employed 301 full-time equivalent employees, all located in New
@@ -106,3 +107,20 @@ def test_a_wrapped_sentence_is_one_unit_and_each_row_is_its_own() -> None:
         "Total assets 3,546,193 2,967,528",
         "Dividends declared - - -",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "stands"),
+    [
+        ("2 Price\n\nThe price is EUR 640.", "2 EUR", False),
+        ("3.1 Payment terms\nThe rent is due.", "3.1 EUR", False),
+        ("7) Fees", "$7", False),
+        ("2 Price\n\nThe price is EUR 640.", "640 EUR", True),
+        ("2 million euros were paid.", "2 million EUR", True),
+        ("| Rent | 2 |", "2 EUR", True),
+        ("Rent\n2\n", "2 EUR", True),
+    ],
+)
+def test_the_number_of_a_heading_is_no_money(text: str, said: str, stands: bool) -> None:
+    (amount,) = amounts(said)
+    assert Figures([text]).have(amount) == stands

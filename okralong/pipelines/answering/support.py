@@ -43,10 +43,13 @@ class Figures:
 
     def __init__(self, texts: Iterable[str], part: bool = False) -> None:
         found: list[Amount] = []
+        numbering: set[int] = set()
         factors = set(SCALES.values()) if part else {Decimal(1)}
         zero = False
         for text in texts:
             here = amounts(text)
+            starts = {match.start("number") for match in _NUMBERING.finditer(text)}
+            numbering |= {id(each) for each in here if each.start in starts and not (each.currency or each.scale)}
             found += here
             found += in_words(text)
             factors |= {_factor(match) for match in _SCALE_NAMED.finditer(text)}
@@ -55,7 +58,8 @@ class Figures:
         # An amount with "%" is never money, and one with a currency or scale never a percentage. A bare number, such as
         # a table's cell, may be either.
         self._shares = _Values([each for each in found if not (each.currency or each.scale)], {Decimal(1)})
-        self._money = _Values([each for each in found if each.unit != "%"], factors)
+        money = [each for each in found if each.unit != "%" and id(each) not in numbering]
+        self._money = _Values(money, factors)
         self._all = _Values(found, factors)
 
     def have(self, said: Amount) -> bool:
@@ -74,6 +78,10 @@ class Figures:
         """Return whether a number of a formula is an amount in any scale, or a percentage written as a fraction."""
         forms = {digits * factor for factor in (Decimal(1), Decimal(100), *_THOUSANDS)}
         return any(self._all.equals(each) for each in forms | {digits / factor for factor in _THOUSANDS})
+
+
+_NUMBERING: Final = re.compile(r"^[ \t]*+(?P<number>\d{1,2}(?:\.\d{1,2})?)[.)]?[ \t]++[^\W\d_]{2}", re.MULTILINE)
+"""The number of a heading or list item, such as "2 Price": it is no amount of money."""
 
 
 _NOTHING: Final = re.compile(r"(?<!\S)[-\u2013\u2014]{1,3}(?!\S)|\b(?:no|none|nil|not)\b", re.IGNORECASE)
