@@ -10,6 +10,7 @@ import pytest
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats import edgar
 from okralong.pipelines.indexing.formats.edgar import read_page
 from okralong.pipelines.indexing.formats.text import read_plain
 from okralong.pipelines.indexing.job import LocalStreams, run_index
@@ -251,3 +252,39 @@ def test_submissions_of_one_thing_many_times(tmp_path: Path, unit: str) -> None:
         list(read_page(Source(str(file), "a"), lambda _: None, read_plain))
 
     assert growth(work, 1_000) < LINEAR
+
+
+def test_a_block_that_makes_its_parser_fail_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("zero")
+
+    monkeypatch.setattr(edgar, "page_of_html", fail)
+    text = HEAD + REPORT + block("EX-99", "<html><p>x</p></html>") + END
+    report, bad = readings(tmp_path / "a.txt", text)
+    assert isinstance(report, RawDocument)
+    assert isinstance(bad, BadRow)
+    assert bad.doc_id == "a/EX-99"
+    assert "document 2, made its parser fail (ZeroDivisionError: zero)." in bad.message
+
+
+@pytest.mark.parametrize("encoding", ["x-unknown", "euc-jp"])
+def test_forms_in_an_encoding_that_the_parser_does_not_know(tmp_path: Path, encoding: str) -> None:
+    form = f'<XML>\n<?xml version="1.0" encoding="{encoding}"?><form><name>Alder</name></form>\n</XML>'
+    text = HEAD + REPORT + block("4", form) + END
+    _, found = readings(tmp_path / "a.txt", text)
+    assert isinstance(found, RawDocument)
+    assert found.text == "Alder"
+
+
+def test_documents_of_pictures_are_counted(tmp_path: Path) -> None:
+    page = '<html><body><img src="a.jpg" width="600" height="800"></body></html>'
+    text = HEAD + REPORT + block("EX-99", page, "scan.htm") + END
+    (report,) = readings(tmp_path / "a.txt", text)
+    assert isinstance(report, RawDocument)
+    assert report.metadata["not_read"] == "1 document of pictures without text (scan.htm)"
+
+
+def test_an_accession_number_is_no_path(tmp_path: Path) -> None:
+    other = HEAD.replace("ACCESSION NUMBER:\t\t0000950129-95-001652", "ACCESSION NUMBER: ../../b\x1b[31m/c")
+    text = HEAD + REPORT + SCHEDULE + END + other + REPORT + SCHEDULE + END
+    assert "a/b-31m-c/EX-27" in [found.doc_id for found in readings(tmp_path / "a.txt", text)]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from okralong.pipelines.core.confined_process import BrokenFrame, FrameReader, write_frame
-from okralong.pipelines.indexing.documents import RawDocument, make_document
+from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source, make_document
 from okralong.pipelines.indexing.parser_child import Parsed
-from okralong.pipelines.indexing.parser_process import document_of_frame
+from okralong.pipelines.indexing.parser_process import _FileProgress, document_of_frame
 
 Pipe = tuple[int, int]
 
@@ -77,6 +77,8 @@ TABLE = "Division  2022  2023\nApples  12,400  13,150\nPears  4,310  4,020\n"
         {"title": None},
         {"metadata": ["a"]},
         {"metadata": {"a": 1}},
+        {"metadata": {"a": "half a pair: \ud800"}},
+        {"doc_id": "\ud800"},
         {"text_bytes": -1},
         {"text_bytes": "many"},
         {"text_bytes": 3},
@@ -98,3 +100,8 @@ def test_tables_that_do_not_stand_in_the_text_are_refused(places: tuple[int, ...
     head, body = Parsed.of(RawDocument("a", "text", "a.txt")).frame()
     with pytest.raises(BrokenFrame):
         document_of_frame(head, body + struct.pack(f"{len(places)}q", *places), "a.txt")
+
+
+def test_names_and_messages_of_failures_can_be_stored() -> None:
+    head = {"kind": "bad", "doc_id": "a\ud800", "message": "b\udfff"}
+    assert _FileProgress(Source("a.eml", "a"))._outcome(head, b"") == BadRow("a?", "b?")

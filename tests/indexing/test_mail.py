@@ -15,6 +15,7 @@ import pytest
 from okralong.pipelines.core.encodings import decoded
 from okralong.pipelines.core.types import section_at
 from okralong.pipelines.indexing.documents import BadRow, ParserOutput, RawDocument, Source
+from okralong.pipelines.indexing.formats import mail
 from okralong.pipelines.indexing.formats.mail import read_mail
 from okralong.pipelines.indexing.formats.tnef import rtf_text, unpack
 from okralong.pipelines.indexing.parsers import read_source
@@ -408,3 +409,26 @@ def test_a_message_made_by_the_standard_library(file: Path) -> None:
     assert found.title == "Kosten der Fähre"
     assert "Attachments: Kosten Fähre.xlsx\n\nSiehe Anhang, 1.204 €." in found.text
     assert lost(found) == "Kosten Fähre.xlsx: 1 hidden sheet"
+
+
+def test_halves_of_surrogate_pairs_become_replacement_characters(file: Path) -> None:
+    assert decoded(b"+2AA- x", "utf-7") == ("\N{REPLACEMENT CHARACTER} x", True)
+    assert decoded(b"+2D3eAA- x", "utf-7") == ("\N{GRINNING FACE} x", False)
+    bad, found = readings(file, parts("mixed", plain("Text."), attached("=?utf-7?Q?+2AA-.pdf?=", b"no PDF")))
+    assert isinstance(bad, BadRow)
+    assert bad.doc_id == "a, \N{REPLACEMENT CHARACTER}.pdf"
+    assert isinstance(found, RawDocument)
+    assert body(found) == "Text."
+
+
+def test_a_body_that_makes_its_parser_fail_leaves_the_rest(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(mail, "page_of_html", fail)
+    found = read(file, parts("alternative", plain("Text."), html("<p>Text 5.</p>")))
+    assert (body(found), lost(found)) == ("Text.", "1 page that cannot be read")
+    rtf = b"{\\rtf1\\uc99999999999 \\u99999999999? hi}"
+    packed = struct.pack("<II", len(rtf) + 12, len(rtf)) + b"MELA" + bytes(4) + rtf
+    odd = tnef((0x9003, properties(prop(0x1009, packed))))
+    assert lost(read(file, parts("mixed", outlook(odd)))) == "1 text in RTF"

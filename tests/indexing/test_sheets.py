@@ -453,3 +453,25 @@ def test_rows_are_read_below_merged_heads_and_formulas_are_no_figures(file: Path
     assert answer("What were fees in 2023?", data) == "7"
     two = workbook(sheet.replace("% of total", "Women").replace("Amount", "Men") + merged)
     assert answer("What was staff in 2024?", two) == ""
+
+
+@pytest.mark.parametrize(
+    "broken", ["xl/comments1.xml", "xl/worksheets/_rels/sheet1.xml.rels", "xl/drawings/drawing1.xml"]
+)
+def test_a_damaged_part_beside_the_cells_hides_no_cell(file: Path, broken: str) -> None:
+    parts = {
+        "xl/worksheets/_rels/sheet1.xml.rels": relations(
+            comments="../comments1.xml", drawing="../drawings/drawing1.xml"
+        ),
+        "xl/comments1.xml": f'<comments xmlns="{MAIN}"/>',
+        "xl/drawings/drawing1.xml": "<drawing/>",
+    }
+    found = read(workbook(rows("Limit|5"), rows("Next|6"), parts=parts | {broken: "<broken"}), file)
+    assert found.text == "One\n\n| Limit | 5 |\n\nTwo\n\n| Next | 6 |"
+    assert lost(found) == "1 missing or damaged part"
+
+
+def test_an_odd_number_hides_no_other_cell(file: Path) -> None:
+    cells = '<c><v>5,3</v></c><c t="d"><v>soon</v></c><c><v>7</v></c>'
+    found = read(workbook(f"<sheetData><row>{cells}</row></sheetData>"), file)
+    assert found.text == "One\n\n| 5,3 | soon | 7 |"

@@ -166,6 +166,7 @@ def test_marks_do_not_run_into_numbers(markup: str) -> None:
         ("<math><mfrac><mrow><mi>a</mi><mo>+</mo><mi>b</mi></mrow><mi>c</mi></mfrac></math>", "(a+b)/c"),
         ("<math><semantics><msup><mn>10</mn><mn>6</mn></msup><annotation>10^6</annotation></semantics></math>", "10^6"),
         ("<math><msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup></math>", "x_i^2"),
+        ("a<sup>(1)</sup><math><msup><mi>x</mi><mn>2</mn></msup></math>", "a (1) x^2"),
         ("<ruby>\u6f22<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>", "\u6f22(kan)"),
     ],
 )

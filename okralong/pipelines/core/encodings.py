@@ -80,6 +80,8 @@ def codec_of(declared: str) -> str:
 
 def _with(data: bytes, name: str) -> tuple[str, bool]:
     text = data.decode(name, "replace")
+    if name == "utf-7":  # the only one that yields halves of surrogate pairs
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text, UNDECODED in text
 
 

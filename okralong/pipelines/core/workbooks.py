@@ -12,7 +12,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import IO, Any, Final, NamedTuple
@@ -177,7 +177,10 @@ class Sheet:
         if kind == "d":
             from openpyxl.utils.datetime import from_ISO8601
 
-            return Cell(column, from_ISO8601(said), number_format, "", False)
+            try:
+                return Cell(column, from_ISO8601(said), number_format, "", False)
+            except ValueError:
+                return Cell(column, said, number_format, "", False)
         in_cell = kind == "e" and element.get("vm") is not None  # a picture, for programs that cannot show it
         return Cell(column, "" if in_cell else unescaped(said), number_format, "", kind == "e")
 
@@ -193,7 +196,10 @@ class Sheet:
         return self._formats[place] if 0 <= place < len(self._formats) else "General"
 
     def _number(self, said: str, number_format: str) -> Any:
-        number: int | float = float(said) if any(each in said for each in ".eEnN") else int(said)
+        try:
+            number: int | float = float(said) if any(each in said for each in ".eEnN") else int(said)
+        except ValueError:  # one odd cell, such as "5,3", hides no others
+            return said
         if number_format == "General" or not _dated(number_format):
             return number
         from openpyxl.utils.datetime import from_excel
@@ -324,9 +330,10 @@ def _workbook(package: Package) -> Workbook:
             sheets.append(Sheet(name, target.part, package, strings.all, formats, epoch, calculated))
     title = ""
     core = next((each.part for each in package.relations("") if each.kind == "core-properties"), "")
-    for element in package.elements(core) if package.has(core) else ():
-        if local(element.tag) == "title":
-            title = element.text or ""
+    with suppress(DocumentError), package.reading():  # a damaged title hides no sheet
+        for element in package.elements(core) if package.has(core) else ():
+            if local(element.tag) == "title":
+                title = element.text or ""
     return Workbook(title, tuple(sheets), hidden, tuple(charts), package)
 
 

@@ -193,7 +193,8 @@ class Parsed:
     @classmethod
     def of(cls, raw: RawDocument) -> Parsed:
         """Find the tables of ``raw``. Raises UnicodeEncodeError for lone surrogates."""
-        for part in (raw.doc_id, raw.title):
+        words = (*raw.metadata.keys(), *raw.metadata.values(), *(each.name for each in raw.sections))
+        for part in (raw.doc_id, raw.title, *words):
             part.encode()
         places = array(PLACE)
         for table in find_tables(raw.text, ""):

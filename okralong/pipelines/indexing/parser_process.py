@@ -160,7 +160,7 @@ class _FileProgress:
                 else self._source.uri
             )
             return BadRow(self._source.doc_id, failure_message(loss, place, limits))
-        doc_id, place = str(self._begun["doc_id"]), self._place(self._begun)
+        doc_id, place = _writable(self._begun["doc_id"]), self._place(self._begun)
         self._finished = int(self._begun["number"]) + 1
         message = failure_message(loss, place, limits)
         if self._losses == _MOST_LOSSES:
@@ -170,7 +170,7 @@ class _FileProgress:
 
     def _outcome(self, head: Head, body: bytes) -> ParsedDocument | BadRow:
         if head["kind"] == "bad":
-            return BadRow(str(head["doc_id"]), str(head["message"]))
+            return BadRow(_writable(head["doc_id"]), _writable(head["message"]))
         if self._begun is None:
             raise BrokenFrame("a document that had not begun")
         where = str(self._begun["where"])
@@ -287,4 +287,10 @@ def _pairs(values: list[list[Any]]) -> tuple[tuple[str, str], ...]:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.50} is not text")
+    value.encode()  # a lone surrogate, a ValueError, could not be stored
     return value
+
+
+def _writable(value: object) -> str:
+    """Return a name or message of the child without lone surrogates, which could not be stored."""
+    return str(value).encode("utf-8", "replace").decode()

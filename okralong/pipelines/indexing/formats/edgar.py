@@ -60,7 +60,7 @@ def _read(source: Source, data: bytes, find: _Find) -> Iterator[ParserOutput]:
     taken: dict[str, int] = {}
     for submission in submissions:
         about = _metadata(submission)
-        below = f"{source.doc_id}/{about.get('accession', 'submission')}" if several else source.doc_id
+        below = f"{source.doc_id}/{_name(about.get('accession', 'submission'))}" if several else source.doc_id
         readings, losses = _readings(submission, source, find)
         first = True
         for block, reading in readings:
@@ -279,6 +279,7 @@ _DATA: Final = ("data file", "data files")
 _RENDERED: Final = ("page made from XBRL data", "pages made from XBRL data")
 _ENCODED_PDFS: Final = ("encoded PDF", "encoded PDFs")
 _OTHERS: Final = ("encoded file", "encoded files")
+_WITHOUT_TEXT: Final = ("document of pictures without text", "documents of pictures without text")
 _SHOWN: Final = 3
 
 
@@ -292,9 +293,18 @@ def _readings(submission: _Submission, source: Source, find: _Find) -> tuple[lis
         except DocumentError as error:
             kept.append((block, BadRow(source.doc_id, str(error))))
             continue
+        except MemoryError:
+            raise
+        except Exception as error:  # a parser may fail in any way on a damaged document; the others are read
+            why = f"made its parser fail ({type(error).__name__}: {error})"
+            place = f"{source.uri}, document {block.number},"
+            kept.append((block, BadRow(source.doc_id, f"{place} {why}. Leave it out, or fetch the file anew.")))
+            continue
         if isinstance(reading, RawDocument):
             if reading.text.strip():
                 kept.append((block, reading))
+            elif NOT_READ in reading.metadata:
+                unread.setdefault(_WITHOUT_TEXT, []).append(block.file or block.kind)
         else:
             unread.setdefault(reading, []).append(block.file or block.kind)
     losses = Losses()

@@ -85,6 +85,8 @@ class Flow:
 
     def write(self, said: str) -> None:
         """Write text as it is, after the gap that is due."""
+        if not said:
+            return
         gap = ""
         if self.size:
             gap = "\n" * self._newlines or (" " if self._blank or self._apart else "")
@@ -134,7 +136,10 @@ class Flow:
         place.end = self.size
         if place.start < 0:
             place.start = self.size
-            self._opened.remove(place)
+            if self._opened[-1] is place:  # as a rule; ``remove`` searches from the other end
+                self._opened.pop()
+            else:
+                self._opened.remove(place)
 
     def tail(self) -> str:
         """Return the last characters of the line, "" if a gap is due."""

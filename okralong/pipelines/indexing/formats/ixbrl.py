@@ -25,7 +25,7 @@ _MOST_CHARS: Final = 4_000_000
 _MOST_NAME_CHARS: Final = 300
 _MOST_DIMENSIONS: Final = 20
 
-_NAMESPACE: Final = re.compile(r"xmlns:([\w-]{1,40})\s*=\s*[\"']http://www\.xbrl\.org/20\d\d/inlineXBRL")
+_NAMESPACE: Final = re.compile(r"xmlns:([A-Za-z_][\w-]{0,39})\s*=\s*[\"']http://www\.xbrl\.org/20\d\d/inlineXBRL")
 _HIDDEN: Final = frozenset({"header", "hidden", "resources", "references", "relationship"})
 _TAGGED: Final = frozenset({"nonfraction", "nonnumeric", "fraction"})
 _LINKED: Final = re.compile(r"-sec-ix-hidden\s*:\s*([\w.-]{1,300})")

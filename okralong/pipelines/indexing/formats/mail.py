@@ -160,6 +160,11 @@ class _Mail:
             page = page_of_html(markup, self._source.uri)
         except DocumentError:  # an empty one
             return "", Losses()
+        except MemoryError:
+            raise
+        except Exception:  # a parser may fail in any way on a damaged page; the rest of the mail is read
+            self._losses.add("page that cannot be read", "pages that cannot be read")
+            return "", Losses()
         return page.text, page.losses
 
     def _container(self, found: Tnef, name: str, depth: int, with_body: bool) -> None:
@@ -174,7 +179,7 @@ class _Mail:
             if not text.strip() and found.rtf:
                 try:
                     text = rtf_text(found.rtf)
-                except ValueError:
+                except (ValueError, ArithmeticError, LookupError):  # the library's for damaged text
                     self._losses.add("text in RTF", "texts in RTF")
             self.blocks.begin("attachment", name)
             self.blocks.add(text)

@@ -6,6 +6,7 @@ import csv
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from lxml import etree
@@ -15,6 +16,7 @@ from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.core.workbooks import (
     Cell,
     Layout,
+    Relation,
     Sheet,
     Workbook,
     address,
@@ -159,16 +161,24 @@ class _Notes:
         self._visible = {sheet.name for sheet in book.sheets}
 
     def of(self, part: str) -> Iterator[str]:
-        """Yield the notes of a sheet by its part, and count its pictures."""
-        relations = list(self._package.relations(part))
-        with self._package.reading(part):
-            for relation in relations:
-                if relation.kind == "comments" and self._package.has(relation.part):
-                    yield from self._comments(relation.part)
-                elif relation.kind == "threadedComment" and self._package.has(relation.part):
-                    yield from self._threads(relation.part)
-                elif relation.kind == "drawing" and self._package.has(relation.part):
-                    yield from self._drawing(relation.part)
+        """Yield the notes of a sheet by its part, and count its pictures and damaged parts."""
+        readers = {"comments": self._comments, "threadedComment": self._threads, "drawing": self._drawing}
+        relations: list[Relation] = []
+        with self._counting_damage(part):
+            relations += self._package.relations(part)
+        for relation in relations:
+            if relation.kind in readers and self._package.has(relation.part):
+                with self._counting_damage(relation.part):
+                    yield from readers[relation.kind](relation.part)
+
+    @contextmanager
+    def _counting_damage(self, part: str) -> Iterator[None]:
+        """Count a damaged part instead of failing: it hides no sheet."""
+        try:
+            with self._package.reading(part):
+                yield
+        except DocumentError:
+            self._losses.add("missing or damaged part", "missing or damaged parts")
 
     def _comments(self, part: str) -> Iterator[str]:
         authors: list[str] = []

@@ -17,7 +17,7 @@ def text_of_xml(data: bytes, uri: str) -> str:
     try:
         if b"<!ENTITY" not in data:
             return _Lines().of(data.strip())
-    except expat.ExpatError:
+    except (expat.ExpatError, LookupError, ValueError):  # the last two for an encoding that expat does not know
         pass
     return "\n".join(filter(None, map(str.strip, _TAGS.sub("\n", decode(data, uri)).split("\n"))))
 
