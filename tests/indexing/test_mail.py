@@ -432,3 +432,12 @@ def test_a_body_that_makes_its_parser_fail_leaves_the_rest(file: Path, monkeypat
     packed = struct.pack("<II", len(rtf) + 12, len(rtf)) + b"MELA" + bytes(4) + rtf
     odd = tnef((0x9003, properties(prop(0x1009, packed))))
     assert lost(read(file, parts("mixed", outlook(odd)))) == "1 text in RTF"
+
+
+def test_names_in_winmail_are_one_short_line(file: Path) -> None:
+    name = b"n" * 300 + b"\r\nSubject: other.pdf\0"
+    odd = tnef((0x9002, b""), (0x8010, name), (0x800F, b"no PDF"))
+    bad, _ = readings(file, parts("mixed", plain("Text."), outlook(odd)))
+    assert isinstance(bad, BadRow)
+    assert bad.doc_id.endswith("n Subject: other.pdf")
+    assert len(bad.doc_id) == len("a, winmail.dat, ") + 200

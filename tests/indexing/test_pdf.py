@@ -394,6 +394,18 @@ def test_one_damaged_page_does_not_cost_the_others(tmp_path: Path) -> None:
         read(tmp_path, none)
 
 
+def test_characters_that_unicode_does_not_have_cost_no_other_page(tmp_path: Path) -> None:
+    pdf = RawPdf()
+    pdf.page(line("Sales in 2024 were 512."))
+    codes = "/Encoding << /Type /Encoding /Differences [65 /u110000 /uFFFFFF] >>"
+    pdf.page(
+        line("AB" * 40 + " 2024", font="F2"), {"F2": f"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica {codes} >>"}
+    )
+    found = read(tmp_path, pdf)
+    assert found.text.startswith("Sales in 2024 were 512.")
+    assert "page without readable text: 2" in found.metadata["not_read"]
+
+
 @pytest.mark.documented(".pdf", "files that are cut off")
 def test_files_that_are_cut_off(tmp_path: Path) -> None:
     data = tiny_pdf(["First page.", "Second page."])

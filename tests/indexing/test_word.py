@@ -565,3 +565,23 @@ def test_a_word_file_that_is_none_says_so(tmp_path: Path) -> None:
     (bad,) = read_source(Source(str(tmp_path / "a.docx"), "a", len(data)), 10**8)
     assert isinstance(bad, BadRow)
     assert "not a complete Word document (its main part is presentation)" in bad.message
+
+
+def test_damaged_links_to_parts_are_counted(tmp_path: Path) -> None:
+    parts = {"r2": Part("header", "word/h.xml", b"\x00")}
+    data = io.BytesIO(open_xml.word(paragraph("Kept."), parts))
+    broken = io.BytesIO()
+    with zipfile.ZipFile(data) as whole, zipfile.ZipFile(broken, "w") as file:
+        for name in whole.namelist():
+            file.writestr(name, b"<broken" if name == "word/_rels/document.xml.rels" else whole.read(name))
+    found = read(tmp_path, broken.getvalue())
+    assert (found.text, found.metadata["not_read"]) == ("Kept.", "1 missing or damaged part")
+
+
+def test_a_part_with_a_broken_name_hides_no_other(tmp_path: Path) -> None:
+    styles = word_part("styles", "")
+    data = bytearray(open_xml.word(paragraph("Kept."), {"r2": styles}))
+    at = data.index(styles.name.encode())
+    data[at : at + 2], data[at - 24 : at - 22] = b"\xff\xfe", b"\x00\x08"
+    found = read(tmp_path, bytes(data))
+    assert (found.text, found.metadata["not_read"]) == ("Kept.", "1 missing or damaged part")

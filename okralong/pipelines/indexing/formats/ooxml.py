@@ -90,6 +90,7 @@ class Part:
                 found = links.root() if links is not None else ()
             except DamagedPart:
                 found = ()
+                self.package.losses.add("missing or damaged part", "missing or damaged parts")
             for link in found:
                 target = link.get("Target") if etree.iselement(link) and isinstance(link.tag, str) else None
                 if target and link.get("TargetMode") != "External":
@@ -136,7 +137,7 @@ class Package:
         """Unpack a part. Raises DamagedPart."""
         try:
             return self._zip.read(self._names[name])
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError) as error:
             raise DamagedPart(str(error)) from error
 
     def root_once(self, part: Part | None) -> Any:

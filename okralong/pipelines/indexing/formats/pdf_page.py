@@ -14,7 +14,7 @@ import pypdfium2.raw as pdfium
 
 from okralong.pipelines.indexing.documents import newlines
 from okralong.pipelines.indexing.formats.legible import is_legible, without_turned_words
-from okralong.pipelines.indexing.formats.pdf_raised import with_marks_apart
+from okralong.pipelines.indexing.formats.pdf_raised import characters, with_marks_apart
 
 _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 """PDFium's replacements for a hyphen at the end of a line."""
@@ -97,7 +97,7 @@ def _checked(textpage: Any, raw: str) -> tuple[str, State]:
     sample = _map_errors(textpage, range(0, count, max(1, count // _SAMPLE)))
     if 1 not in sample and len(raw) - len(_ODD.sub("", raw)) < _LEAST_ODD * len(raw):
         return _legible_blocks(text)
-    chars = [chr(code) for code in map(pdfium.FPDFText_GetUnicode, repeat(textpage.raw), range(count))]
+    chars = list(characters(textpage, count))
     bad = [
         error == 1 or bool(_ODD.match(char))
         for error, char in zip(_map_errors(textpage, range(count)), chars, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from ctypes import byref, c_double
 from itertools import repeat
@@ -28,7 +29,7 @@ def with_marks_apart(textpage: Any, text: str) -> str:
     count = pdfium.FPDFText_CountChars(textpage.raw)
     whole = str(textpage.get_text_range()) if _FIGURE.search(text) else ""
     if len(whole) != count:  # characters outside of the first plane take two places
-        whole = "".join(map(chr, map(pdfium.FPDFText_GetUnicode, repeat(textpage.raw), range(count))))
+        whole = "".join(characters(textpage, count))
     figures = ((match[0], match.start()) for match in _FIGURE.finditer(whole))
     parts, end = [], 0
     for match in _FIGURE.finditer(text):
@@ -41,6 +42,12 @@ def with_marks_apart(textpage: Any, text: str) -> str:
             parts.append(raised_text(before, match[0][within:], text[match.end() : match.end() + 1]))
             end = match.end()
     return "".join([*parts, text[end:]])
+
+
+def characters(textpage: Any, count: int) -> Iterator[str]:
+    """Yield the first ``count`` characters of a page; a font may claim codes that Unicode does not have."""
+    for code in map(pdfium.FPDFText_GetUnicode, repeat(textpage.raw), range(count)):
+        yield chr(code) if code <= sys.maxunicode else "\ufffd"
 
 
 def _raised_within(textpage: Any, start: int, end: int) -> Iterator[int]:

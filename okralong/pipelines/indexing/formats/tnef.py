@@ -28,6 +28,7 @@ _SEVERAL: Final = 0x1000
 _UNICODE: Final = 0x1F
 _OBJECT: Final = 0xD
 _GUID: Final = 16
+_MOST_NAME_CHARS: Final = 200
 
 
 @dataclass(slots=True)
@@ -75,6 +76,8 @@ def unpack(data: bytes) -> Tnef:
             _read_message(found, data, start, start + size, code_page)
         elif name in (_TITLE, _DATA, _ATTACHMENT) and found.attachments:
             _read_attachment(found.attachments[-1], name, data[start : start + size], code_page)
+    for each in found.attachments:
+        each.name = " ".join(each.name.split())[-_MOST_NAME_CHARS:]
     return found
 
 
