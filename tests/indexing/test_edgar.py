@@ -288,3 +288,11 @@ def test_an_accession_number_is_no_path(tmp_path: Path) -> None:
     other = HEAD.replace("ACCESSION NUMBER:\t\t0000950129-95-001652", "ACCESSION NUMBER: ../../b\x1b[31m/c")
     text = HEAD + REPORT + SCHEDULE + END + other + REPORT + SCHEDULE + END
     assert "a/b-31m-c/EX-27" in [found.doc_id for found in readings(tmp_path / "a.txt", text)]
+
+
+def test_a_submission_without_text_beside_others_is_reported(tmp_path: Path) -> None:
+    picture = block("GRAPHIC", encoded(b"x", "a.jpg"), "a.jpg")
+    report, *_, bad = readings(tmp_path / "a.txt", HEAD + REPORT + SCHEDULE + END + HEAD + picture + END)
+    assert isinstance(report, RawDocument)
+    assert isinstance(bad, BadRow)
+    assert "holds no text (not read: 1 picture (a.jpg); 1 missing document" in bad.message

@@ -475,3 +475,8 @@ def test_an_odd_number_hides_no_other_cell(file: Path) -> None:
     cells = '<c><v>5,3</v></c><c t="d"><v>soon</v></c><c><v>7</v></c>'
     found = read(workbook(f"<sheetData><row>{cells}</row></sheetData>"), file)
     assert found.text == "One\n\n| 5,3 | soon | 7 |"
+
+
+def test_numbers_of_hundreds_of_digits_are_shown_without_their_format(file: Path) -> None:
+    data = workbook(f'<sheetData><row><c s="1"><v>{"9" * 500}</v></c></row></sheetData>', formats=("0.00",))
+    assert read(data, file).text == f"One\n\n| {'9' * 500} |"

@@ -366,3 +366,17 @@ def test_values_of_facts(said: str, format_: str, scale: str, value: str) -> Non
 )
 def test_pages_of_one_thing_many_times(head: str, unit: str) -> None:
     assert growth(lambda size: page_of_html(head + unit * size, "a.html"), 1_000) < LINEAR
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html style='background:black'><body style='color:white'>Shown.</body></html>",
+        "<html><style>html{background:#111} body{color:#fff}</style><body>Shown.</body></html>",
+        "<html><style>body{opacity:0}</style><body>Shown.</body></html>",
+        "<html><style>body{display:none}</style><body>Shown.</body></html>",
+        "<html><body style='visibility:hidden'>Shown.</body></html>",
+    ],
+)
+def test_dark_pages_and_pages_that_a_script_shows_are_read(page: str) -> None:
+    assert shown(page) == "Shown."

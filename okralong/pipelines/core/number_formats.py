@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
@@ -144,7 +144,10 @@ def _number(value: int | float, sections: Sequence[_Section]) -> str:
     if section.tokens == _GENERAL:
         return _general(value)
     exact = Decimal(f"{value:.15g}") if isinstance(value, float) else Decimal(value)
-    words, rounded = _in_section(abs(exact), section)
+    try:
+        words, rounded = _in_section(abs(exact), section)
+    except InvalidOperation:  # hundreds of digits
+        return _general(value)
     if words is None:
         return _general(value)
     if value >= 0:

@@ -62,6 +62,9 @@ def _read(source: Source, data: bytes, find: _Find) -> Iterator[ParserOutput]:
         about = _metadata(submission)
         below = f"{source.doc_id}/{_name(about.get('accession', 'submission'))}" if several else source.doc_id
         readings, losses = _readings(submission, source, find)
+        if several and not readings:
+            left = f" (not read: {losses.words()})" if losses.words() else ""
+            yield BadRow(below, f"{source.uri}, {below}, holds no text{left}. Fetch it anew if it should have some.")
         first = True
         for block, reading in readings:
             name = source.doc_id if is_one_document else _free(f"{below}/{_name(block.kind)}", taken)

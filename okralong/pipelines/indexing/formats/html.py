@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -14,7 +14,7 @@ from okralong.pipelines.core.types import DocumentError, Fact, Section
 from okralong.pipelines.indexing.documents import Losses, ParserOutput, RawDocument, Source
 from okralong.pipelines.indexing.formats.flow import SPACE, Flow, Place
 from okralong.pipelines.indexing.formats.html_markup import as_html, decode_html
-from okralong.pipelines.indexing.formats.html_style import Effect, Styles
+from okralong.pipelines.indexing.formats.html_style import NOTHING, Effect, Styles
 from okralong.pipelines.indexing.formats.html_table import Table
 from okralong.pipelines.indexing.formats.ixbrl import Tags
 from okralong.pipelines.indexing.formats.text import heading_name
@@ -127,7 +127,9 @@ class _Reader:
     def read(self, top: LexborNode) -> None:
         """Write everything below ``top``."""
         # An explicit stack, because saved pages nest deeper than Python's recursion limit.
-        stack: list[_Step] = [(top, 0)]
+        outer = top.parent
+        around = self._styles.effect("html", outer.attributes) if outer is not None and outer.tag == "html" else NOTHING
+        stack: list[_Step] = [(top, _BACKED if around.backed else 0)]
         while stack:
             step = stack.pop()
             if not isinstance(step, tuple):
@@ -152,6 +154,8 @@ class _Reader:
     def _element(self, node: LexborNode, tag: str, state: int, stack: list[_Step]) -> None:
         attributes = node.attributes
         effect = self._styles.effect(tag, attributes)
+        if tag == "body":  # where it is hidden, a script shows it when the page is loaded
+            effect = NOTHING if effect.gone else replace(effect, hidden=None, tiny=None)
         if effect.gone or (tag == "dialog" and "open" not in attributes):
             return
         if self._tags is not None and self._tags.hides(tag):
