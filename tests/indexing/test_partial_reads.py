@@ -42,6 +42,13 @@ def test_losses_are_counted_in_words() -> None:
     assert losses.metadata() == {"not_read": "1,002 comments; 1 picture (install OCR)"}
 
 
+def test_a_files_own_names_cannot_steer_a_terminal() -> None:
+    losses = Losses()
+    losses.add("attachment (a\x1b[2J\n.zip)", "attachments")
+    losses.add_within("b\u202e.xlsx", "1 comment")
+    assert losses.words() == "1 attachment (a [2J .zip); b .xlsx: 1 comment"
+
+
 def test_a_document_read_in_part_is_a_warning(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()

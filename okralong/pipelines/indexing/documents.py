@@ -99,7 +99,8 @@ class Losses:
             f"{count:,} {one if count == 1 else many}{f' ({remedy})' if remedy else ''}"
             for (one, many, remedy), count in self._counts.items()
         )
-        return "; ".join([*counts, *self._within])
+        words = "; ".join([*counts, *self._within])
+        return "".join(each if each.isprintable() else " " for each in words)  # names come from the file
 
     def metadata(self) -> dict[str, str]:
         """Return the counts as a document's metadata, empty if there are none."""

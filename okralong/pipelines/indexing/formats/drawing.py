@@ -15,7 +15,7 @@ from okralong.pipelines.core.number_formats import shown
 from okralong.pipelines.core.raised import RaisedText
 from okralong.pipelines.indexing.documents import Losses
 from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, M, Part, R, W, chosen, is_on, number_of
-from okralong.pipelines.indexing.formats.text import pipe_table
+from okralong.pipelines.indexing.formats.text import PLACES_A_CELL, pipe_table
 from okralong.pipelines.indexing.tables import is_year
 
 STRUCK: Final = "~~"
@@ -85,9 +85,6 @@ def count_object(losses: Losses, program: str) -> None:
 
 MOST_REPEATED_CHARS: Final = 200
 """The text of a merged cell is repeated up to this length. # project default"""
-_PLACES_A_CELL: Final = 16
-"""A table with more places than this per cell is written without alignment: a file may claim a billion columns.
-# project default"""
 
 
 @dataclass(slots=True)
@@ -106,7 +103,7 @@ def aligned(rows: Sequence[Sequence[GridCell]]) -> list[list[str]]:
     """
     starts = sorted({cell.column for row in rows for cell in row})
     places = sum(bisect_left(starts, row[-1].column + row[-1].span) for row in rows if row)
-    if places > _PLACES_A_CELL * sum(map(len, rows)):
+    if places > PLACES_A_CELL * sum(map(len, rows)):
         return [[cell.text for cell in row] for row in rows]
     lines = []
     for row in rows:

@@ -14,10 +14,8 @@ from itertools import groupby
 from typing import Final
 
 from okralong.pipelines.indexing.formats.flow import Flow, Place, on_one_line
+from okralong.pipelines.indexing.formats.text import PLACES_A_CELL
 
-PLACES_A_CELL: Final = 16
-"""Rows are padded with empty cells unless the table then has more than this multiple of its cells; a table with one
-long row and many short ones would grow with their product. # project default"""
 _MOST_SPAN: Final = 1_000
 """Columns that a cell may span, as in browsers."""
 _STEPS_A_CELL: Final = 16

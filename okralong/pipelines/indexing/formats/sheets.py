@@ -29,7 +29,7 @@ from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, 
 from okralong.pipelines.indexing.formats import ooxml
 from okralong.pipelines.indexing.formats.drawing import chart_text, diagram_at, drawn_text, is_decoration
 from okralong.pipelines.indexing.formats.ooxml import CX, DGM, MC, A, C, R, chosen
-from okralong.pipelines.indexing.formats.text import pipe_table
+from okralong.pipelines.indexing.formats.text import PLACES_A_CELL, pipe_table
 from okralong.pipelines.indexing.tables import is_year
 
 SAVE_IT: Final = "open the file in a spreadsheet program and save it"
@@ -77,8 +77,6 @@ _LONGEST_HEAD: Final = 200
 """Characters of the text of merged cells that is repeated. # project default"""
 _FILLS_A_CELL: Final = 4
 """Repeated texts of a sheet per cell: a file may declare a million merged ranges. # project default"""
-_PLACES_A_CELL: Final = 16
-"""A sheet with more places per cell than this is written as a list of cells. # project default"""
 
 
 class _Grid:
@@ -133,7 +131,7 @@ class _Grid:
         columns = sorted({column for _, row in rows for column in row})
         place = {column: index for index, column in enumerate(columns)}
         places = sum(place[max(row)] + 1 for _, row in rows)
-        if places > _PLACES_A_CELL * sum(len(row) for _, row in rows):
+        if places > PLACES_A_CELL * sum(len(row) for _, row in rows):
             return pipe_table([[f"{address(n, column)}: {row[column]}" for column in sorted(row)] for n, row in rows])
         return pipe_table([[row.get(column, "") for column in columns[: place[max(row)] + 1]] for _, row in rows])
 

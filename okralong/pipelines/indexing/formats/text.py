@@ -50,7 +50,7 @@ def read_plain(source: Source) -> Iterator[ParserOutput]:
 
 # Tables as lines that people, language models and the table finder recognize as tables.
 
-_PLACES_A_CELL: Final = 16
+PLACES_A_CELL: Final = 16
 """Short rows are padded with empty cells unless the table then has more than this multiple of its cells; a table with
 one long row and many short ones would grow with their product. # project default"""
 
@@ -60,7 +60,7 @@ def pipe_table(rows: Sequence[Sequence[str]]) -> str:
     kept = [[" ".join(cell.replace("|", "/").split()) for cell in row] for row in rows]
     kept = [row for row in kept if any(row)]
     columns = sorted({column for row in kept for column, cell in enumerate(row) if cell})
-    filled = len(kept) * len(columns) <= _PLACES_A_CELL * sum(map(len, kept))
+    filled = len(kept) * len(columns) <= PLACES_A_CELL * sum(map(len, kept))
     return "\n".join(_line(row, columns, filled) for row in kept)
 
 
