@@ -73,7 +73,7 @@ def read_document(data: Path, file: str, sha256: str = "") -> Document:
     if sha256 and hashlib.sha256(raw).hexdigest() != sha256:
         raise SystemExit(f"{data / file}: this is not the file that was marked (its sha256 differs). Mark it again.")
     text = raw.decode("utf-8")
-    return Document(doc_id=file, text=text, tables=find_tables(text, file))
+    return Document(doc_id=file, text=text, table_spans=find_tables(text, file))
 
 
 def passage_at(document: Document, cut: int, *, before: bool) -> Passage:
@@ -98,7 +98,7 @@ def measure(mark: Mark, document: Document, *, before: bool, max_tokens: int = M
     size = mark.end_char - mark.start_char
     added = (shown.end_char - shown.start_char) - (passage.end_char - passage.start_char)
     gained = overlap(shown.start_char, shown.end_char, mark) - overlap(passage.start_char, passage.end_char, mark)
-    bounds = [(table.start_char, table.end_char) for table in document.tables]
+    bounds = [(table.start_char, table.end_char) for table in document.table_spans]
     return Outcome(
         mark=mark,
         cut="end" if before else "start",
@@ -136,10 +136,10 @@ def density(data: Path, pattern: str, known: dict[str, Document]) -> list[dict[s
     for path in sorted(data.glob(pattern)):
         file = path.relative_to(data).as_posix()
         document = known.get(file) or read_document(data, file)
-        inside = sum(len(document.text[t.start_char : t.end_char].split()) for t in document.tables)
+        inside = sum(len(document.text[t.start_char : t.end_char].split()) for t in document.table_spans)
         words = max(1, len(document.text.split()) - inside)
-        per_10k = 10_000 * len(document.tables) / words
-        rows.append({"file": file, "tables": len(document.tables), "prose_words": words, "per_10k": per_10k})
+        per_10k = 10_000 * len(document.table_spans) / words
+        rows.append({"file": file, "tables": len(document.table_spans), "prose_words": words, "per_10k": per_10k})
     return rows
 
 

@@ -26,7 +26,7 @@ def with_table() -> Document:
         f"{year}    {year * 3:,}    {year - 1900}\n" for year in range(1990, 2015)
     )
     return Document(
-        "t.txt", prose + table + prose, sha256="t", tables=(TableSpan("t1", len(prose), len(prose + table)),)
+        "t.txt", prose + table + prose, sha256="t", table_spans=(TableSpan("t1", len(prose), len(prose + table)),)
     )
 
 
@@ -59,7 +59,7 @@ async def test_a_cut_table_is_made_whole_unless_the_policy_says_no() -> None:
     hits = hits_of(document, cutting[0])
     tools = ScriptedTools([document])
     (whole,) = await process_context(hits, LINEAR, tools)
-    span = document.tables[0]
+    span = document.table_spans[0]
     assert whole.start_char <= span.start_char
     assert whole.end_char >= span.end_char
     assert whole.text == document.text[whole.start_char : whole.end_char]

@@ -23,7 +23,7 @@ def passage_of(document: Document, start: int, end: int) -> Passage:
 @pytest.mark.parametrize("name", TABLES)
 def test_a_cut_table_is_shown_whole(name: str, share: float) -> None:
     text, start, end = embedded(TABLES[name])
-    document = Document("d", text, tables=find_tables(text, "d"))
+    document = Document("d", text, table_spans=find_tables(text, "d"))
     cut = start + int(share * (end - start))
     before = recover_tables(passage_of(document, start - 40, cut), document, 1000, count_words)
     after = recover_tables(passage_of(document, cut, end + 40), document, 1000, count_words)
@@ -39,7 +39,7 @@ def test_a_cut_table_is_shown_whole(name: str, share: float) -> None:
 
 def test_a_passage_that_cuts_no_table_is_returned_as_it_is() -> None:
     text, start, end = embedded(CELL_PER_LINE)
-    document = Document("d", text, tables=find_tables(text, "d"))
+    document = Document("d", text, table_spans=find_tables(text, "d"))
     for low, high in ((0, start), (start, end), (end, len(text)), (0, len(text)), (5, start - 5)):
         passage = passage_of(document, low, high)
         assert recover_tables(passage, document, 1000, count_words) is passage
@@ -48,7 +48,7 @@ def test_a_passage_that_cuts_no_table_is_returned_as_it_is() -> None:
 def test_over_the_bound_the_column_heads_come_first_then_the_rows_below() -> None:
     rows = [f"Mill {i:02d} {i},000 {i},500" for i in range(1, 61)]
     text = "\n".join(["Output by mill", "(in tonnes)", "2031 2030", *rows])
-    document = Document("d", text, tables=(TableSpan("d:t0", 0, len(text)),))
+    document = Document("d", text, table_spans=(TableSpan("d:t0", 0, len(text)),))
     start = text.index("Mill 10")
     shown = recover_tables(passage_of(document, start, text.index("Mill 12")), document, 80, count_words)
     assert shown.start_char == 0
@@ -59,7 +59,7 @@ def test_over_the_bound_the_column_heads_come_first_then_the_rows_below() -> Non
 
 def test_far_from_the_heads_the_passage_grows_upwards_as_far_as_the_bound_allows() -> None:
     text = "\n".join(f"Mill {i:02d} {i},000 {i},500" for i in range(1, 61))
-    document = Document("d", text, tables=(TableSpan("d:t0", 0, len(text)),))
+    document = Document("d", text, table_spans=(TableSpan("d:t0", 0, len(text)),))
     start = text.index("Mill 50")
     shown = recover_tables(passage_of(document, start, start + 10), document, 22, count_words)
     assert shown.text.startswith("Mill 46")
@@ -69,7 +69,7 @@ def test_far_from_the_heads_the_passage_grows_upwards_as_far_as_the_bound_allows
 
 def test_a_passage_over_the_bound_is_left_alone() -> None:
     text, start, _ = embedded(CELL_PER_LINE)
-    document = Document("d", text, tables=find_tables(text, "d"))
+    document = Document("d", text, table_spans=find_tables(text, "d"))
     passage = passage_of(document, 0, start + 60)
     assert recover_tables(passage, document, 10, count_words) is passage
 
@@ -77,7 +77,7 @@ def test_a_passage_over_the_bound_is_left_alone() -> None:
 def test_two_tables_may_be_cut_at_once() -> None:
     text = "aa 1\naa 2\n\nbetween\n\nbb 1\nbb 2"
     first, second = TableSpan("d:t0", 0, 9), TableSpan("d:t1", 20, 29)
-    document = Document("d", text, tables=(first, second))
+    document = Document("d", text, table_spans=(first, second))
     shown = recover_tables(passage_of(document, 6, 23), document, 100, count_words)
     assert shown.text == text
 
@@ -92,7 +92,7 @@ def test_the_original_range_is_never_lost(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     bound = data.draw(st.integers(0, 60))
-    document = Document("d", text, tables=tables)
+    document = Document("d", text, table_spans=tables)
     passage = passage_of(document, start, end)
     shown = recover_tables(passage, document, bound, count_words)
     assert shown.start_char <= start <= end <= shown.end_char

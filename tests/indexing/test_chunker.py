@@ -45,7 +45,7 @@ def documents(draw: st.DrawFn) -> Document:
     marks = sorted(set(draw(st.lists(st.integers(0, len(text)), max_size=6))))
     spans = zip(marks[::2], marks[1::2], strict=False)
     tables = tuple(TableSpan(f"t{number}", start, end) for number, (start, end) in enumerate(spans))
-    return Document("d", text, sha256="0123456789abcdef" * 4, tables=tables)
+    return Document("d", text, sha256="0123456789abcdef" * 4, table_spans=tables)
 
 
 @settings(max_examples=150, deadline=None)
@@ -60,7 +60,7 @@ def test_chunks_tile_fit_mark_tables_and_repeat(doc: Document, granularity: int,
         assert chunk.chunk_id == f"0123456789abcdef-{granularity}-{ordinal:06d}"
         assert 0 < chunk.n_tokens == count_tokens(chunk.text) <= granularity
         edges = (chunk.start_char, chunk.end_char)
-        cut = {t.table_id for t in doc.tables if any(t.start_char < edge < t.end_char for edge in edges)}
+        cut = {t.table_id for t in doc.table_spans if any(t.start_char < edge < t.end_char for edge in edges)}
         assert (chunk.table_id in cut) if cut else (chunk.table_id is None)
         place = chunk.end_char
     assert chunks == chunk_document(doc, granularity, at)
@@ -104,7 +104,7 @@ def test_a_chunk_that_is_half_full_ends_before_a_table() -> None:
     table = "Division  2022  2023\n" + "Apples  12,400  13,150\n" * 9
     text = prose + table + "After the table. " * 10
     span = TableSpan("t0", len(prose), len(prose) + len(table) - 1)
-    doc = Document("d", text, sha256="a" * 64, tables=(span,))
+    doc = Document("d", text, sha256="a" * 64, table_spans=(span,))
     chunks = chunk_document(doc, 150)
     assert chunks[0].text == prose
     assert chunks[1].text.startswith(table)
@@ -149,7 +149,7 @@ def test_a_heading_stays_with_the_table_that_it_heads() -> None:
     for words in range(20, 90):
         before = "The mill grinds " + "more " * words + "flour.\n\nProduction of the mill\n"
         span = TableSpan("t0", len(before), len(before) + len(table) - 1)
-        doc = Document("d", before + table + "\nThe end.", sha256="a" * 64, tables=(span,))
+        doc = Document("d", before + table + "\nThe end.", sha256="a" * 64, table_spans=(span,))
         assert not any(chunk.text.endswith("of the mill\n") for chunk in chunk_document(doc, 100))
 
 
@@ -158,7 +158,7 @@ def test_lists_and_rows_of_tables_are_no_headings() -> None:
     assert all(chunk.n_tokens > 135 for chunk in chunk_document(Document("d", items, sha256="a" * 64), 150)[:-1])
     text = "The mill grinds flour. " * 17 + "\n\nDivision  2022  2023\nApples  12,400  13,150\n" + "It was built. " * 60
     start = text.index("Division")
-    doc = Document("d", text, sha256="a" * 64, tables=(TableSpan("t0", start, text.index("\nIt was")),))
+    doc = Document("d", text, sha256="a" * 64, table_spans=(TableSpan("t0", start, text.index("\nIt was")),))
     assert "13,150" in chunk_document(doc, 150)[0].text
 
 
@@ -224,7 +224,7 @@ def test_many_small_tables_take_linear_time() -> None:
     def work(size: int) -> None:
         starts = range(0, size * len(part), len(part))
         tables = tuple(TableSpan(f"t{start}", start, start + part.index("\n\n")) for start in starts)
-        chunk_document(Document("d", part * size, sha256="a" * 64, tables=tables), MIN_GRANULARITY)
+        chunk_document(Document("d", part * size, sha256="a" * 64, table_spans=tables), MIN_GRANULARITY)
 
     assert growth(work, 500) < LINEAR
 

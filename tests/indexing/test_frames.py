@@ -90,7 +90,7 @@ def test_a_head_that_does_not_fit_is_refused(change: dict[str, Any]) -> None:
     head, body = Parsed.of(raw).frame()
     document = document_of_frame(json.loads(json.dumps(head)), body, "a.txt")
     assert document == make_document(raw)
-    assert len(document.tables) == 1
+    assert len(document.table_spans) == 1
     with pytest.raises(BrokenFrame):
         document_of_frame({**head, **change}, body, "a.txt")
 

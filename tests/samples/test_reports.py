@@ -91,7 +91,7 @@ def test_accounts_agree_with_each_other(short: Sample) -> None:
 
 def test_table_spans_hold_title_header_and_all_rows(short: Sample) -> None:
     for report, document in zip(short.reports, short.documents, strict=True):
-        for table, span in zip(tables(report), document.tables, strict=True):
+        for table, span in zip(tables(report), document.table_spans, strict=True):
             text = document.text[span.start_char : span.end_char]
             assert text.startswith(f"Table: {table.title}")
             assert text.count("\n") == len(table.rows) + 1

@@ -47,7 +47,7 @@ def test_documents_are_read_whole(small: Small) -> None:
     for doc_id in [*CORPUS, "report-000"]:
         document = archive.document(doc_id)
         assert document.text == " ".join(CORPUS[doc_id])
-        assert document.tables == (TableSpan("t0", 0, 3),)
+        assert document.table_spans == (TableSpan("t0", 0, 3),)
         assert document.metadata == {"year": "2024"}
     sizes = [(doc_id, len(archive.document(doc_id).text.split())) for doc_id in ("notes1", "report-004")]
     assert archive.document_tokens(["report-004", "notes1"]) == sizes

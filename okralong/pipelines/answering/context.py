@@ -185,11 +185,11 @@ def recover_tables(
 ) -> Passage:
     """Widen a passage to include the tables that its boundaries cut.
 
-    ``document.tables`` must be sorted and disjoint. The result has the origin "table" and at most ``max_tokens``
+    ``document.table_spans`` must be sorted and disjoint. The result has the origin "table" and at most ``max_tokens``
     tokens. A passage that cuts no table, or already has more tokens, is returned unchanged.
     """
-    head = _table_over(document.tables, passage.start_char)
-    tail = _table_over(document.tables, passage.end_char)
+    head = _table_over(document.table_spans, passage.start_char)
+    tail = _table_over(document.table_spans, passage.end_char)
     start = head.start_char if head else passage.start_char
     end = tail.end_char if tail else passage.end_char
     if start == passage.start_char and end == passage.end_char:

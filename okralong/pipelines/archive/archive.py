@@ -324,7 +324,7 @@ def _document(row: dict[str, Any]) -> Document:
         source_uri=row["source_uri"] or "",
         sha256=row["sha256"] or "",
         n_tokens=row["n_tokens"],
-        tables=tuple(TableSpan(**span) for span in row["tables"] or ()),
+        table_spans=tuple(TableSpan(**span) for span in row["tables"] or ()),
         metadata=dict(row["metadata"] or ()),
         sections=tuple(Section(**section) for section in row.get("sections") or ()),
     )

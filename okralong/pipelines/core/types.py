@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from okralong.pipelines.core.tables import Table
+
 QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"]
 """The analyzer's question types (paper, section 3.2; the ACL version calls abstractive "summarizing")."""
 
@@ -97,6 +99,8 @@ class Fact:
 class Document:
     """One version of a document. Scopes and citations name it by ``doc_id``; ``sections`` are sorted by their start.
 
+    ``tables`` are the tables that were read, or None if none were looked for: ``statements.text_tables.tables_of``
+    gives them in both cases. ``table_spans`` are stretches of text that look like a table, for chunking and recovery.
     ``facts`` are only there while a document is indexed; ``Archive.tagged_facts`` returns them later.
     """
 
@@ -106,10 +110,11 @@ class Document:
     source_uri: str = ""
     sha256: str = ""
     n_tokens: int = 0
-    tables: tuple[TableSpan, ...] = ()
+    table_spans: tuple[TableSpan, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
     facts: tuple[Fact, ...] = ()
+    tables: tuple[Table, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def chunk_document(doc: Document, granularity: int, at: Boundaries = "sentences"
     """
     if granularity < MIN_GRANULARITY:
         raise ValueError(f"A granularity of {granularity} tokens is too small; the minimum is {MIN_GRANULARITY}.")
-    tables = sorted(doc.tables, key=lambda table: table.start_char)
+    tables = sorted(doc.table_spans, key=lambda table: table.start_char)
     starts = [table.start_char for table in tables]
     ends = {table.start_char: table.end_char for table in tables}
     units = _Ahead(fitting_units(doc, granularity, at))
@@ -240,7 +240,7 @@ def fitting_units(doc: Document, granularity: int, at: Boundaries) -> Iterator[U
         return
     marked, told = tee(_headings(doc))
     begins = next(told, None)
-    for unit in _units(doc.text, 0, _around(boundaries(doc.text, doc.tables), marked)):
+    for unit in _units(doc.text, 0, _around(boundaries(doc.text, doc.table_spans), marked)):
         while begins is not None and begins[0] < unit.start:
             begins = next(told, None)
         if begins is not None and begins[0] == unit.start:
@@ -326,7 +326,7 @@ def _headings(doc: Document) -> Iterator[Span]:
     """
     text = doc.text
     named = sorted({section.start_char for section in doc.sections if section.kind == "heading"})
-    tables = sorted((table.start_char, table.end_char) for table in doc.tables)
+    tables = sorted((table.start_char, table.end_char) for table in doc.table_spans)
     last = 0
     for start in named if len(named) > 1 else _like_headings(text):
         held = bisect_left(tables, (start + 1,)) - 1

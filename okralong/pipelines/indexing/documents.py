@@ -17,9 +17,11 @@ from pyarrow import fs
 
 from okralong.pipelines.core.encodings import UNDECODED, decoded
 from okralong.pipelines.core.filesystems import located, open_file
+from okralong.pipelines.core.tables import Table
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import NOT_READ, Document, DocumentError, Fact, Section, SectionKind, TableSpan
 from okralong.pipelines.indexing.tables import find_tables
+from okralong.pipelines.statements.text_tables import read_text_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A parser's document. ``where`` is its place in ``source_uri``, e.g. "row 3", or "" for a whole file."""
+    """A parser's document. ``where`` is its place in ``source_uri``, e.g. "row 3", or "" for a whole file.
+
+    ``tables`` is None if the parser leaves it to ``statements.text_tables`` to read them from the text.
+    """
 
     doc_id: str
     text: str
@@ -68,6 +73,7 @@ class RawDocument:
     metadata: Mapping[str, str] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
     facts: tuple[Fact, ...] = ()
+    tables: tuple[Table, ...] | None = None
 
 
 class Losses:
@@ -242,10 +248,13 @@ def document_with_tables(raw: RawDocument, tables: Iterable[tuple[int, int]]) ->
         source_uri=raw.source_uri,
         sha256=digest,
         n_tokens=count_tokens(raw.text),
-        tables=tuple(TableSpan(f"{digest[:16]}:t{number}", start, end) for number, (start, end) in enumerate(tables)),
+        table_spans=tuple(
+            TableSpan(f"{digest[:16]}:t{number}", start, end) for number, (start, end) in enumerate(tables)
+        ),
         metadata=raw.metadata,
         sections=raw.sections,
         facts=raw.facts,
+        tables=raw.tables if raw.tables is not None else read_text_tables(raw.text, raw.sections),
     )
 
 

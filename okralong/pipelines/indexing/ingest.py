@@ -212,7 +212,7 @@ def documents_table(documents: Sequence[Document]) -> pa.Table:
             "text": document.text,
             "tables": [
                 {"table_id": span.table_id, "start_char": span.start_char, "end_char": span.end_char}
-                for span in document.tables
+                for span in document.table_spans
             ],
             "metadata": sorted(document.metadata.items()),
             "sections": [asdict(section) for section in document.sections],
@@ -237,7 +237,7 @@ def read_documents(archive: str, part: str) -> list[Document]:
             source_uri=row["source_uri"],
             sha256=row["sha256"],
             n_tokens=row["n_tokens"],
-            tables=tuple(TableSpan(**span) for span in row["tables"]),
+            table_spans=tuple(TableSpan(**span) for span in row["tables"]),
             metadata=dict(row["metadata"]),
             sections=tuple(Section(**section) for section in row["sections"] or ()),
         )

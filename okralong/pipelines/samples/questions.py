@@ -98,7 +98,7 @@ def _place(draft: Draft, number: int, pages: dict[str, Rendered]) -> Question:
 def _document(report: Report, page: Rendered) -> Document:
     digest = hashlib.sha256(page.text.encode()).hexdigest()
     tables = tuple(replace(table, table_id=f"{report.doc_id}/{table.table_id}") for table in page.tables)
-    return Document(report.doc_id, page.text, report.title, f"{report.doc_id}.txt", digest, tables=tables)
+    return Document(report.doc_id, page.text, report.title, f"{report.doc_id}.txt", digest, table_spans=tables)
 
 
 def _in_turn(
