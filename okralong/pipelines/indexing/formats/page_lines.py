@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from okralong.pipelines.core.tables import Table
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -35,3 +37,19 @@ class Rule:
     x0: float
     x1: float
     y: float
+
+
+@dataclass(frozen=True, slots=True)
+class PageTable:
+    """A table of a page, with offsets into the page's text, and the left and right edge of each of its columns.
+
+    A table may have no heads at all (an empty tuple for each column): it may continue the one of the page before.
+    """
+
+    table: Table
+    columns: tuple[tuple[float, float], ...]
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether the columns have heads of their own."""
+        return all(self.table.heads)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from okralong.pipelines.core.tables import Table
-from okralong.pipelines.indexing.formats.page_lines import Rule, Word
+from okralong.pipelines.indexing.formats.page_lines import PageTable, Rule, Word
 
 
-def page_tables(words: Sequence[Word], rules: Sequence[Rule]) -> list[Table]:
-    """Return the tables of a page in reading order, with offsets into the page's text.
+def page_tables(words: Sequence[Word], rules: Sequence[Rule]) -> list[PageTable]:
+    """Return the tables of a page in reading order.
+
+    A column without a head is left out with its cells, unless no column of the table has one: such a table may continue
+    the one of the page before.
 
     Args:
         words: The words of the page, in any order.
