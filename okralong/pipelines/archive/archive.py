@@ -28,6 +28,7 @@ from okralong.pipelines.archive.metadata import (
 )
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.archive.shard import Shard
+from okralong.pipelines.archive.tables import read_document_tables
 from okralong.pipelines.archive.versions import (
     VERSIONS,
     DocumentEntry,
@@ -39,6 +40,7 @@ from okralong.pipelines.archive.versions import (
 )
 from okralong.pipelines.core.schemas import DOCUMENTS, READ_IN_PART
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.tables import Table
 from okralong.pipelines.core.types import NOT_READ, ArchiveError, Document, Fact, QuestionError, Section, TableSpan
 
 CACHED_DOCUMENTS: Final = 8
@@ -107,7 +109,7 @@ class Archive:
     def _documents(self) -> DocumentStore:
         entries = self.entries()
         places = {doc_id: (f"{entry.part}.parquet", entry.n_tokens) for doc_id, entry in sorted(entries.items())}
-        return DocumentStore(self.folder.at("documents"), places)
+        return DocumentStore(self.folder, places)
 
     def doc_ids(self) -> list[str]:
         """Return all doc_ids, sorted."""
@@ -255,7 +257,7 @@ class DocumentStore:
     Thread-safe.
     """
 
-    folder: Folder
+    archive: Folder
     _places: Mapping[str, tuple[str, int]]
     _cache: OrderedDict[str, Document] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -277,7 +279,8 @@ class DocumentStore:
             if doc_id in self._cache:
                 self._cache.move_to_end(doc_id)
                 return self._cache[doc_id]
-        document = _document(self._read(doc_id, self._place(doc_id)[0], _WITHOUT_FACTS))
+        name = self._place(doc_id)[0]
+        document = _document(self._read(doc_id, name, _WITHOUT_FACTS), read_document_tables(self.archive, name, doc_id))
         with self._lock:
             self._cache[doc_id] = document
             while len(self._cache) > CACHED_DOCUMENTS:
@@ -292,13 +295,13 @@ class DocumentStore:
     def _place(self, doc_id: str) -> tuple[str, int]:
         if doc_id not in self._places:
             raise QuestionError(
-                f"The archive has no document {doc_id!r} in {self.folder.path}. Check the doc_ids of the question."
+                f"The archive {self.archive.path} has no document {doc_id!r}. Check the doc_ids of the question."
             )
         return self._places[doc_id]
 
     def _read(self, doc_id: str, name: str, columns: list[str]) -> dict[str, Any]:
         # Read the ids first and then texts in batches, so that few documents are in memory even if many share a file.
-        with self.folder.open(name) as file:
+        with self.archive.at("documents").open(name) as file:
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
                 left = pc.index(parquet.read_row_group(group, ["doc_id"])["doc_id"], doc_id).as_py()
@@ -309,14 +312,15 @@ class DocumentStore:
                         return dict(batch.slice(left, 1).to_pylist()[0])
                     left -= len(batch)
         raise ArchiveError(
-            f"{self.folder.at(name).path} has changed since the archive was opened. Open the archive again."
+            f"{self.archive.at('documents', name).path} has changed since the archive was opened. Open the archive "
+            "again."
         )
 
 
 _WITHOUT_FACTS: Final = [name for name in DOCUMENTS.names if name != "facts"]
 
 
-def _document(row: dict[str, Any]) -> Document:
+def _document(row: dict[str, Any], tables: tuple[Table, ...] | None) -> Document:
     return Document(
         doc_id=row["doc_id"],
         text=row["text"],
@@ -327,4 +331,5 @@ def _document(row: dict[str, Any]) -> Document:
         table_spans=tuple(TableSpan(**span) for span in row["tables"] or ()),
         metadata=dict(row["metadata"] or ()),
         sections=tuple(Section(**section) for section in row.get("sections") or ()),
+        tables=tables,
     )

@@ -129,6 +129,35 @@ DOCUMENTS: Final = table_schema(
 ``text``; ``sections`` are its pages, sheets, slides, headings and attachments, and ``facts`` what is tagged in XBRL
 (see ``core.types.Fact``), sorted by their start."""
 
+_CELL: Final = pa.struct(
+    [("column", pa.int32()), ("text", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())]
+)
+
+TABLES: Final = table_schema(
+    "tables",
+    [
+        ("doc_id", pa.string()),
+        ("table", pa.int32()),
+        ("page", pa.string()),
+        ("title", pa.string()),
+        ("unit", pa.string()),
+        ("stub", pa.string()),
+        ("heads", pa.list_(pa.list_(pa.string()))),
+        ("start_char", pa.int64()),
+        ("end_char", pa.int64()),
+        ("row", pa.int32()),
+        ("label", pa.string()),
+        ("sections", pa.list_(pa.string())),
+        ("row_start_char", pa.int64()),
+        ("row_end_char", pa.int64()),
+        ("cells", pa.list_(_CELL)),
+    ],
+)
+"""A row per row of the tables that were read from documents (see ``core.tables``). ``table`` numbers the tables of a
+document, ``row`` the rows of a table, both from 0. ``page``, ``title``, ``unit``, ``stub`` (the head of the labels),
+``heads`` (of each column, from the top to the bottom) and the first two offsets are those of the table; ``cells`` are
+below the column with that index. Offsets are into the document's ``text``."""
+
 CHUNKS: Final = table_schema(
     "chunks",
     [

@@ -152,15 +152,19 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             self.filesystem.delete_file(self.at(name).path)
 
-    def write_table(self, name: str, table: pa.Table) -> None:
-        """Write a Parquet file with the table's schema, compressed with zstd unless it is small."""
+    def write_table(self, name: str, table: pa.Table, group_rows: int | None = None) -> None:
+        """Write a Parquet file with the table's schema, compressed with zstd unless it is small.
+
+        ``group_rows`` is the size of its row groups; by default, few are large.
+        """
         buffer = io.BytesIO()
         many = table.num_rows > FEW_ROWS
         compressed = many or table.nbytes > SMALL_BYTES
         # Numbers of vectors rarely repeat: a dictionary would add half their size.
         vectors = any(map(pa.types.is_fixed_size_list, table.schema.types))
         dictionary = many and not vectors
-        pq.write_table(table, buffer, compression="zstd" if compressed else "none", use_dictionary=dictionary)
+        codec = "zstd" if compressed else "none"
+        pq.write_table(table, buffer, compression=codec, use_dictionary=dictionary, row_group_size=group_rows)
         self.write_bytes(name, buffer.getvalue())
 
     def read_tables(self, schema: pa.Schema, columns: Sequence[str] | None = None) -> pa.Table:

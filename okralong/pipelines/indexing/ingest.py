@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from okralong.pipelines.archive.tables import write_document_tables
 from okralong.pipelines.archive.vectors import Keys, text_keys
 from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, digest
 from okralong.pipelines.core.schemas import CHUNKS, DOCUMENTS, OUTCOMES, completed
@@ -122,7 +123,7 @@ def ingest_part(
     id is kept. Documents in ``purged`` are failures and are not written.
     """
     outcomes: list[DocumentOutcome] = []
-    pieces = _Pieces(Folder.of(archive).at("documents"), name)
+    pieces = _Pieces(Folder.of(archive), name)
     for source in sources:
         whose = (source.uri, source.doc_id, source.sha256)
         by = parser_version(source.uri)
@@ -163,8 +164,8 @@ def ingest_part(
 class _Pieces:
     """Distributes documents over files, so that no file has an id twice and no piece grows too large."""
 
-    def __init__(self, folder: Folder, name: str) -> None:
-        self._folder, self._name = folder, name
+    def __init__(self, archive: Folder, name: str) -> None:
+        self._archive, self._name = archive, name
         self._written = self._chars = 0
         self._open: list[dict[str, Document]] = []
 
@@ -183,8 +184,7 @@ class _Pieces:
     def write(self) -> None:
         """Write the current pieces."""
         for number, piece in enumerate(self._open):
-            table = documents_table([piece[doc_id] for doc_id in sorted(piece)])
-            self._folder.write_table(part_file(self._called(number)), table)
+            write_documents(self._archive, self._called(number), [piece[doc_id] for doc_id in sorted(piece)])
         self._written += len(self._open)
         self._open, self._chars = [], 0
 
@@ -199,8 +199,13 @@ def _repeats(source: Source, repeated: int) -> str:
     )
 
 
-def documents_table(documents: Sequence[Document]) -> pa.Table:
-    """Return documents as rows of the ``documents`` table."""
+def write_documents(archive: Folder, part: str, documents: Sequence[Document]) -> None:
+    """Write documents, sorted by doc_id, and their tables as the piece ``part`` of a part."""
+    write_document_tables(archive, part_file(part), documents)
+    archive.at("documents").write_table(part_file(part), _documents_table(documents))
+
+
+def _documents_table(documents: Sequence[Document]) -> pa.Table:
     rows: list[dict[str, Any]] = [
         {
             "doc_id": document.doc_id,

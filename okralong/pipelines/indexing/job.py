@@ -39,18 +39,17 @@ from okralong.pipelines.indexing.documents import RawDocument, Source, make_docu
 from okralong.pipelines.indexing.ingest import (
     SourceChanges,
     chunk_again,
-    documents_table,
     entries_of,
     failures_of,
     finished_outcomes,
     finished_parts,
     known_source,
     name_of_part,
-    part_file,
     plan_parts,
     read_part,
     source_changes,
     unchanged_entries,
+    write_documents,
 )
 from okralong.pipelines.indexing.listing import Listing, list_sources, with_hashes
 from okralong.pipelines.indexing.sidecar import Matched, Sidecar, matched, read_sidecar
@@ -295,8 +294,10 @@ class IndexJob:
 
     def write_documents(self, documents: Sequence[Document]) -> list[DocumentEntry]:
         """Write documents, sorted by doc_id, as a separate part."""
-        part = f"{digest([(each.doc_id, each.sha256, each.source_uri) for each in documents])}-00"
-        self.folder.at("documents").write_table(part_file(part), documents_table(documents))
+        # Documents without tables keep the names that earlier releases gave to their parts.
+        named = [(each.doc_id, each.sha256, each.source_uri, *filter(None, [each.tables])) for each in documents]
+        part = f"{digest(named)}-00"
+        write_documents(self.folder, part, documents)
         return [
             DocumentEntry(each.doc_id, each.sha256, each.n_tokens, part, each.source_uri, each.source_uri, each.doc_id)
             for each in documents

@@ -20,6 +20,7 @@ from okralong.pipelines.archive.artifacts import ARTIFACTS, artifacts_of
 from okralong.pipelines.archive.failures import FAILURES_FOLDER
 from okralong.pipelines.archive.files import COMPRESSED, granularity_folder, table_folders
 from okralong.pipelines.archive.metadata import METADATA_FOLDER
+from okralong.pipelines.archive.tables import TABLES_FOLDER
 from okralong.pipelines.archive.vectors import VECTORS, Keys, TextIndex, VectorStore, drop_unused_vectors
 from okralong.pipelines.archive.versions import (
     CATALOGUES,
@@ -66,6 +67,7 @@ _FOLDERS: Final = (
     COMPRESSED,
     CHUNKS_FOLDER,
     "documents",
+    TABLES_FOLDER,
     ARTIFACTS,
     WORK,
 )
@@ -104,7 +106,7 @@ def vacuum(archive: Folder, keep: int, *, dry_run: bool = False, every_row: bool
     needed = {path for manifest in manifests for path in _named(archive, manifest)}
     parts = {part for manifest in manifests for part in manifest["files"]["parts"]}
     of_parts = {folder.path for manifest in manifests for folder in _chunk_folders(archive, manifest)}
-    of_parts.add(archive.at("documents").path)
+    of_parts |= {archive.at(folder).path for folder in ("documents", TABLES_FOLDER)}
     for folder in _FOLDERS:
         for path in filter(_OURS.fullmatch, _files(archive.at(folder))):
             place, name = path.rsplit("/", 1)
@@ -404,7 +406,9 @@ class _Version:
         for part, target in renamed.items():
             if part not in needed:
                 continue
-            _filter(self.archive.at("documents"), part, target, self.doc_id)
+            for folder in (self.archive.at(TABLES_FOLDER), self.archive.at("documents")):
+                if folder.exists(part_file(part)):  # parts of earlier archives have no tables
+                    _filter(folder, part, target, self.doc_id)
             for size in self.manifest["granularities"]:
                 folder = chunks_folder(self.archive, size, self.manifest["config"]["boundaries"])
                 if folder.exists(keys_file(part)):  # parts of shadowed documents may lack a later size

@@ -28,11 +28,14 @@ from okralong.pipelines.core.confined_process import (
     silence,
     write_frame,
 )
-from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Limits, RawDocument, Source
+from okralong.pipelines.core.types import NOT_READ
+from okralong.pipelines.indexing.documents import MOST_BAD_ROWS, BadRow, Limits, Losses, RawDocument, Source
 from okralong.pipelines.indexing.formats.ocr import INSTALL, NO_OCR, Ocr
 from okralong.pipelines.indexing.parser_process import PLACE
 from okralong.pipelines.indexing.parsers import read_source
+from okralong.pipelines.indexing.table_frames import packed_tables
 from okralong.pipelines.indexing.tables import find_tables
+from okralong.pipelines.statements.text_tables import read_text_tables
 
 _MOST_MESSAGE_CHARS: Final = 2000
 """A library's message may quote the whole file. # project default"""
@@ -184,10 +187,11 @@ def _more_bad_rows(source: Source, bad: int) -> BadRow:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A parsed document, its text in UTF-8, and the starts and ends of its tables in turn, in characters."""
+    """A parsed document, its text in UTF-8, its tables in JSON, and the starts and ends of its table spans in turn."""
 
     raw: RawDocument
     text: bytes
+    tables: bytes
     places: array[int]
 
     @classmethod
@@ -199,7 +203,14 @@ class Parsed:
         places = array(PLACE)
         for table in find_tables(raw.text, ""):
             places.extend((table.start_char, table.end_char))
-        return cls(raw, raw.text.encode(), places)
+        found = raw.tables if raw.tables is not None else read_text_tables(raw.text, raw.sections)
+        tables = packed_tables(found)
+        if tables is None:
+            losses = Losses()
+            losses.add("table that is kept as text only", "tables that are kept as text only", len(found))
+            not_read = "; ".join(filter(None, (raw.metadata.get(NOT_READ), losses.words())))
+            raw, tables = replace(raw, metadata={**raw.metadata, NOT_READ: not_read}), b"[]"
+        return cls(raw, raw.text.encode(), tables, places)
 
     def frame(self) -> tuple[Head, bytes]:
         """Return head and body of the document's frame; the parent knows file and row."""
@@ -207,8 +218,8 @@ class Parsed:
         head = {"doc_id": raw.doc_id, "title": raw.title, "metadata": dict(raw.metadata), "text_bytes": len(self.text)}
         head["sections"] = [[each.kind, each.name, each.start_char, each.ocr] for each in raw.sections]
         facts = json.dumps([astuple(fact) for fact in raw.facts]).encode() if raw.facts else b""
-        head["facts_bytes"] = len(facts)
-        return head, self.text + facts + self.places.tobytes()
+        head["facts_bytes"], head["tables_bytes"] = len(facts), len(self.tables)
+        return head, self.text + facts + self.tables + self.places.tobytes()
 
 
 if __name__ == "__main__":

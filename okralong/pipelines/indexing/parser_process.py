@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import time
 from array import array
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, get_args
 
 from okralong.pipelines.core.confined_process import (
@@ -28,6 +28,7 @@ from okralong.pipelines.core.confined_process import (
 from okralong.pipelines.core.types import Document, Fact, Section, SectionKind
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.documents import BadRow, Limits, RawDocument, Source, document_with_tables
+from okralong.pipelines.indexing.table_frames import MOST_TABLES_BYTES, unpacked_tables
 
 CHILD: Final = "okralong.pipelines.indexing.parser_child"
 
@@ -56,7 +57,7 @@ class ParserProcess(ConfinedProcess):
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.parsed = self._pages = 0
-        most = BODY_BYTES_PER_TEXT_BYTE * limits.document_bytes + MOST_FACTS_BYTES
+        most = BODY_BYTES_PER_TEXT_BYTE * limits.document_bytes + MOST_FACTS_BYTES + MOST_TABLES_BYTES
         super().__init__(CHILD, json.dumps(asdict(limits)), most_body=most)
 
     def ask(self, source: Source, skip: int) -> None:
@@ -208,37 +209,47 @@ def failure_message(loss: Loss, place: str, limits: Limits) -> str:
     )
 
 
-# The body of a document's frame is its text in UTF-8, its facts in JSON, and the starts and ends of its tables.
+# The body of a document's frame is its text in UTF-8, its facts and its tables in JSON, and the starts and ends of its
+# table spans.
 
 BODY_BYTES_PER_TEXT_BYTE: Final = 3
-"""Upper bound: a table takes 16 bytes for its place, and has at least two lines of text."""
+"""Upper bound: a table span takes 16 bytes for its place, and has at least two lines of text."""
 MOST_FACTS_BYTES: Final = 32_000_000
 """The facts of one document in JSON; their parser has lower limits. # project default"""
 
 PLACE: Final = "q"
-"""The array type of a table's start or end, in characters."""
+"""The array type of a table span's start or end, in characters."""
 
 
 def document_of_frame(head: Head, body: bytes, source_uri: str) -> Document:
     """Return the document in a frame. Raises BrokenFrame if any part of it is invalid."""
     try:
-        text_bytes, facts_bytes = head["text_bytes"], head["facts_bytes"]
-        if (
-            type(text_bytes) is not int
-            or type(facts_bytes) is not int
-            or not (0 <= text_bytes <= text_bytes + facts_bytes <= len(body))
-        ):
-            raise ValueError(f"{text_bytes!r:.50} + {facts_bytes!r:.50} bytes of text and facts in {len(body)}")
-        text = body[:text_bytes].decode()
-        facts = _facts(body[text_bytes : text_bytes + facts_bytes], len(text))
+        text, facts, tables, spans = _parts(body, [head[f"{part}_bytes"] for part in ("text", "facts", "tables")])
+        length = len(said := text.decode())
         places = array(PLACE)
-        places.frombytes(body[text_bytes + facts_bytes :])
+        places.frombytes(spans)
         metadata = {_text(name): _text(value) for name, value in head["metadata"].items()}
-        sections = _sections(head["sections"], len(text))
-        raw = RawDocument(_text(head["doc_id"]), text, source_uri, _text(head["title"]), "", metadata, sections, facts)
-        return document_with_tables(raw, _ranges(places, len(text)))
-    except (KeyError, ValueError, AttributeError, TypeError) as error:
+        raw = RawDocument(
+            doc_id=_text(head["doc_id"]),
+            text=said,
+            source_uri=source_uri,
+            title=_text(head["title"]),
+            metadata=metadata,
+            sections=_sections(head["sections"], length),
+            facts=_facts(facts, length),
+            tables=unpacked_tables(tables, length),
+        )
+        return document_with_tables(raw, _ranges(places, length))
+    except (KeyError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise BrokenFrame(f"no document: {error!r}") from error
+
+
+def _parts(body: bytes, sizes: Sequence[Any]) -> list[bytes]:
+    """Split a body into parts of these sizes and the rest."""
+    if any(type(size) is not int or size < 0 for size in sizes) or sum(sizes) > len(body):
+        raise ValueError(f"parts of {sizes!r:.100} bytes in {len(body)}")
+    ends = [0, *accumulate(sizes), len(body)]
+    return [body[start:end] for start, end in pairwise(ends)]
 
 
 def _ranges(places: array[int], length: int) -> list[tuple[int, int]]:
