@@ -18,7 +18,7 @@ from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, TypedValue
 from okralong.pipelines.statements.amounts import SCALES, Amount, amounts, has_cells
 from okralong.pipelines.statements.columns import ABOVE, FAR, ROW_WORDS, Time, fits, head_above, time_of
-from okralong.pipelines.statements.line_items import Item, mentions
+from okralong.pipelines.statements.line_items import Item, mentions, with_substitutes
 from okralong.pipelines.statements.periods import Span, dates, periods
 from okralong.pipelines.statements.values import Context, read_value
 
@@ -82,20 +82,27 @@ class Row:
 def item_row(question: str, kind: str, item: Item, document: Document) -> Answer | None:
     """Return the value of the row whose label is just a line item's name, in the column of the question's time.
 
-    Return None if there is no such row, or if several rows have different values, as those of segments do.
+    If no row has the item, rows of those that reports state in its place are read. Return None if there is no such
+    row, or if several rows have different values, as those of segments do.
     """
-    named = [
-        row for row in rows_of(document.text) if any(_fills(row.label, span) for span in mentions(item, row.label))
-    ]
-    return _agreed(list(_values_of(question, kind, named, document)), document)
+    for each in with_substitutes(item):
+        named = [row for row in rows_of(document.text) if _names(row.label, each)]
+        if named:
+            return _agreed(list(_values_of(question, kind, named, document)), document)
+    return None
 
 
 def first_row(item: Item, document: Document) -> Passage | None:
     """Return the first row whose label is just a line item's name, with the lines around it, or None."""
-    for row in rows_of(document.text):
-        if any(_fills(row.label, span) for span in mentions(item, row.label)):
-            return _lines_around(document, row.start, row.end, AROUND)
+    for each in with_substitutes(item):
+        for row in rows_of(document.text):
+            if _names(row.label, each):
+                return _lines_around(document, row.start, row.end, AROUND)
     return None
+
+
+def _names(label: str, item: Item) -> bool:
+    return any(_fills(label, span) for span in mentions(item, label))
 
 
 _NET_OF: Final = re.compile(r"^\s*,?\s*(?:net|less)\b.*$|\([^)]*\)", re.IGNORECASE | re.DOTALL)

@@ -26,7 +26,7 @@ from okralong.pipelines.answering.readers.spans import (
 from okralong.pipelines.core.types import Answer, Document, TypedValue
 from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.statements.columns import ABOVE
-from okralong.pipelines.statements.line_items import Item, line_items, mentions
+from okralong.pipelines.statements.line_items import Item, mentions, named_in
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.rows import ROUNDED, cited_answer
 from okralong.pipelines.statements.values import Context, read_value
@@ -72,8 +72,8 @@ def line_item_of(question: str) -> Item | None:
     if _OTHER.search(question) or ASKS_CHANGE.search(question):
         return None
     plain = _AMOUNT_OF.sub("", _HOW_MUCH.sub(r"\1 ", question)).strip()
-    asked = [item for item in line_items() if any(_ASKED_OF.match(plain, end) for _, end in mentions(item, plain))]
-    return asked[0] if len(asked) == 1 else None
+    asked = {item for (_, end), item in named_in(plain) if _ASKED_OF.match(plain, end)}
+    return asked.pop() if len(asked) == 1 else None
 
 
 def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
