@@ -22,6 +22,7 @@ from pypdf.generic import DictionaryObject
 
 from okralong.pipelines.indexing.formats.legible import is_legible
 from okralong.pipelines.indexing.formats.pdf_page import Form, Page, read_page, tidy
+from okralong.pipelines.indexing.formats.tables_of_pages import TableReader
 
 PAGES_WITHOUT_MAP = range(5, 15)
 """Pages of each file whose maps are removed."""
@@ -73,7 +74,7 @@ def pages_of(data: bytes, numbers: range | None = None) -> Iterator[tuple[Page, 
     form = Form(pdf)
     for number in range(len(pdf)) if numbers is None else numbers:
         if number < len(pdf):
-            page = read_page(pdf, number, form)
+            page = read_page(pdf, number, form, TableReader())
             yield page, tidy(pdf[number].get_textpage().get_text_bounded())
     form.close()
 

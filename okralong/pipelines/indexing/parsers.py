@@ -95,12 +95,12 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".markdown": "3",
     ".html": "3",
     ".htm": "3",
-    ".pdf": "3",
-    ".png": "2",
-    ".jpg": "2",
-    ".jpeg": "2",
-    ".tif": "2",
-    ".tiff": "2",
+    ".pdf": "4",
+    ".png": "3",
+    ".jpg": "3",
+    ".jpeg": "3",
+    ".tif": "3",
+    ".tiff": "3",
     ".docx": "3",
     ".pptx": "2",
     ".xlsx": "2",
@@ -110,8 +110,8 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".jsonl": "2",
     ".parquet": "2",
 }
-"""Versions of parsers that changed since the first release: they find sections, and columns in addition to the
-texts."""
+"""Versions of parsers that changed since the first release: they find sections, tables, and columns in addition to
+the texts."""
 
 WITHOUT_OCR: Final = "-"
 """Suffix of the version of a parser that left pages unread for lack of OCR."""

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.indexing.documents import Blocks, Losses, ParserOutput, Source
+from okralong.pipelines.indexing.formats import page_lines
+from okralong.pipelines.indexing.formats.offsets import Offsets
+from okralong.pipelines.indexing.formats.tables_of_pages import PageTables, TableReader, count_pages, document_tables
 
 PACKAGES: Final = ("rapidocr", "onnxruntime")
 INSTALL: Final = "pip install 'okralong[ocr]'"
@@ -69,20 +75,15 @@ class Ocr:
                 "limit in the index config, split the file, or give it a text layer (for example with ocrmypdf)."
             )
 
-    def read(self, image: Any) -> tuple[str, bool]:
-        """Return the text of an image (height, width, 3) in BGR, and whether it may be wrong.
-
-        A page that lies on its side or stands on its head is turned first.
-        """
+    def read(self, image: Any) -> Reading:
+        """Read an image (height, width, 3) in BGR; a page on its side or on its head is turned first."""
         self.before_page()
         found = _Found.of(self._engine(image))
         if found.turn:
-            import numpy as np
-
             turned = _Found.of(self._engine(np.ascontiguousarray(np.rot90(image, found.turn))))
             if turned.words and not turned.turn and turned.certainty >= found.certainty - _AS_CERTAIN:
                 found = turned
-        return (page_of_words(found.words) if found.words else ""), found.is_doubtful
+        return Reading(found.words, found.is_doubtful, max(image.shape[:2]))
 
     @cached_property
     def _engine(self) -> Any:
@@ -142,8 +143,6 @@ def is_blank(image: Any) -> bool:
 
 def is_scan(image: Any) -> bool:
     """Return whether an image looks like a page of text rather than a photograph: most of it is the paper."""
-    import numpy as np
-
     grey = image[::4, ::4].mean(axis=2)
     paper = np.bincount((grey / 16).astype(int).ravel(), minlength=16).argmax() * 16
     return bool(paper >= _PAPER and (abs(grey - paper) < 32).mean() > _PAPER_SHARE)
@@ -165,11 +164,11 @@ def read_image(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
     """
     if not ocr.is_on:
         raise DocumentError(f"{source.uri} is an image. {ocr.why_not}")
-    import numpy as np
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # replaced by the stricter check below
     blocks, damaged, doubtful, read = Blocks(), list[int](), list[int](), 0
+    reader, with_tables = TableReader(), list[PageTables]()
     try:
         with Image.open(io.BytesIO(source.read_bytes()), formats=("PNG", "JPEG", "TIFF")) as file:
             pages = getattr(file, "n_frames", 1) if file.format == "TIFF" else 1  # others repeat the first picture
@@ -190,9 +189,11 @@ def read_image(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
                 page.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
                 blocks.begin("page", str(number + 1), ocr=True)
                 image = np.asarray(page)[:, :, ::-1]
-                text, is_doubtful = ("", False) if is_blank(image) else ocr.read(image)
-                doubtful += [number + 1] if is_doubtful else []
-                blocks.add(text)
+                found = Reading() if is_blank(image) else ocr.read(image)
+                doubtful += [number + 1] if found.is_doubtful else []
+                text = found.text
+                tables = reader.of_words(number + 1, found.words_in(text))
+                with_tables.append(PageTables(str(number + 1), blocks.add(text), text, tables))
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
         raise DocumentError(
             f"{source.uri} is not a readable image ({error}). Save it again as PNG, or fetch it anew."
@@ -200,7 +201,9 @@ def read_image(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
     losses = Losses()
     count_pages(losses, "with damage", damaged, "fetch the file anew")
     count_pages(losses, DOUBTFUL, doubtful, BETTER_SCAN)
-    yield blocks.document(source, "", {"pages": str(read), "ocr_pages": str(read), **losses.metadata()})
+    reader.count_losses(losses)
+    document = blocks.document(source, "", {"pages": str(read), "ocr_pages": str(read), **losses.metadata()})
+    yield replace(document, tables=document_tables(with_tables))
 
 
 DOUBTFUL: Final = "that OCR could hardly read"
@@ -219,7 +222,6 @@ def _check_size(width: int, height: int, uri: str) -> None:
 
 def _on_paper(frame: Any) -> Any:
     """Return an image upright, in RGB, with white below transparent parts and values of more than 8 bits scaled."""
-    import numpy as np
     from PIL import Image, ImageOps
 
     if frame.mode[0] in "IF":  # converted by Pillow, all values above 255 would be white
@@ -233,20 +235,6 @@ def _on_paper(frame: Any) -> Any:
         upright = upright.convert("RGBA")
         upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
     return upright.convert("RGB")
-
-
-_MOST_PLACES: Final = 10
-"""Ranges of pages that are listed. # project default"""
-
-
-def count_pages(losses: Losses, what: str, numbers: Sequence[int], remedy: str = "") -> None:
-    """Count pages by their numbers: "4 pages with damage: 1, 3-5"."""
-    found = []
-    for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        found.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
-    places = ", ".join(found[:_MOST_PLACES]) + (", ..." if len(found) > _MOST_PLACES else "")
-    losses.add(f"page {what}: {places}", f"pages {what}: {places}", len(numbers), remedy)
 
 
 # Join words with positions to the text of a page.
@@ -279,7 +267,50 @@ _LEAST_COLUMN_LINES: Final = 8
 
 def page_of_words(words: Sequence[Word]) -> str:
     """Return the text of a page, line by line, and column by column if running text has two."""
-    return "\n\n".join(filter(None, map(_lines, _columns(words))))
+    return "\n\n".join(filter(None, map(_lines, map(_rows, _columns(words) if words else ()))))
+
+
+_PAGE_POINTS: Final = 842.0
+"""Points of an A4 page's longer side, which an image is taken to have."""
+_DESCENT: Final = 0.25
+"""How far a baseline is below the middle of its line, as a share of the height. # project default"""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What OCR found in an image whose longer side has ``side`` pixels."""
+
+    words: Sequence[Word] = ()
+    is_doubtful: bool = False
+    side: int = LONGEST_SIDE
+
+    @cached_property
+    def text(self) -> str:
+        """The text of the page, "" without words."""
+        return page_of_words(self.words)
+
+    def words_in(self, text: str) -> list[page_lines.Word]:
+        """Return single words with their places in ``text``, which is this reading's apart from blanks."""
+        scale = _PAGE_POINTS / self.side
+        parts = [
+            part for column in (_columns(self.words) if self.words else ()) for row in _rows(column) for part in row
+        ]
+        boxes = [(part, found) for part in parts for found in _SOLID.finditer(part.text)]
+        ends = np.cumsum([len(found[0]) for _, found in boxes], dtype=np.int64)
+        starts = ends - [len(found[0]) for _, found in boxes]
+        places = Offsets("".join(found[0] for _, found in boxes), text).of(starts, ends)
+        words = []
+        for (part, found), start, end in zip(boxes, *places, strict=True):
+            letter = (part.right - part.left) / len(part.text)
+            y = (part.top + part.bottom) / 2 + _DESCENT * part.height
+            left, right = (part.left + letter * at for at in found.span())
+            words.append(
+                page_lines.Word(left * scale, right * scale, y * scale, part.height * scale, found[0], start, end)
+            )
+        return words
+
+
+_SOLID: Final = re.compile(r"\S+")
 
 
 def _columns(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
@@ -304,7 +335,8 @@ def _columns(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
             top = over.top
 
 
-def _lines(words: Sequence[Word]) -> str:
+def _rows(words: Sequence[Word]) -> list[list[Word]]:
+    """Return words line by line, each from left to right."""
     rows: list[list[Word]] = []
     for word in sorted(words, key=lambda word: (word.top + word.bottom) / 2):
         middle = (word.top + word.bottom) / 2
@@ -312,9 +344,12 @@ def _lines(words: Sequence[Word]) -> str:
             rows[-1].append(word)
         else:
             rows.append([word])
+    return [sorted(row, key=lambda word: word.left) for row in rows]
+
+
+def _lines(rows: Sequence[Sequence[Word]]) -> str:
     text, before = "", None
     for row in rows:
-        row.sort(key=lambda word: word.left)
         top, bottom = min(word.top for word in row), max(word.bottom for word in row)
         if before is not None:
             text += "\n\n" if top - before > _PARAGRAPH_HEIGHTS * (bottom - top) else "\n"

@@ -18,11 +18,11 @@ from okralong.pipelines.indexing.formats.ocr import (
     DOUBTFUL,
     LONGEST_SIDE,
     Ocr,
-    count_pages,
     is_blank,
     is_scan,
 )
 from okralong.pipelines.indexing.formats.pdf_page import Form, Page, State, attachment_name, read_page, tidy
+from okralong.pipelines.indexing.formats.tables_of_pages import PageTables, TableReader, count_pages, document_tables
 
 # With PDFium (pypdfium2, Apache-2.0), chosen over pypdf and pdfplumber for its speed and because more gold answers
 # survive its extraction (``benchmarks/results/pdf_readers.md``).
@@ -54,12 +54,14 @@ def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
         form = Form(pdf)
         title = str(pdf.get_metadata_value("Title") or "").strip("\x00 ")
         day = _day(str(pdf.get_metadata_value("CreationDate") or ""))
-        pages = [read_page(pdf, number, form) for number in range(len(pdf))]
+        reader = TableReader()
+        pages = [read_page(pdf, number, form, reader) for number in range(len(pdf))]
         form.close()
         if ocr.is_on:
-            pages = _after_ocr(pdf, pages, source.uri, ocr)
+            pages = _after_ocr(pdf, pages, source.uri, ocr, reader)
         losses = Losses()
         _count_losses(pages, losses, ocr)
+        reader.count_losses(losses)
         losses.add("form field", "form fields", form.unread)
         _count_files(pdf, pages, losses)
         if not pdfium.FPDF_DocumentHasValidCrossReferenceTable(pdf.raw):
@@ -68,12 +70,17 @@ def read_pdf(source: Source, ocr: Ocr) -> Iterator[ParserOutput]:
         pdf.close()
     by_ocr = frozenset(number for number, page in enumerate(pages) if page.state == "ocr")
     text, sections = joined_pages([page.with_notes() for page in pages], by_ocr)
+    starts = {section.name: section.start_char for section in sections}
+    tables = document_tables(
+        (PageTables(name, starts[name], page.text, page.tables) if (name := str(number)) in starts else None)
+        for number, page in enumerate(pages, start=1)
+    )
     if not text:
         raise DocumentError(_why_no_text(source.uri, pages, ocr))
     waiting = 0 if ocr.is_on else sum(page.state in _FOR_OCR for page in pages)
     counts = {"pages": len(pages), "ocr_pages": len(by_ocr), PAGES_WITHOUT_TEXT: waiting}
     metadata = {name: str(count) for name, count in counts.items() if count} | day | losses.metadata()
-    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata=metadata, sections=sections)
+    yield RawDocument(source.doc_id, text, source.uri, title=title, metadata=metadata, sections=sections, tables=tables)
 
 
 def _open(data: bytes, uri: str) -> pypdfium2.PdfDocument:
@@ -133,7 +140,9 @@ _BETTER: Final = 1.5
 """OCR replaces the text beside a picture if it finds this many times as much. # project default"""
 
 
-def _after_ocr(pdf: pypdfium2.PdfDocument, pages: Sequence[Page], uri: str, ocr: Ocr) -> list[Page]:
+def _after_ocr(
+    pdf: pypdfium2.PdfDocument, pages: Sequence[Page], uri: str, ocr: Ocr, reader: TableReader
+) -> list[Page]:
     """Return the pages with the text of their images; a page whose image has no words is a picture."""
     read, looked_at = list(pages), 0
     for number, page in enumerate(pages):
@@ -150,10 +159,11 @@ def _after_ocr(pdf: pypdfium2.PdfDocument, pages: Sequence[Page], uri: str, ocr:
             continue
         looked_at += 1
         ocr.check(looked_at, uri)
-        said, doubtful = ocr.read(image)
-        text = tidy(said)
+        found = ocr.read(image)
+        text = tidy(found.text)
         if len(text) > (_BETTER * len(page.text) if page.state == "picture" else 0):
-            read[number] = replace(page, text=text, state="ocr", doubtful=doubtful)
+            tables = reader.of_words(number + 1, found.words_in(text))
+            read[number] = replace(page, text=text, state="ocr", doubtful=found.is_doubtful, tables=tables)
         elif page.state in ("image", "picture"):
             read[number] = replace(page, state="text", pictures=1)
     return read

@@ -14,7 +14,10 @@ import pypdfium2.raw as pdfium
 
 from okralong.pipelines.indexing.documents import newlines
 from okralong.pipelines.indexing.formats.legible import is_legible, without_turned_words
+from okralong.pipelines.indexing.formats.page_lines import PageTable
 from okralong.pipelines.indexing.formats.pdf_raised import characters, with_marks_apart
+from okralong.pipelines.indexing.formats.pdf_words import words_and_rules
+from okralong.pipelines.indexing.formats.tables_of_pages import TableReader, may_have_tables
 
 _HYPHEN: Final = re.compile("[\x02\ufffe\uffff]")
 """PDFium's replacements for a hyphen at the end of a line."""
@@ -37,13 +40,15 @@ class Page:
     media: int = 0
     doubtful: bool = False
     """Whether OCR could hardly read it."""
+    tables: tuple[PageTable, ...] = ()
+    """With offsets into ``text``."""
 
     def with_notes(self) -> str:
         """Return the text, and below it the notes and form fields."""
         return "\n\n".join(filter(None, (self.text, "\n".join(self.notes))))
 
 
-def read_page(pdf: pypdfium2.PdfDocument, number: int, form: Form) -> Page:
+def read_page(pdf: pypdfium2.PdfDocument, number: int, form: Form, reader: TableReader) -> Page:
     """Read the page with this index, from 0."""
     try:
         page = pdf[number]
@@ -60,9 +65,23 @@ def read_page(pdf: pypdfium2.PdfDocument, number: int, form: Form) -> Page:
     pictures = int(state == "text" and share >= _LARGE_PICTURE)
     noted = _Annotations(page, form)
     noted.read()
+    tables = _tables(page, textpage, text, reader, number + 1) if state in ("text", "partly") else ()
     textpage.close()
     page.close()
-    return Page(text, state, noted.lines, noted.files, pictures, noted.media)
+    return Page(text, state, noted.lines, noted.files, pictures, noted.media, tables=tables)
+
+
+_MOST_CHARS: Final = 50_000
+"""Characters of a page whose tables are read; a page of a newspaper has 30,000. # project default"""
+
+
+def _tables(page: Any, textpage: Any, text: str, reader: TableReader, number: int) -> tuple[PageTable, ...]:
+    if not may_have_tables(text):
+        return ()
+    if pdfium.FPDFText_CountChars(textpage.raw) > _MOST_CHARS:
+        reader.unread.append(number)
+        return ()
+    return reader.of_words(number, *words_and_rules(page, textpage, text))
 
 
 def tidy(raw: str) -> str:
