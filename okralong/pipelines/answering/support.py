@@ -44,7 +44,7 @@ class Figures:
     def __init__(self, texts: Iterable[str], part: bool = False) -> None:
         found: list[Amount] = []
         numbering: set[int] = set()
-        factors = set(SCALES.values()) if part else {Decimal(1)}
+        factors = {Decimal(1), *(SCALES[word] for word in WORD_SCALE.split("|") if part)}
         zero = False
         for text in texts:
             here = amounts(text)

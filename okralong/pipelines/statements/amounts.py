@@ -16,17 +16,23 @@ from babel.numbers import get_currency_name
 
 from okralong.pipelines.statements.periods import Span, matches
 
+UNKNOWN: Final = "unknown"
+"""The scale of a cell's amount if its table states none; the number is as printed and must not be taken for units."""
 SCALES: Final = {
     "": Decimal(1),
+    UNKNOWN: Decimal(1),
+    "cent": Decimal("0.01"),
     "hundred": Decimal(100),
     "thousand": Decimal(1000),
+    "ten thousand": Decimal(10_000),
     "lakh": Decimal(100_000),
     "million": Decimal(1_000_000),
     "crore": Decimal(10_000_000),
+    "hundred million": Decimal(100_000_000),
     "billion": Decimal(1_000_000_000),
     "trillion": Decimal(1_000_000_000_000),
 }
-"""The factor of each scale word."""
+"""The factor of each scale."""
 LETTERS: Final = {
     "k": "thousand",
     "m": "million",
