@@ -26,6 +26,7 @@ from okralong.pipelines.reporting.export import (
 from okralong.pipelines.reporting.matrix import Matrix, words_of
 from okralong.pipelines.reporting.workbook import LINE_POINTS, MOST_CHARACTERS, MOST_LINES, WIDEST, excel
 from okralong.pipelines.run.rows import in_question_order, write_order
+from okralong.pipelines.statements.amounts import UNKNOWN
 from tests.archives.written import write_version
 
 TEXT = "Sales of lamps were 1,544 crowns.\n\x0cThe chair is Ida Moss, who came in 1998."
@@ -379,6 +380,21 @@ def test_values_are_numbers_and_dates_under_their_units() -> None:
 def test_a_cell_says_a_year_as_a_year(number: float, unit: str, currency: str, words: str) -> None:
     cell = {"status": "answered", "number": number, "unit": unit, "currency": currency, "value": str(number)}
     assert words_of(cell) == words
+
+
+def test_an_amount_of_unknown_scale_is_no_number() -> None:
+    """A column of numbers leaves it out: its sum would be wrong by a thousand."""
+    cell = {"asked_id": "q", "question": "Revenue?", "status": "answered", "answer": "93,662", "currency": "USD"}
+    cells = [
+        cell | {"scope": "a", "value": "93662", "number": None, "scale": UNKNOWN},
+        cell | {"scope": "b", "value": "5000", "number": 5000.0, "scale": ""},
+    ]
+    matrix = Matrix.of([each | {"answer_type": "money"} for each in cells])
+    assert matrix is not None
+    table = matrix.table()
+    assert table["q"].to_pylist() == [None, 5000.0]
+    assert table["q_unit"].to_pylist() == ["93,662 USD, scale unknown", "USD"]
+    assert words_of(cells[0]) == "93,662 USD, scale unknown"
 
 
 def test_an_answer_of_an_earlier_night_names_the_model_of_that_night(run: Folder) -> None:

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from okralong.pipelines.core.types import TypedValue
+from okralong.pipelines.statements.amounts import UNKNOWN
 from okralong.pipelines.statements.table_operations import (
     Band,
     Cell,
@@ -41,6 +42,17 @@ REVENUES = [
 
 def done(name: str, cells: list[Cell], **more: object) -> Outcome:
     return carry_out(Operation(name, **more), cells)  # type: ignore[arg-type]
+
+
+def test_an_amount_of_unknown_scale_is_not_combined_with_others() -> None:
+    """ "9,500" may be thousands: it is neither less nor more than 41 million, and no part of a sum."""
+    unscaled = Cell("Birch", "money", TypedValue("9500", 9500.0, "", UNKNOWN, "USD"))
+    for name in ("max", "sum", "sort", "difference"):
+        with pytest.raises(Refused, match=r"Birch: 9,500 USD, scale unknown: its table states no scale"):
+            done(name, [REVENUES[0], unscaled])
+    with pytest.raises(Refused, match="scale unknown"):
+        done("filter", [unscaled], conditions=(than(">", "money", "$1,000"),))
+    assert done("list", [unscaled]).text == "Birch: 9,500 USD, scale unknown"
 
 
 def test_scales_are_brought_together_and_documents_without_a_value_are_named() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.core.types import TypedValue
-from okralong.pipelines.statements.amounts import amounts
+from okralong.pipelines.statements.amounts import UNKNOWN, amounts
 from okralong.pipelines.statements.values import Context, agrees, read_value, same_period
 
 
@@ -133,6 +133,13 @@ def test_heads_of_columns() -> None:
     text = "|  | Volume ( billions ) | Cards ( millions ) |\n| Visa | $ 2457 | 1592 |\n"
     assert read_value("money", "$ 2457", Context(text)).value == "2457000000000"
     assert read_value("number", "1592", Context(text)).value == "1592000000"
+
+
+def test_an_amount_of_unknown_scale_agrees_only_as_printed() -> None:
+    unscaled = TypedValue("9500", 9500.0, "", UNKNOWN, "USD")
+    assert agrees("money", unscaled, "9,500")
+    assert not agrees("money", unscaled, "$9.5 thousand")
+    assert agrees("money", TypedValue("9500", 9500.0, "", "thousand", "USD"), "$9.5 thousand")
 
 
 STYLES = ("{0}", "${0}", "US$ {0}", "{0} dollars", "\u20ac{0}", "{0} euros", "CHF {0}")

@@ -400,7 +400,8 @@ class TypedValue:
     year or month, a period ("year to 2023-06-30", "Q3 2024", "FY2023"), "yes" or "no", one of the choices, or the JSON
     of a list or of a schema's object. ``number`` is the amount, percent per hundred, or None. ``unit`` is "%" or the
     thing counted, ``scale`` the source's multiplier ("thousand"), ``currency`` an ISO 4217 code, ``period`` the time
-    that an amount belongs to. "" means unknown.
+    that an amount belongs to. "" means unknown, but a scale of "" is an amount in full: a table's amount without a
+    known scale has the scale "unknown", the number as printed, and no place in calculations with others.
     """
 
     value: str

@@ -35,6 +35,7 @@ from okralong.pipelines.reporting.rows import replied_by, said
 from okralong.pipelines.reporting.tables import csv_file
 from okralong.pipelines.reporting.workbook import excel
 from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS, in_question_order
+from okralong.pipelines.statements.amounts import UNKNOWN
 
 Format = Literal["xlsx", "csv", "jsonl", "parquet", "duckdb"]
 FORMATS: Final[tuple[str, ...]] = get_args(Format)
@@ -148,6 +149,7 @@ def _answer(
         "status": row["status"],
         "answer_type": row["answer_type"] or "",
         **{name: row[name] for name in VALUE_COLUMNS},
+        "number": None if row["scale"] == UNKNOWN else row["number"],
         "confidence": _shortest(row["confidence"]),
         "escalated": row["escalated"],
         "first_confidence": _shortest(row["first_confidence"]),

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from okralong.pipelines.llm.records import models_named
+from okralong.pipelines.statements.amounts import UNKNOWN, UNSCALED
 
 Cell = Mapping[str, Any]
 """A row of the flat answers."""
@@ -83,18 +84,19 @@ class Matrix:
         """Return the wide table: ``doc_id``, ``title``, a column per question, and ``replied_by`` if it is known.
 
         A column is float64 or date32 if all its values are, else strings. A column of numbers is followed by
-        ``NAME_unit`` (currency or unit) and ``NAME_period`` if any cell has them. Cells without an answer are null.
+        ``NAME_unit`` (currency or unit) and ``NAME_period`` if any cell has them. Cells without an answer are null, as
+        are amounts whose scale is unknown in a column of numbers; ``NAME_unit`` has these as text.
         """
         titles = pa.array([self.titles.get(each) for each in self.documents], pa.string())
         table = pa.table({"doc_id": pa.array(self.documents, pa.string()), "title": titles})
         for column, name in self.headings().items():
             cells = [self.cells.get((doc_id, column)) for doc_id in self.documents]
-            values = [None if cell is None else value_of(cell) for cell in cells]
+            values = [None if cell is None or _is_unscaled(cell) else value_of(cell) for cell in cells]
             array = _typed(values, [None if cell is None else words_of(cell) for cell in cells])
             about = {"about": self.questions[column]}
             table = table.append_column(pa.field(name, array.type, metadata=about), array)
             if pa.types.is_floating(array.type):
-                for of, said in (("unit", unit_of), ("period", _period_of)):
+                for of, said in (("unit", _beside), ("period", _period_of)):
                     told = _each(cells, said)
                     beside = f"{name}_{of}"
                     if any(told) and beside.casefold() not in map(str.casefold, table.column_names):
@@ -122,9 +124,14 @@ class Matrix:
 
 
 def value_of(cell: Cell) -> Value:
-    """Return a cell's value: a number in full (percent per hundred), a full date, or text; None without an answer."""
+    """Return a cell's value: a number in full (percent per hundred), a full date, or text; None without an answer.
+
+    An amount whose scale is unknown is text.
+    """
     if cell["status"] != "answered":
         return None
+    if _is_unscaled(cell):
+        return words_of(cell)
     number = cell.get("number")
     if number is not None:
         return int(number) if float(number).is_integer() and abs(number) < 2**53 else float(number)
@@ -139,12 +146,14 @@ def words_of(cell: Cell) -> str:
     if cell["status"] != "answered":
         return ""
     number, value = cell.get("number"), cell.get("value")
+    number = float(value) if value and _is_unscaled(cell) else number
     if number is not None:
         unit = unit_of(cell)
         figure = f"{number:,.0f}" if float(number).is_integer() else f"{number:,.10f}".rstrip("0")
         if not unit and re.fullmatch(r"[12],\d{3}", figure):  # a year
             figure = figure.replace(",", "")
-        return figure if not unit else f"{figure}{'' if unit == '%' else ' '}{unit}"
+        figure = figure if not unit else f"{figure}{'' if unit == '%' else ' '}{unit}"
+        return f"{figure}, {UNSCALED}" if _is_unscaled(cell) else figure
     structured = not value or value.startswith(("[", "{"))
     return str(cell["answer"] if structured else value)
 
@@ -152,6 +161,14 @@ def words_of(cell: Cell) -> str:
 def unit_of(cell: Cell) -> str:
     """Return the currency or unit of a number, or "" if unknown."""
     return str(cell.get("currency") or cell.get("unit") or "")
+
+
+def _is_unscaled(cell: Cell) -> bool:
+    return cell.get("scale") == UNKNOWN
+
+
+def _beside(cell: Cell) -> str:
+    return words_of(cell) if _is_unscaled(cell) else unit_of(cell)
 
 
 def confidence_of(cell: Cell) -> str:

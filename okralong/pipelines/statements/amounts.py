@@ -18,6 +18,8 @@ from okralong.pipelines.statements.periods import Span, matches
 
 UNKNOWN: Final = "unknown"
 """The scale of a cell's amount if its table states none; the number is as printed and must not be taken for units."""
+UNSCALED: Final = "scale unknown"
+"""How a written amount says that its scale is unknown."""
 SCALES: Final = {
     "": Decimal(1),
     UNKNOWN: Decimal(1),

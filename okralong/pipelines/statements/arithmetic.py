@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Final
 
 from okralong.pipelines.core.types import Answer, Citation, TypedValue
-from okralong.pipelines.statements.amounts import SCALES
+from okralong.pipelines.statements.amounts import SCALES, UNKNOWN, UNSCALED
 from okralong.pipelines.statements.periods import YEAR
 
 _MOVED: Final = (
@@ -179,6 +179,8 @@ def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation])
     if operation == "percent" and one.unit == "%":  # "the percentage change in the tax rate" may mean percentage points
         return False
     if operation == "ratio":
+        if one.scale == UNKNOWN:  # two tables may have different scales
+            return False
         return rows[0] != rows[1] and values[0].period == values[1].period
     same_row = all(a.start_char == b.start_char for a, b in pairwise(rows))
     return same_row and len({each.period for each in values}) == len(values) and all(each.period for each in values)
@@ -209,9 +211,11 @@ def _rounded(number: float, nearest: float) -> float:
 
 
 def _amount(number: float, like: TypedValue) -> str:
-    """Format a number with the scale and currency of ``like``."""
-    shown = number / float(SCALES[like.scale])
+    """Format a number with the scale and currency of ``like``; hundredths become units of the currency."""
+    scale = "" if like.scale == "cent" else like.scale
+    shown = number / float(SCALES[scale])
     text = f"{abs(shown):,.2f}".rstrip("0").rstrip(".")
     sign = "-" if shown < 0 and text != "0" else ""
     currency = "$" if like.currency == "USD" else f"{like.currency} " if like.currency else ""
-    return f"{sign}{currency}{text}{like.unit if like.unit == '%' else ''}{f' {like.scale}' if like.scale else ''}"
+    said = f", {UNSCALED}" if scale == UNKNOWN else f" {scale}" if scale else ""
+    return f"{sign}{currency}{text}{like.unit if like.unit == '%' else ''}{said}"

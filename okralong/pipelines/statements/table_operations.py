@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from okralong.pipelines.core.types import TypedValue
-from okralong.pipelines.statements.amounts import plain
+from okralong.pipelines.statements.amounts import UNKNOWN, UNSCALED, plain
 from okralong.pipelines.statements.periods import forms_of
 
 OperationName = Literal[
@@ -280,6 +280,8 @@ def _together(table: Table) -> list[Decimal]:
     for _, each in table:
         if _value(each).number is None:
             raise Refused(f"{_said(each)} is not an amount, so it cannot be used in a calculation.")
+        if _value(each).scale == UNKNOWN and len(table) > 1:
+            raise Refused(f"{_said(each)}: its table states no scale, so it was not compared.")
     for tell in (_percent, _currency, _measured):
         told = [(each, unit) for _, each in table if (unit := tell(_value(each)))]
         for (one, first), (other, second) in pairwise(told):
@@ -451,12 +453,13 @@ _TESTS: Final[dict[Sign, Callable[[int], bool]]] = {
 
 
 def written(value: TypedValue, period: bool = True) -> str:
-    """Format a value for people: "41,000,000 USD (FY2021)", "12.5 %", "2023-06-30"."""
+    """Format a value for people: "41,000,000 USD (FY2021)", "12.5 %", "41,000 USD, scale unknown"."""
     said = value.value
     if value.number is not None:
         said = f"{Decimal(value.value):,f}"
     unit = value.currency or value.unit
     said = f"{said} {unit}" if unit else said
+    said = f"{said}, {UNSCALED}" if value.scale == UNKNOWN else said
     return f"{said} ({value.period})" if period and value.period else said
 
 
@@ -477,7 +480,8 @@ def _amount(number: Decimal, table: Table) -> TypedValue:
     factors = _factors(values)
     if factors is not None and any(factor != 1 for factor in factors):
         unit = next(_measured(value) for value in values)
-    return TypedValue(plain(number), float(number), unit, "", next(filter(None, map(_currency, values)), ""))
+    scale = UNKNOWN if any(value.scale == UNKNOWN for value in values) else ""
+    return TypedValue(plain(number), float(number), unit, scale, next(filter(None, map(_currency, values)), ""))
 
 
 def _rounded(number: Decimal) -> Decimal:

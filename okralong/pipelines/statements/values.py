@@ -20,6 +20,7 @@ from okralong.pipelines.statements.amounts import (
     DASH,
     NO_COUNT,
     SCALES,
+    UNKNOWN,
     Amount,
     amounts,
     in_words,
@@ -100,6 +101,8 @@ def agrees(kind: str, said: TypedValue, gold: str) -> bool:
             return False
         wanted, mine = found[0], Decimal(said.value)
         if wanted.currency and said.currency and wanted.currency != said.currency:
+            return False
+        if wanted.scale and said.scale == UNKNOWN:
             return False
         factors = {wanted.factor} if wanted.scale else {Decimal(1), SCALES[said.scale]}
         half = Decimal(5).scaleb(-wanted.places - 1)
