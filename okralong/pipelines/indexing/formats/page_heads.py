@@ -1,0 +1,385 @@
+"""Heads of a page's table: which columns each piece above the first row belongs to.
+
+A head belongs to the columns above the rule below it, to the column that it overlaps, or, where several fit, to the run
+of columns whose middle it stands over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from okralong.pipelines.indexing.formats.page_lines import Line, Piece, Rule
+
+
+@dataclass(slots=True)
+class Column:
+    """The extent of a column: its digits from ``x0`` to ``x1``, with signs and brackets from ``left`` to ``right``."""
+
+    x0: float
+    x1: float
+    left: float
+    right: float
+
+    @property
+    def middle(self) -> float:
+        """The middle between its left and right edges."""
+        return (self.left + self.x1) / 2
+
+
+@dataclass(slots=True)
+class Heads:
+    """The heads of a table.
+
+    Attributes:
+        levels: For each column its heads from the top to the bottom.
+        stub: The pieces that stand left of heads, above the labels, from the top to the bottom.
+        units: Unit lines that stand over the columns.
+        pieces: Every piece that is part of a head.
+        top: The index of the topmost head line; that of the first row if there is none.
+        bottom: The index after the lowest head line; that of the first row if there is none.
+    """
+
+    levels: list[tuple[str, ...]]
+    stub: list[Piece]
+    units: list[Piece]
+    pieces: list[Piece]
+    top: int
+    bottom: int
+
+
+_SCALE: Final = (
+    r"(?:thousands?|millions?|billions?|mill\.|mio\.?|mrd\.?|tsd\.?|T?EUR|[TK]?€|KEUR|lakhs?|crores?"
+    r"|[$€£¥]\s?(?:m|mn|bn|k)\b|[$€£¥]?\s?['`\u2018\u2019]?000s?\b|[A-Z]{2,3}\s?['`\u2018\u2019]?000s?\b)"
+)
+_UNIT: Final = re.compile(rf"(?<![A-Za-z]){_SCALE}(?![A-Za-z])", re.IGNORECASE)
+_NO_UNIT: Final = re.compile(r"\d\s?(?:thousand|million|billion|mio|mrd)", re.IGNORECASE)
+_CURRENCY: Final = re.compile(
+    r"[A-Z]{0,3}[$€£¥₹]|\(?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|CNY|RMB|INR|AUD|CAD|NZD|HKD|SGD|ZAR|BRL|MXN|PLN)\)?"
+)
+_BRACKETED: Final = re.compile(r"\([^()]{2,120}\)")
+_LONGEST_UNIT: Final = 110
+_DATE: Final = re.compile(
+    r"\b(?:ended|ending|as (?:of|at)|at|january|february|march|april|may|june|july|august|september|october|november"
+    r"|december|months?|quarter|years?|weeks)\b|\b(?:19|20)\d\d\b",
+    re.IGNORECASE,
+)
+_DATE_GOES_ON: Final = re.compile(
+    r"(?:,|\b(?:ended|ending|of|at|january|february|march|april|may|june|july|august|september|october|november"
+    r"|december|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?)$",
+    re.IGNORECASE,
+)
+_MOST_LINES: Final = 12
+"""Lines above the first row that may hold heads. # project default"""
+
+
+def unit_in(text: str) -> str:
+    """Return the part of a line that says the unit of a table, or ""."""
+    for bracket in _BRACKETED.finditer(text):
+        if _UNIT.search(bracket[0]) and not _NO_UNIT.search(bracket[0]):
+            return bracket[0]
+    if len(text) <= _LONGEST_UNIT and _UNIT.search(text) and not _NO_UNIT.search(text):
+        words = len(text.split())
+        if words <= 4 or re.match(r"\(?(?:all |the )?(?:expressed|amounts?|figures?|dollars?|in|stated)\b", text, re.I):
+            return text
+    return ""
+
+
+def is_unit(text: str) -> bool:
+    """Return whether a head is nothing but a unit: "£'000", "(in millions)", "$", "EUR"."""
+    return bool(_CURRENCY.fullmatch(text)) or unit_in(text) == text != ""
+
+
+def is_date_line(text: str) -> bool:
+    """Return whether a line names a date or a period."""
+    return bool(_DATE.search(text))
+
+
+def read_heads(
+    lines: Sequence[Line],
+    first: int,
+    floor: int,
+    columns: Sequence[Column],
+    labels: tuple[float, float],
+    rules: Sequence[Rule],
+) -> Heads:
+    """Return the heads above the row at index ``first``.
+
+    Args:
+        lines: The lines of the page.
+        first: The index of the table's first row.
+        floor: The index of the first line that may belong to it.
+        columns: The columns of values, from left to right.
+        labels: The left and right edges of the labels.
+        rules: The rules of the page.
+    """
+    reader = _Reader(lines, first, columns, labels[1], rules)
+    index = first - 1
+    while index >= max(floor, first - _MOST_LINES) and reader.takes(index):
+        index -= 1
+    return reader.heads()
+
+
+@dataclass(slots=True)
+class _Head:
+    """A piece of a head line with the columns that it belongs to."""
+
+    piece: Piece
+    columns: tuple[int, ...]
+    y: float
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads head lines from the lowest to the topmost."""
+
+    lines: Sequence[Line]
+    first: int
+    columns: Sequence[Column]
+    label_right: float
+    rules: Sequence[Rule]
+    heads_of: list[list[_Head]] = field(init=False)
+    stub: list[Piece] = field(default_factory=list)
+    passed: list[Piece] = field(default_factory=list)
+    """Pieces of lines above heads that are stubs only where more heads follow above them."""
+    units: list[Piece] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    top: int = field(init=False)
+    bottom: int | None = None
+    below: float = field(init=False)
+    height: float = field(init=False)
+    middles: list[float] = field(init=False)
+    complete: bool = False
+    done: bool = False
+
+    def __post_init__(self) -> None:
+        self.heads_of = [[] for _ in self.columns]
+        self.top = self.first
+        line = self.lines[self.first]
+        self.below, self.height = line.y, line.height
+        self.middles = [column.middle for column in self.columns]
+
+    def heads(self) -> Heads:
+        """Return what was read."""
+        levels = [self._levels(heads[::-1]) for heads in self.heads_of]
+        bottom = self.first if self.bottom is None else self.bottom
+        return Heads(levels, self.stub[::-1], self.units[::-1], self.pieces, self.top, bottom)
+
+    @property
+    def zone(self) -> float:
+        """The left edge of the columns."""
+        return self.columns[0].left
+
+    @property
+    def edges(self) -> list[float]:
+        """The borders between the columns."""
+        columns, height = self.columns, self.height
+        inner = [(before.right + after.left) / 2 for before, after in pairwise(columns)]
+        return [columns[0].x0 - 4 * height, *inner, columns[-1].right + 2 * height]
+
+    def takes(self, index: int) -> bool:
+        """Read the line with this index; return whether heads may go on above it."""
+        line = self.lines[index]
+        if self.done or self._is_apart(line):
+            return False
+        over = [piece for piece in line.pieces if self._is_over_columns(piece)]
+        if over and over[0] is not line.pieces[0]:  # a head left of the amounts of its wide column
+            over = [
+                piece for piece in line.pieces if piece.left > self.label_right or any(piece is other for other in over)
+            ]
+        left = line.pieces[: len(line.pieces) - len(over)]
+        if any(piece.right > self.zone + 2 * self.height for piece in left):
+            return False
+        if not over:
+            return self._passes_labels(left, line)
+        if len(over) == 1 and unit_in(over[0].text) and not is_date_line(over[0].text) and len(self.columns) > 1:
+            self.units.append(over[0])
+        else:
+            self._add(over, line)
+        self.stub.extend([*self.passed, *reversed(left)])
+        self.passed = []
+        self.top = index
+        self.bottom = index + 1 if self.bottom is None else self.bottom
+        self.below = line.y
+        return True
+
+    def _is_apart(self, line: Line) -> bool:
+        """Return whether a line is too far above, or is a row of another table."""
+        far = 4.0 if not self.pieces or all(piece.is_period for piece in line.pieces if piece.left > self.zone) else 2.6
+        if self.below - line.y > far * self.height:
+            return True
+        amounts = line.amounts
+        return is_data(line) and not all(piece.is_period or piece.may_be_head for piece in amounts)
+
+    def _is_over_columns(self, piece: Piece) -> bool:
+        height, zone = self.height, self.zone
+        return piece.right > zone - 0.5 * height and (
+            piece.left > zone - 3.2 * height
+            or piece.left > self.columns[0].x0 - 4 * height
+            or (piece.left > zone - 6 * height and piece.right - piece.left < 9 * height)
+        )
+
+    def _passes_labels(self, left: Sequence[Piece], line: Line) -> bool:
+        """Look at a line with text above the labels only; return whether heads may go on above it."""
+        if not self.pieces:  # a section heading between heads and first row
+            self.below = line.y
+            return True
+        self.passed.extend(reversed(left))
+        return len(self.passed) <= 3
+
+    def _add(self, over: list[Piece], line: Line) -> None:
+        """Give each piece of a head line its columns."""
+        spans = self._spans(over, line)
+        for piece, span in zip(over, spans, strict=True):
+            for column in span:
+                self.heads_of[column].append(_Head(piece, tuple(span), line.y))
+            if len(span) == 1:
+                self.middles[span[0]] = piece.middle
+        self.pieces.extend(over)
+        periods = all(piece.is_period for piece in over)
+        self.complete = self.complete or (len(over) == len(self.columns) and periods)
+        self.done = len(over) == 1 and len(spans[0]) == len(self.columns) > 1
+
+    def _spans(self, over: list[Piece], line: Line) -> list[list[int]]:
+        columns, count = self.columns, len(self.columns)
+        width = (columns[-1].x1 - columns[0].x0) / count
+        complete = self.complete or (
+            all(self.heads_of) and 1 < len(over) < count and all(piece.is_period for piece in over)
+        )  # periods over complete heads span them
+        spans: list[list[int] | None] = []
+        for piece in over:
+            ruled, left, right = self._above_rule(piece, line)
+            overlapped = self._overlapped(piece)
+            spanning = (
+                len(ruled) > 1 and len(over) < count and abs(self._group_middle(ruled) - piece.middle) < 0.6 * width
+            )
+            single = len(ruled) == 1 and not complete and left - 3 < piece.left and piece.right < right + 3
+            if spanning or single:
+                spans.append(ruled)
+            elif len(over) < count and (complete or len(overlapped) > 1 or len(ruled) > 1):
+                spans.append(None)
+            else:
+                spans.append([self._nearest(piece)])
+        return _fitting([piece.middle for piece in over], spans, self._group_middles(), width)
+
+    def _above_rule(self, piece: Piece, line: Line) -> tuple[list[int], float, float]:
+        """Return the columns above the rule below a piece, with the rule's ends."""
+        height, middle = self.height, piece.middle
+        below = [
+            rule
+            for rule in self.rules
+            if line.y - 0.1 * height < rule.y < line.y + 1.1 * height
+            and rule.y < self.below - 0.45 * height
+            and rule.x0 - 2 < middle < rule.x1 + 2
+        ]
+        if not below:
+            return [], 0.0, 0.0
+        left, right = min(rule.x0 for rule in below), max(rule.x1 for rule in below)
+        ruled = [place for place, column in enumerate(self.columns) if left - 1 <= column.middle <= right + 1]
+        return ruled, left, right
+
+    def _overlapped(self, piece: Piece) -> list[int]:
+        edges = self.edges
+        return [
+            place
+            for place in range(len(self.columns))
+            if min(piece.right, edges[place + 1]) - max(piece.left, edges[place])
+            > 0.35 * min(edges[place + 1] - edges[place], piece.right - piece.left)
+        ]
+
+    def _nearest(self, piece: Piece) -> int:
+        edges = self.edges
+        return max(
+            range(len(self.columns)),
+            key=lambda place: (
+                min(piece.right, edges[place + 1]) - max(piece.left, edges[place]),
+                -abs(piece.middle - self.middles[place]),
+            ),
+        )
+
+    def _group_middle(self, group: Sequence[int]) -> float:
+        return self._group_middles()(group[0], group[-1])
+
+    def _group_middles(self) -> _Middles:
+        return _Middles(self.columns, self.middles)
+
+    def _levels(self, heads: list[_Head]) -> tuple[str, ...]:
+        """Return the heads of a column from the top to the bottom, wrapped lines joined."""
+        levels: list[str] = []
+        before: _Head | None = None
+        for head in heads:
+            if before is not None and self._goes_on(before, head):
+                levels[-1] += " " + head.piece.text
+            else:
+                levels.append(head.piece.text)
+            before = head
+        return tuple(levels)
+
+    def _goes_on(self, upper: _Head, lower: _Head) -> bool:
+        """Return whether a head is the next line of the one above it."""
+        if upper.columns != lower.columns or lower.y - upper.y > 2 * self.height:
+            return False
+        if lower.piece.is_period and _DATE_GOES_ON.search(upper.piece.text):
+            return True
+        if any(piece.is_period or unit_in(piece.text) or len(piece.text) == 1 for piece in (upper.piece, lower.piece)):
+            return False
+        middle = upper.piece.middle
+        return not any(
+            upper.y < rule.y < lower.y - 0.45 * self.height and rule.x0 - 2 < middle < rule.x1 + 2
+            for rule in self.rules
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Middles:
+    """The middle over which a head of columns ``first`` to ``last`` stands."""
+
+    columns: Sequence[Column]
+    middles: Sequence[float]
+
+    def __call__(self, first: int, last: int) -> float:
+        between = (self.middles[first] + self.middles[last]) / 2
+        whole = (self.columns[first].left + self.columns[last].x1) / 2
+        return (between + whole) / 2
+
+    def nearest(self, middle: float) -> int:
+        """Return the column whose middle is closest."""
+        return min(range(len(self.columns)), key=lambda place: abs(self(place, place) - middle))
+
+
+def _fitting(
+    middles: list[float], spans: list[list[int] | None], group_middle: _Middles, width: float
+) -> list[list[int]]:
+    """Return spans, those that are None filled: runs of columns in order whose middles are closest to the heads'."""
+    if None not in spans:
+        return [span for span in spans if span is not None]
+    count, skipped = len(group_middle.columns), 0.2 * width
+    best: dict[int, tuple[float, list[list[int]]]] = {0: (0.0, [])}
+    for middle, fixed in zip(middles, spans, strict=True):
+        reached: dict[int, tuple[float, list[list[int]]]] = {}
+        for start, (cost, chosen) in best.items():
+            firsts = range(start, count) if fixed is None else range(fixed[0], fixed[0] + 1)
+            for first in firsts:
+                if first < start:
+                    continue
+                lasts = range(first, count) if fixed is None else range(fixed[-1], fixed[-1] + 1)
+                for last in lasts:
+                    total = cost + abs(group_middle(first, last) - middle) + skipped * (first - start)
+                    if last + 1 not in reached or total < reached[last + 1][0]:
+                        reached[last + 1] = (total, [*chosen, list(range(first, last + 1))])
+        best = reached
+    if not best:
+        return [span or [group_middle.nearest(middle)] for middle, span in zip(middles, spans, strict=True)]
+    return min((cost + skipped * (count - end), chosen) for end, (cost, chosen) in best.items())[1]
+
+
+def is_data(line: Line) -> bool:
+    """Return whether a line has two amounts or more, and most of them cannot be years."""
+    amounts = line.amounts
+    real = [piece for piece in amounts if not piece.may_be_head]
+    if len(amounts) < 2 or len(real) < len(amounts) / 2:
+        return False
+    return len(real) == len(amounts) or any(char.isdigit() for piece in real for char in piece.text)
