@@ -1,11 +1,42 @@
-"""Read the tables of a text whose cells are separated by bars, tabs or wide gaps."""
+"""Read the tables of a text whose cells are separated by bars, tabs, wide gaps or single blanks.
+
+``table_grid.py`` reads bars and tabs, ``table_lines.py`` gaps and blanks. This module finds the lines of each table,
+and its title, unit and page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from okralong.pipelines.core.tables import Table
+from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import Document, Section
+from okralong.pipelines.statements.table_grid import GridTable, grid_tables
+from okralong.pipelines.statements.table_lines import TextLine, line_tables, text_line
+from okralong.pipelines.statements.table_rows import RawRow, finished
+from okralong.pipelines.statements.table_words import (
+    DAY,
+    NOTE_OF_HEAD,
+    SPAN,
+    YEAR,
+    is_number,
+    is_period,
+    is_unit,
+    unit_in,
+)
+
+_LONGEST_ROW: Final = 20_000
+"""Characters of a line with bars that may be a row. # project default"""
+_TITLE_LINES: Final = 6
+"""Lines above the heads that are searched for the title and unit. # project default"""
+_TITLE_WORDS: Final = 25
+"""Words of a title. # project default"""
+_LONGEST_TITLE: Final = 300
+MOST_CELLS: Final = 400_000
+"""Cells of a document's tables; tables after that stay text. # project default"""
 
 
 def tables_of(document: Document) -> tuple[Table, ...]:
@@ -17,4 +48,171 @@ def tables_of(document: Document) -> tuple[Table, ...]:
 
 def read_text_tables(text: str, sections: Sequence[Section] = ()) -> tuple[Table, ...]:
     """Return the tables of a text in order; ``sections`` name the pages or sheets that they begin on."""
-    return ()
+    pages = [section for section in sections if section.kind in ("page", "sheet", "slide")]
+    starts = [page.start_char for page in pages]
+    out: list[Table] = []
+    left = MOST_CELLS
+    for above, raw in _raw_tables(text):
+        rows = finished(raw.rows, raw.columns)
+        left -= sum(len(row.cells) for row in rows)
+        if left < 0:
+            break
+        if not rows:
+            continue
+        page = bisect_right(starts, raw.start)
+        name = pages[page - 1].name if page else ""
+        out.append(_completed(raw, above, rows, name, floor=out[-1].end if out else 0))
+    return tuple(out)
+
+
+# The lines of a text.
+
+
+@dataclass(slots=True)
+class _Block:
+    """Consecutive lines with bars or tabs, or consecutive other lines."""
+
+    mark: str
+    lines: list[TextLine] = field(default_factory=list)
+
+
+def _raw_tables(text: str) -> Iterator[tuple[list[TextLine], GridTable]]:
+    above: list[TextLine] = []
+    for block in _blocks(text):
+        if block.mark:
+            found = list(grid_tables(_grid(text, block)))
+            for number, table in enumerate(found):
+                yield (above if number == 0 else []), table
+            if found or len(block.lines) > 1:
+                above = []
+            continue
+        last: GridTable | None = None
+        for over, table in line_tables(iter(block.lines)):
+            yield over, table
+            last = table
+        above = [line for line in block.lines[-_TITLE_LINES:] if last is None or line.start >= last.end]
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    block = _Block("")
+    blanks = 0
+    start = 0
+    size = len(text)
+    while start <= size:
+        end = text.find("\n", start)
+        end = size if end < 0 else end
+        if end > start and not text[start : min(end, start + 4000)].isspace():
+            mark = _mark(text, start, end)
+            if mark != block.mark or (mark and blanks):
+                if block.lines:
+                    yield block
+                block = _Block(mark)
+            line = TextLine(start, end, "", blanks) if mark else text_line(text, start, end, blanks)
+            block.lines.append(line)
+            blanks = 0
+        else:
+            blanks += 1
+        start = end + 1
+    if block.lines:
+        yield block
+
+
+def _mark(text: str, start: int, end: int) -> str:
+    if end - start > _LONGEST_ROW:
+        return ""
+    if text.find("|", start, end) >= 0:
+        return "|"
+    return ""
+
+
+_RULE: Final = frozenset("-:=_ \t|+")
+
+
+def _grid(text: str, block: _Block) -> list[RawRow]:
+    """Return the rows of a block of lines with bars, without rules."""
+    shown = [(line, text[line.start : line.end]) for line in block.lines]
+    opened = all(words.lstrip().startswith("|") for _, words in shown)
+    rows = []
+    for line, words in shown:
+        if _RULE.issuperset(words[:200]) and "-" in words[:200]:
+            continue
+        cells: list[TableCell] = []
+        at = 0
+        column = 0
+        if opened:
+            at = words.index("|") + 1
+        while at <= len(words):
+            end = words.find("|", at)
+            end = len(words) if end < 0 else end
+            said = words[at:end]
+            plain = " ".join(said.split())
+            if plain:
+                start = line.start + at + len(said) - len(said.lstrip())
+                cells.append(TableCell(column, plain, start, line.start + at + len(said.rstrip())))
+            column += 1
+            at = end + 1
+        if words.rstrip().endswith("|"):
+            column -= 1
+        if cells:
+            rows.append(RawRow(line.start, line.end, "", cells, column))
+    return rows
+
+
+# Title, unit and times above a table.
+
+_ENDS_TITLE: Final = (".", ";", ",")
+_YEARS: Final = re.compile(rf"[,\s]*(?:{YEAR}(?:\s*(?:,|and|&)\s*)*)+$")
+
+
+def _completed(raw: GridTable, above: Sequence[TextLine], rows: Sequence[TableRow], page: str, floor: int) -> Table:
+    """Return a table with what the lines above its heads say."""
+    units = list(raw.unit)
+    said = [(words, -1) for words in raw.above]
+    lines = [line for line in above if line.start >= floor][-_TITLE_LINES:]
+    said = [*((line.text, line.start) for line in lines if line.end - line.start <= _LONGEST_TITLE), *said]
+    title, start, span = "", raw.start, ""
+    for words, at in reversed(said):
+        plain = " ".join(words.split()).strip("# ")
+        if not any(char.isalpha() for char in plain) or is_number(plain) or NOTE_OF_HEAD.fullmatch(plain):
+            continue
+        found = unit_in(plain)
+        if found is not None and not units:
+            units.insert(0, plain[slice(*found)])
+        if is_unit(plain):
+            start = at if at >= 0 else start
+            continue
+        if plain.endswith(_ENDS_TITLE) or plain.count(" ") >= _TITLE_WORDS:
+            break
+        rest = plain if found is None else f"{plain[: found[0]]} {plain[found[1] :]}".strip()
+        if not span and _is_time(rest):
+            span = rest
+            if not title:
+                title, start = plain, at if at >= 0 else start
+            continue
+        title, start = plain, at if at >= 0 else start
+        break
+    heads = _with_time(raw.heads, span or title)
+    unit = "; ".join(dict.fromkeys(units))
+    return Table(start, raw.end, tuple(heads), tuple(rows), page, title, unit, raw.stub)
+
+
+def _is_time(words: str) -> bool:
+    return is_period(words) and (SPAN.search(words) is not None or DAY.search(words) is not None)
+
+
+def _with_time(heads: Sequence[tuple[str, ...]], words: str) -> list[tuple[str, ...]]:
+    """Return heads that are only years with the days or span that the line above names for the same years."""
+    years = [re.findall(YEAR, " ".join(head)) for head in heads]
+    told = set(re.findall(YEAR, words))
+    whole = " ".join(text for head in heads for text in head)
+    if not told or not heads or any(len(each) != 1 for each in years) or {each[0] for each in years} != told:
+        return list(heads)
+    if SPAN.search(whole) or DAY.search(whole) or not _is_time(words) or len(told) < 2:
+        return list(heads)
+    found = unit_in(words)
+    plain = words if found is None else f"{words[: found[0]]}{words[found[1] :]}".strip()
+    lead = _YEARS.sub("", plain)
+    place = min((match.start() for match in (SPAN.search(lead), DAY.search(lead)) if match), default=-1)
+    if place < 0:
+        return list(heads)
+    return [(lead[place:].strip(), *head) for head in heads]

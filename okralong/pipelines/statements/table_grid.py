@@ -1,0 +1,253 @@
+"""Read tables whose cells are separated by bars or tabs: which rows are heads, and what each column stands below."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from okralong.pipelines.core.tables import TableCell
+from okralong.pipelines.statements.table_rows import RawRow
+from okralong.pipelines.statements.table_words import (
+    CLOSING,
+    MARK,
+    NOTE_OF_HEAD,
+    SIGN,
+    is_figure,
+    is_number,
+    is_period,
+    is_unit,
+    is_year,
+    unit_in,
+)
+
+_MOST_HEAD_ROWS: Final = 12
+"""Rows of heads. # project default"""
+_LONGEST_HEAD: Final = 200
+"""Characters of a head; a longer text in a cell is none. # project default"""
+
+
+@dataclass(slots=True)
+class GridTable:
+    """A table of a grid: ``columns`` maps the grid's columns to those of ``heads``, ``rows`` are below them.
+
+    ``above`` are rows with a single text above the heads, such as titles and units.
+    """
+
+    start: int
+    end: int
+    heads: list[tuple[str, ...]]
+    columns: dict[int, int]
+    rows: list[RawRow]
+    above: list[str] = field(default_factory=list)
+    unit: list[str] = field(default_factory=list)
+    stub: str = ""
+
+
+def grid_tables(rows: Sequence[RawRow]) -> Iterator[GridTable]:
+    """Yield the tables of a grid in order; heads further down begin another one.
+
+    The cells of ``rows`` have their column from 0, empty ones are left out, and labels are still cells.
+    """
+    labelled = _with_labels([_joined(row) for row in rows])
+    above: list[RawRow] = []
+    body: list[RawRow] = []
+    known: list[RawRow] = []
+    for row in labelled:
+        is_data = any(is_figure(cell.text) for cell in row.cells)
+        if not body:
+            if is_data or (row.cells and _is_complete(above, row)):
+                body.append(row)
+            else:
+                above.append(row)
+        elif row.cells and not is_data and _is_head(row, body):
+            yield from _table(above, body, known)
+            known = above or known
+            above, body = [row], []
+        else:
+            body.append(row)
+    if not body and len(above) > 2:  # words only
+        filled = [row for row in above if row.cells]
+        if len(filled) > 2 and all(len(row.cells) == len(filled[0].cells) for row in filled):
+            above, body = filled[:1], filled[1:]
+    yield from _table(above, body, known)
+
+
+def _joined(row: RawRow) -> RawRow:
+    """Join the parts of a figure that stand in cells of their own: "$", "1,204" and ")"."""
+    out: list[TableCell] = []
+    for cell in row.cells:
+        before = out[-1] if out else None
+        if before is not None and len(before.text) < 60:
+            if _opens(before.text) and before.column > 0 and is_number(cell.text.lstrip("(").rstrip(")")):
+                out[-1] = TableCell(cell.column, f"{before.text} {cell.text}", before.start, cell.end)
+                continue
+            closes = bool(CLOSING.fullmatch(cell.text)) and cell.column == before.column + 1
+            if closes and is_number(before.text.lstrip("$ (").rstrip(") ")) and not is_year(before.text):
+                out[-1] = TableCell(before.column, f"{before.text}{cell.text}", before.start, cell.end)
+                continue
+        out.append(cell)
+    return RawRow(row.start, row.end, row.label, out, row.width)
+
+
+def _opens(text: str) -> bool:
+    return text == "(" or (len(text) <= 4 and not text.isalpha() and SIGN.fullmatch(text) is not None)
+
+
+def _with_labels(rows: Sequence[RawRow]) -> list[RawRow]:
+    """Return the rows with their label set apart from their cells.
+
+    The label is in the first column, and in further ones before the figures that have neither figures nor heads.
+    """
+    figures, words, heads = Counter[int](), Counter[int](), Counter[int]()
+    begun = False
+    for row in rows:
+        is_data = any(cell.column and is_figure(cell.text) for cell in row.cells)
+        begun = begun or is_data
+        alone = len(row.cells) == 1
+        for cell in row.cells:
+            if begun:
+                (figures if is_number(cell.text) or is_figure(cell.text) else words)[cell.column] += 1
+            elif not alone:
+                heads[cell.column] += 1
+    last = 0
+    top = max([*figures, *words, *heads, 0])
+    if figures[0] and not words[0] and words[1] > len(rows) // 2 and not is_year(_first(rows)):
+        last = 1  # the rows are numbered
+    while last < top and not figures[last + 1] and not heads[last + 1] and (words[last + 1] or not last):
+        if not words[last + 1]:
+            break
+        last += 1
+    out = []
+    for row in rows:
+        label = " ".join(cell.text for cell in row.cells if cell.column <= last)
+        cells = [cell for cell in row.cells if cell.column > last]
+        out.append(RawRow(row.start, row.end, label, cells, row.width))
+    return out
+
+
+def _first(rows: Sequence[RawRow]) -> str:
+    return next((cell.text for row in rows for cell in row.cells if cell.column == 0 and is_number(cell.text)), "")
+
+
+def _is_complete(above: Sequence[RawRow], row: RawRow) -> bool:
+    """Return whether a row of words is below complete heads, and so a row of the table."""
+    if not row.label or is_unit(row.label) or any(is_period(cell.text) for cell in row.cells):
+        return False
+    heads = [each for each in above if each.cells]
+    return bool(heads) and bool(heads[-1].label) and len(heads[-1].cells) >= max(2, len(row.cells))
+
+
+def _is_head(row: RawRow, body: Sequence[RawRow]) -> bool:
+    """Return whether a row without figures, below other rows, begins new heads."""
+    times = [is_period(cell.text) for cell in row.cells]
+    if all(times):
+        years = [cell.text[:4] for cell in row.cells if is_year(cell.text)]
+        falling = len(years) > 1 and all(one > other for one, other in pairwise(years))
+        plain = not row.label or is_period(row.label) or unit_in(row.label) is not None
+        return falling or plain or len(years) < len(row.cells)
+    used = {cell.column for each in body[-20:] for cell in each.cells if is_figure(cell.text)}
+    over = [cell for cell in row.cells if cell.column in used]
+    if row.label and not any(times):
+        return False
+    return len(over) == len(row.cells) and len(over) >= min(2, len(used))
+
+
+def _table(above: Sequence[RawRow], body: list[RawRow], known: Sequence[RawRow]) -> Iterator[GridTable]:
+    rows = [row for row in body if row.cells]
+    if not rows:
+        return
+    over = [row for row in above if row.cells][-_MOST_HEAD_ROWS:]
+    used = _columns_of(rows, {cell.column for row in over for cell in row.cells})
+    found = GridTable(min(row.start for row in [*above, *body][:1]), body[-1].end, [], {}, body)
+    first = next((place for place, row in enumerate(above) if row.cells), len(above))
+    last = max((place for place, row in enumerate(above) if row.cells), default=-1)
+    found.above = [row.label for row in above[:first]]
+    stubs: list[str] = []
+    later: list[RawRow] = []
+    for place, row in enumerate(above[first:], first):
+        span = unit_in(row.label)
+        said = row.label
+        if span is not None:
+            found.unit.append(said[slice(*span)])
+            said = f"{said[: span[0]]} {said[span[1] :]}".strip()
+        if not said:
+            continue
+        if place > last or (place == last and all(NOTE_OF_HEAD.fullmatch(cell.text) for cell in row.cells)):
+            later.append(RawRow(row.start, row.end, said, [], row.width))
+        elif said not in stubs:
+            stubs.append(said)
+    found.rows = [*later, *body]
+    if over and len(over[-1].cells) == 1 and len(used) > 1 and known:  # new spans over the years above
+        over = [*over, *[row for row in known if row.cells][-1:]]
+    levels = []
+    for row in over:
+        cells = [cell for cell in row.cells if len(cell.text) <= _LONGEST_HEAD]
+        if len(row.cells) == 1 and len(used) > 1 and cells and is_unit(cells[0].text):
+            found.unit.append(cells[0].text)
+        elif cells:
+            levels.append(RawRow(row.start, row.end, row.label, cells, row.width))
+    width = max(row.width for row in [*above, *body])
+    heads = heads_of(levels, used, width)
+    if not levels and len(used) == 1:
+        heads = {used[0]: ()} if len(rows) > 1 else {}
+    found.stub = " ".join(stubs)
+    found.columns = {column: number for number, column in enumerate(sorted(heads))}
+    found.heads = [heads[column] for column in sorted(heads)]
+    if heads:
+        yield found
+
+
+def _columns_of(rows: Sequence[RawRow], headed: set[int]) -> list[int]:
+    """Return the columns with cells, without those that hold footnote marks only."""
+    filled = {cell.column for row in rows for cell in row.cells}
+    more = {cell.column for row in rows for cell in row.cells if MARK.fullmatch(cell.text) is None}
+    return sorted(column for column in filled if column in more or column in headed)
+
+
+def heads_of(levels: Sequence[RawRow], used: Sequence[int], width: int) -> dict[int, tuple[str, ...]]:
+    """Return the heads of each column of figures; columns without any are left out."""
+    chains: dict[int, list[str]] = {column: [] for column in used}
+    bounds: set[int] = set()
+    for number, level in enumerate(levels):
+        is_lowest = number == len(levels) - 1
+        for column, text in _spread(level, used, width, bounds, is_lowest).items():
+            if not chains[column] or chains[column][-1] != text:
+                chains[column].append(text)
+        bounds |= {cell.column for cell in level.cells}
+    return {column: tuple(chain) for column, chain in chains.items() if chain}
+
+
+def _spread(level: RawRow, used: Sequence[int], width: int, bounds: set[int], is_lowest: bool) -> dict[int, str]:
+    """Return the text of a row of heads for each column that it stands above."""
+    cells, n = level.cells, len(used)
+    texts = [cell.text for cell in cells]
+    if len(cells) == n:
+        return dict(zip(used, texts, strict=True))
+    exact = {cell.column: cell.text for cell in cells}
+    if all(column in exact for column in used):
+        return {column: exact[column] for column in used}
+    if len(cells) == 1:
+        if NOTE_OF_HEAD.fullmatch(texts[0]):
+            return {column: exact[column] for column in used if column in exact}
+        if is_period(texts[0]) or cells[0].column <= used[0]:
+            return dict.fromkeys(used, texts[0])
+    shares = n % len(cells) == 0
+    if shares and level.width < width:
+        return {column: texts[place * len(cells) // n] for place, column in enumerate(used)}
+    own = {place * len(cells) // n for place, column in enumerate(used) if column in exact}
+    if shares and cells[0].column > used[0] and len(own) == len(cells):
+        return {column: texts[place * len(cells) // n] for place, column in enumerate(used)}
+    found: dict[int, list[int]] = {cell.column: [] for cell in cells}
+    for column in used:
+        head = max((at for at in found if at <= column), default=None)
+        if head is not None and not any(head < at <= column for at in bounds):
+            found[head].append(column)
+    sizes = {len(group) for group in found.values() if group}
+    if is_lowest and len(sizes) > 1:
+        inner = [group for group in found.values() if len(group) > 1 and group[0] in exact]
+        if inner:
+            return {column: exact[column] for column in used if column in exact}
+    return {column: exact[head] for head, group in found.items() for column in group}
