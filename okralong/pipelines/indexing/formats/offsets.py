@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from itertools import chain
 from typing import Any, Final
 
@@ -69,9 +70,10 @@ def _aligned(said: str, solid: str) -> Any:
         if i == len(said) or j == len(solid):
             break
         dropped, added = _difference(said, i, solid, j)
-        for place in _within(said[i : i + dropped], solid[j : j + added]):
-            found[i] = j + place
-            i, dropped = i + 1, dropped - 1
+        if max(dropped, added) <= 2 * _NEAR:
+            within = SequenceMatcher(None, said[i : i + dropped], solid[j : j + added], autojunk=False)
+            for block in within.get_matching_blocks():
+                found[i + block.a : i + block.a + block.size] = np.arange(j + block.b, j + block.b + block.size)
         i, j = i + dropped, j + added
     return found
 
@@ -109,14 +111,3 @@ def _near_difference(one: str, other: str, anchor: int, least: int) -> tuple[int
         if after == other[added : added + anchor] and len(after) >= least:
             return dropped, added
     return None
-
-
-def _within(part: str, whole: str) -> list[int]:
-    """Return the places in ``whole`` of the characters of ``part`` if all are there in order, else nothing."""
-    places, place = [], -1
-    for char in part:
-        place = whole.find(char, place + 1)
-        if place < 0:
-            return []
-        places.append(place)
-    return places
