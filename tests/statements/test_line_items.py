@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.readers.named import MOST_NAMED, line_item_rows
+from okralong.pipelines.answering.readers.named import MOST_NAMED, needed_rows
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.tables import Table, TableCell, TableRow
+from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Question, QuestionType
 from okralong.pipelines.methods.registry import FullPolicy, load_strategy
 from okralong.pipelines.statements.line_items import items_needed, items_of_label, line_items
@@ -54,52 +56,75 @@ def test_a_label_names_an_item_as_a_whole(label: str, items: list[str]) -> None:
 
 
 def statement(name: str, current_assets: str, filler: int = 30) -> Document:
-    """A report whose statement has its rows far apart."""
+    """A report whose balance sheet has its rows far apart, and a statement of operations."""
     lines = [f"Note {n}: nothing of the balance sheet is said here by {name}, only words." for n in range(filler)]
-    body = [
-        *lines,
-        "                          2024      2023",
-        f"Total current assets     {current_assets}       200",
-        *lines,
-        "Total current liabilities   90        80",
-        *lines,
-        "Deferred revenue          77        70",
-        "Total revenue            900       800",
+    rows = {
+        "Total current assets": (current_assets, "200"),
+        "Total current liabilities": ("90", "80"),
+        "Deferred revenue": ("77", "70"),
+        "Total revenue": ("900", "800"),
+    }
+    text = ""
+    found: list[TableRow] = []
+    for label, values in rows.items():
+        text += "\n".join([*lines, ""])
+        start = len(text)
+        text += "  ".join([label, *values])
+        places = [text.index(value, start + len(label)) for value in values]
+        cells = [
+            TableCell(n, value, at, at + len(value)) for n, (value, at) in enumerate(zip(values, places, strict=True))
+        ]
+        found.append(TableRow(label, start, len(text), tuple(cells)))
+        text += "\n"
+    years = (("2024",), ("2023",))
+    tables = [
+        Table(own[0].start, own[-1].end, years, tuple(own), title=title)
+        for title, own in (("Balance sheets", found[:3]), ("Statements of operations", found[3:]))
     ]
-    return Document(f"{name}_2024", "\n".join(body), sha256=name * 8, n_tokens=2000)
+    return Document(f"{name}_2024", text, sha256=name * 8, n_tokens=2000, tables=tuple(tables))
 
 
 @pytest.mark.parametrize(
     ("question", "rows"),
     [
-        ("What was the working capital of Alder in 2024?", ["Alder 310", "Alder 90"]),
+        ("What was the working capital of Alder in 2024?", {"Alder": ["310", "90"]}),
         (
             "Whose working capital was larger in 2024, Alder's or Birch's?",
-            ["Alder 310", "Alder 90", "Birch 440", "Birch 90"],
+            {"Alder": ["310", "90"], "Birch": ["440", "90"]},
         ),
-        ("What was total revenue of Birch?", ["Birch 900"]),
-        ("What was the working capital in 2024?", []),  # of which of four?
-        ("Who leads Alder?", []),
+        ("What was total revenue of Birch?", {"Birch": ["900"]}),
+        ("What was the deferred revenue of Birch?", {"Birch": ["77"]}),
+        ("What was the working capital in 2024?", {}),  # of which of four?
+        ("Who leads Alder?", {}),
     ],
 )
-async def test_rows_of_the_documents_that_a_question_names(question: str, rows: list[str]) -> None:
+async def test_rows_of_the_documents_that_a_question_names(question: str, rows: dict[str, list[str]]) -> None:
     documents = [statement("Alder", "310"), statement("Birch", "440"), statement("Cedar", "5"), statement("Elm", "6")]
     policy = load_config(FullPolicy, "policy/default.yaml")
-    found = await line_item_rows(ask_of(question, ScriptedTools(documents, policy=policy)))
+    found = await needed_rows(ask_of(question, ScriptedTools(documents, policy=policy)), 300)
     assert len(documents) > MOST_NAMED
-    assert len(found) == len(rows)
-    for passage, row in zip(sorted(found, key=lambda each: (each.doc_id, each.start_char)), rows, strict=True):
-        name, amount = row.split()
+    assert {passage.doc_id for passage in found} == {f"{name}_2024" for name in rows}
+    for passage in found:
         source = next(each for each in documents if each.doc_id == passage.doc_id)
-        assert passage.doc_id == f"{name}_2024"
         assert passage.text == source.text[passage.start_char : passage.end_char]
-        assert f" {amount} " in passage.text
-        assert len(passage.text) < 900
-        assert "Note 12:" not in passage.text
+        assert "Note 12:" not in passage.shown_text
+    for name, amounts in rows.items():
+        shown = "".join(passage.shown_text for passage in found if passage.doc_id == f"{name}_2024")
+        assert all(f"|{amount}|" in shown for amount in amounts)
+        assert "|2024|2023\n" in shown
+
+
+async def test_rows_have_at_most_the_tokens_given() -> None:
+    ask = ask_of("What was the working capital of Alder?", ScriptedTools([statement("Alder", "310")]))
+    for tokens in range(0, 60, 4):
+        found = await needed_rows(ask, tokens)
+        assert sum(passage.n_tokens for passage in found) <= tokens
+        assert all(passage.n_tokens == count_tokens(passage.shown_text) for passage in found)
+    assert found
 
 
 async def test_rows_never_outgrow_what_a_plan_reserves() -> None:
-    """No more passages than chunks were found, and none where the plan shows no whole tables."""
+    """They need no more tokens than the chunks that they replace; none where the plan shows no whole tables."""
     default = load_config(FullPolicy, "policy/default.yaml")
     plain = default.model_copy(update={"context": default.context.model_copy(update={"recover_tables": False})})
     one = default.model_copy(update={"factoid": default.factoid.model_copy(update={"count": 1})})
@@ -112,7 +137,7 @@ async def test_rows_never_outgrow_what_a_plan_reserves() -> None:
         )
         answer = await load_strategy("okralong")(Question("q", "What was the working capital in 2024?"), tools)
         assert answer.plan is not None
-        assert sum(len(passage.chunk_ids) for passage in answer.context) == answer.plan.count
+        assert sum(passage.n_tokens for passage in answer.context) <= 160 * answer.plan.count
 
 
 @pytest.mark.parametrize(("type_", "shown"), [("arithmetic", True), ("abstractive", False)])
@@ -123,10 +148,17 @@ async def test_rows_stand_in_the_place_of_chunks(type_: QuestionType, shown: boo
         [statement("Alder", "310", filler=120)], {"generate": ["Answer: 220"]}, analysis=analysis(type_), policy=policy
     )
     answer = await load_strategy("okralong")(Question("q", "What was the working capital in 2024?"), tools)
-    text = " ".join(passage.text for passage in answer.context)
-    if shown:
-        assert "Total current assets     310" in text
-        assert "Total current liabilities   90" in text
+    rows = [passage for passage in answer.context if passage.origin == "rows"]
     assert answer.plan is not None
     chunks = {chunk for passage in answer.context for chunk in passage.chunk_ids}
-    assert len(chunks) == (answer.plan.count - 2 if shown else answer.plan.count)
+    if shown:
+        (passage,) = rows
+        assert passage.shown_text.splitlines() == [
+            "[Balance sheets]",
+            "|2024|2023",
+            "Total current assets|310|200",
+            "Total current liabilities|90|80",
+        ]
+    else:
+        assert not rows
+    assert len(chunks) == answer.plan.count - shown

@@ -46,7 +46,7 @@ class Shown:
 
 def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Mapping[str, str]) -> Shown:
     """Measure the passages shown for a question. ``documents`` has the texts of its documents by doc_id."""
-    shown = ranges((p.doc_id, p.start_char, p.end_char) for p in passages)
+    shown = ranges((p.doc_id, *place) for p in passages for place in p.places)
 
     def needed(span: Span) -> int:
         return solid(documents[span.doc_id][span.start_char : span.end_char])
@@ -74,7 +74,7 @@ def measure(question: PooledQuestion, passages: Sequence[Passage], documents: Ma
         pieces=len(pieces),
         pieces_shown=pieces_shown,
         all_evidence=pieces_shown == len(pieces) if pieces else None,
-        answer_recall=answer_recall(question.item.gold.parts, [passage.text for passage in passages]),
+        answer_recall=answer_recall(question.item.gold.parts, [passage.shown_text for passage in passages]),
         cell_recall=sum(cells) / len(cells) if cells else None,
         context_tokens=sum(passage.n_tokens for passage in passages),
     )

@@ -100,7 +100,8 @@ def _with_its_words(sought: Sought, text: str, span: Span) -> Span:
 class _Shown:
     def __init__(self, passage: Passage) -> None:
         self.passage = passage
-        self._normalised: tuple[str, list[int]] | None = None
+        self._text = _Searched(passage.text)
+        self._compact = _Searched(_without_bars(passage.shown_text)) if passage.shown else None
 
     def cite(self, span: Span) -> Citation:
         start, end = span
@@ -108,14 +109,35 @@ class _Shown:
         return Citation(passage.doc_id, passage.start_char + start, passage.start_char + end, passage.text[start:end])
 
     def find(self, quote: str) -> Span | None:
-        exact = _find_words(self.passage.text, quote)
+        """Return the place of a quotation in the passage's text; one from a compact table cites its rows."""
+        if self._compact is not None and (shown := self._compact.find(_without_bars(quote))) is not None:
+            span = self.passage.span_of(*shown)
+            if span is not None:
+                return span
+        return self._text.find(quote)
+
+
+def _without_bars(text: str) -> str:
+    """Return a text with a blank for each bar: models add blanks around the bars of a compact table."""
+    return text.replace("|", " ")
+
+
+class _Searched:
+    """A text in which quotations are searched; it is normalized at most once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._normalised: tuple[str, list[int]] | None = None
+
+    def find(self, quote: str) -> Span | None:
+        exact = _find_words(self._text, quote)
         if exact is not None:
             return exact
         words = _normalise(quote)[0].strip(" '\".…")
         if not any(char.isalnum() for char in words):
             return None
         if self._normalised is None:
-            self._normalised = _normalise(self.passage.text)
+            self._normalised = _normalise(self._text)
         text, origin = self._normalised
         span = _find_words(text, words)
         return None if span is None else (origin[span[0]], origin[span[1] - 1] + 1)

@@ -168,11 +168,12 @@ def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
     This is all of a short passage. For a long one it is the part around its first citation, or else its beginning,
     since the cross-encoder reads only a limited length.
     """
-    if len(passage.text) <= 2 * AROUND_CITATION:
-        return passage.text
+    text = passage.shown_text
+    if len(text) <= 2 * AROUND_CITATION:
+        return text
     at = min((each.start_char for each in citations if holds(passage, each)), default=passage.start_char)
-    middle = max(at - passage.start_char, AROUND_CITATION)
-    return passage.text[middle - AROUND_CITATION : middle + AROUND_CITATION]
+    middle = max(passage.shown_at(at), AROUND_CITATION)
+    return text[middle - AROUND_CITATION : middle + AROUND_CITATION]
 
 
 def holds(passage: Passage, citation: Citation) -> bool:

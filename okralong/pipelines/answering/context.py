@@ -12,28 +12,67 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from typing import Final
 
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Hit, Message, Passage, Plan, QuestionError, TableSpan
+from okralong.pipelines.statements.compact import shown_parts
+from okralong.pipelines.statements.text_tables import tables_of
 
 
 async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list[Passage]:
-    """Return ``hits`` as passages: documents by best score, each in reading order."""
+    """Return ``hits`` as passages: documents by best score, each in reading order.
+
+    If the plan recovers tables, those that a chunk cuts are completed, and tables are shown in their compact form.
+    """
     cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
+    tabular = {hit.chunk.chunk_id for hit in hits if plan.recover_tables and _FIGURES.search(hit.chunk.text)}
+    table_tokens = tools.policy.context.table_tokens
     documents: dict[str, Document] = {}
     worked: list[Passage] = []
     for passage in merge(map(passage_of, hits)):
-        if plan.extension_tokens == 0 and cut.isdisjoint(passage.chunk_ids):
+        if plan.extension_tokens == 0 and (cut | tabular).isdisjoint(passage.chunk_ids):
             worked.append(passage)
             continue
         if passage.doc_id not in documents:
-            documents[passage.doc_id] = await tools.full_text(passage.doc_id)
+            document = await tools.full_text(passage.doc_id)
+            documents[passage.doc_id] = await off_loop(len(document.text), partial(with_read_tables, document))
         document = documents[passage.doc_id]
-        work = partial(_work, passage, document, plan, tools.policy.context.table_tokens)
-        worked.append(await off_loop(len(document.text), work))
-    return merge(worked)
+        if plan.extension_tokens or not cut.isdisjoint(passage.chunk_ids):
+            passage = await off_loop(len(document.text), partial(_work, passage, document, plan, table_tokens))
+        worked.append(passage)
+    reserved = max(table_tokens, plan.granularity + 2 * plan.extension_tokens)
+    return [
+        with_tables(passage, documents[passage.doc_id], reserved)
+        if not tabular.isdisjoint(passage.chunk_ids)
+        else passage
+        for passage in merge(worked)
+    ]
+
+
+def with_read_tables(document: Document) -> Document:
+    """Return the document with its tables, read from its text if its parser did not read them."""
+    return replace(document, tables=tables_of(document))
+
+
+_FIGURES: Final = re.compile(r"\d\)?[ \t]*%?[ \t|]*(?:\n|\Z)")
+"""A line that ends in a number, as most rows of a table do."""
+
+
+def with_tables(passage: Passage, document: Document, tokens: int) -> Passage:
+    """Return a passage that shows the tables in it in their compact form (``statements/compact.py``).
+
+    The plan reserves ``tokens`` for each chunk. The passage is returned unchanged if this form needs more, or if it
+    has no row of a table.
+    """
+    parts = shown_parts(document.text, passage.start_char, passage.end_char, document.tables or ())
+    if not parts:
+        return passage
+    shown = replace(passage, shown=parts)
+    size = count_tokens(shown.shown_text)
+    return replace(shown, n_tokens=size) if size <= tokens * max(1, len(passage.chunk_ids)) else passage
 
 
 def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -> Passage:
@@ -69,7 +108,8 @@ def passage_of(hit: Hit) -> Passage:
 def merge(passages: Iterable[Passage]) -> list[Passage]:
     """Merge passages of a document that touch or overlap; the result is in reading order.
 
-    Each passage's text must be the document's text in its range.
+    Each passage's text must be the document's text in its range. The compact form of tables is lost where passages are
+    merged.
     """
     ordered = sorted(passages, key=lambda passage: (passage.doc_id, passage.start_char, passage.end_char))
     merged: list[Passage] = []
@@ -287,4 +327,4 @@ def _cut_to_fit(passage: Passage, build: BuildPrompt, role: str, tools: Tools) -
 
 def _head(passage: Passage, length: int) -> Passage:
     text = passage.text[:length]
-    return replace(passage, text=text, end_char=passage.start_char + length, n_tokens=count_tokens(text))
+    return replace(passage, text=text, shown=(), end_char=passage.start_char + length, n_tokens=count_tokens(text))

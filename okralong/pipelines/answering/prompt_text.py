@@ -108,8 +108,8 @@ def neutralise(text: str) -> str:
 def render_passages(passages: Sequence[Passage]) -> str:
     """Return the passages in frames numbered from 1."""
     return "\n".join(
-        f'<passage id="{number}" doc="{_attribute(passage.doc_id)}">\n{neutralise(passage.text).strip()}\n</passage>'
-        for number, passage in enumerate(passages, start=1)
+        f'<passage id="{number}" doc="{_attribute(each.doc_id)}">\n{neutralise(each.shown_text).strip()}\n</passage>'
+        for number, each in enumerate(passages, start=1)
     )
 
 

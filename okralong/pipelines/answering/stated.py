@@ -25,7 +25,7 @@ class Stated:
     """The amounts and years that the passages of a prompt state."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
-        self._texts = list(dict.fromkeys(each.text for each in passages))
+        self._texts = list(dict.fromkeys(each.shown_text for each in passages))
         self._names = " ".join(dict.fromkeys(each.doc_id for each in passages))
 
     @cached_property

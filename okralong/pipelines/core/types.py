@@ -209,11 +209,22 @@ NO_SCORES: Final = RetrieverScores()
 
 
 @dataclass(frozen=True, slots=True)
+class ShownPart:
+    """Text of a prompt that stands for ``[start_char, end_char)`` of a document: that text itself, or another form."""
+
+    text: str
+    start_char: int
+    end_char: int
+
+
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A stretch of a document as shown to the generator, made of one or more chunks.
 
-    ``origin`` is "retrieved", "merged", "extended", "table" (a cut table completed) or "full". ``chunk_ids`` are the
-    retrieved chunks in it, best first.
+    ``origin`` is "retrieved", "merged", "extended", "table" (a cut table completed), "rows" (rows that code chose) or
+    "full". ``chunk_ids`` are the retrieved chunks in it, best first. ``text`` is the document's text in the range.
+    ``shown`` is what prompts show in its place, with tables in their compact form; () if they show ``text``.
+    ``n_tokens`` counts what is shown.
     """
 
     doc_id: str
@@ -224,6 +235,45 @@ class Passage:
     score: float
     chunk_ids: tuple[str, ...] = ()
     origin: str = "retrieved"
+    shown: tuple[ShownPart, ...] = ()
+
+    @property
+    def shown_text(self) -> str:
+        """The text that prompts show."""
+        return "".join(part.text for part in self.shown) or self.text
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of the document that are shown."""
+        return tuple((part.start_char, part.end_char) for part in self.shown) or ((self.start_char, self.end_char),)
+
+    def shown_at(self, char: int) -> int:
+        """Return where ``shown_text`` begins to show the document from ``char`` on."""
+        at = 0
+        for part in self.shown:
+            if part.start_char <= char < part.end_char:
+                return at + (char - part.start_char if len(part.text) > char - part.start_char else 0)
+            at += len(part.text)
+        return 0 if self.shown else char - self.start_char
+
+    def span_of(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the range of ``text`` that the characters ``start:end`` of ``shown_text`` stand for.
+
+        A part in another form than the document's text stands for its range as a whole. Return None if no part lies
+        within ``text``, as the heads of a table that begins before the passage.
+        """
+        if not self.shown:
+            return start, end
+        found: list[tuple[int, int]] = []
+        at = 0
+        for part in self.shown:
+            first, last = part.start_char - self.start_char, part.end_char - self.start_char
+            if at < end and at + len(part.text) > start and 0 <= first < last <= len(self.text):
+                if self.text[first:last] == part.text:
+                    first, last = max(first, first + start - at), min(last, first + end - at)
+                found.append((first, last))
+            at += len(part.text)
+        return (min(first for first, _ in found), max(last for _, last in found)) if found else None
 
 
 @dataclass(frozen=True, slots=True)

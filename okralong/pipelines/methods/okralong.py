@@ -24,11 +24,11 @@ from okralong.pipelines.answering.readers.bridge import Bridge
 from okralong.pipelines.answering.readers.calculation import Calculation
 from okralong.pipelines.answering.readers.cell import Cell
 from okralong.pipelines.answering.readers.comparison import Comparison
-from okralong.pipelines.answering.readers.named import line_item_rows
+from okralong.pipelines.answering.readers.named import needed_rows
 from okralong.pipelines.answering.readers.reader import Reader, first_reading
 from okralong.pipelines.answering.readers.span import Span
 from okralong.pipelines.answering.readers.statement import Statement, read_statement
-from okralong.pipelines.answering.retrieve import pool, primary_retrieval
+from okralong.pipelines.answering.retrieve import pool, primary_retrieval, within_tokens
 from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.answering.workflows.documents import as_documents_plan, ask_each_document, fits_type
 from okralong.pipelines.answering.workflows.documents_rules import task_by_rules
@@ -107,31 +107,37 @@ async def _execute(ask: Ask) -> Answer:
 
 
 async def _generate(ask: Ask, finds: Finds) -> Answer:
-    """Generate the answer from the retrieved chunks. Rows found in statements replace the last chunks."""
+    """Generate the answer from the retrieved chunks. Rows of tables replace the last chunks."""
     hits = pool([found for _, found in finds])  # sub-questions take turns, so that each keeps its evidence
-    rows = await _statement_rows(ask, hits)
-    chunks = hits if ask.cell else hits[: len(hits) - len(rows)]
+    rows = await _table_rows(ask, hits)
+    size = sum(row.n_tokens for row in rows)
+    chunks = hits if ask.cell else within_tokens(hits, sum(hit.chunk.n_tokens for hit in hits) - size)
     passages = await process_context(chunks, ask.plan, ask.tools)
-    if rows:
-        passages = merge([*rows, *passages])
+    if ask.cell:
+        passages = merge([*rows, *passages]) if rows else passages
+    elif rows:
+        passages = [*rows, *passages]
     return await generate(ask.tools, "generate", ask.question, passages, hits)
 
 
-async def _statement_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
-    """Return the rows of statements to show in addition to the chunks.
+async def _table_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
+    """Return the rows of tables to show in addition to the chunks.
 
-    For a cell, this is the row of its amount. For other questions, these are the rows of their line items, but only if
-    the plan recovers tables and only rows within the policy's ``table_tokens``, so that the plan's reserve covers them.
+    For a cell, this is the row of its amount. For other questions, these are the rows that they need, but only if the
+    plan recovers tables. They have at most ``ROWS_SHARE`` of the chunks' tokens: the plan's reserve covers them.
     """
     policy = ask.tools.policy
     if ask.cell:
         # If ``reads_answers``, the reader ``Statement`` has already searched the document.
         stated = None if ask.tools.reads_answers or not policy.over_documents.rows else await read_statement(ask)
         return [] if stated is None else list(stated.context)
-    if not ask.is_one_of(policy.line_items.rows) or not ask.plan.recover_tables:
+    if not ask.is_one_of(policy.line_items.rows) or not ask.plan.recover_tables or len(hits) < 2:
         return []
-    rows = await line_item_rows(ask)
-    return [row for row in rows if row.n_tokens <= policy.context.table_tokens][: max(0, len(hits) - 1)]
+    return await needed_rows(ask, round(ROWS_SHARE * sum(hit.chunk.n_tokens for hit in hits)))
+
+
+ROWS_SHARE: Final = 0.4
+"""The share of the retrieved tokens that rows of tables may replace. # project default"""
 
 
 async def _follow(ask: Ask) -> tuple[Answer, bool]:

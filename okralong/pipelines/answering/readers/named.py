@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+from functools import partial
 from typing import Final
 
 from okralong.pipelines.answering.ask import Ask
+from okralong.pipelines.answering.needed_rows import rows_needed, rows_passages
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Document, Passage
-from okralong.pipelines.statements.line_items import items_needed
-from okralong.pipelines.statements.rows import first_row
+from okralong.pipelines.statements.text_tables import tables_of
 
 LONGEST_QUESTION: Final = 2_000  # project default: a question for a line item has a hundred characters
 """The most characters of a question that code analyzes."""
@@ -47,20 +48,23 @@ async def named_document(tools: Tools, question: str) -> tuple[Document, str] | 
     return (document, _unnamed(question, named)) if _is_called(document, named["name"]) else None
 
 
-async def line_item_rows(ask: Ask) -> list[Passage]:
-    """Return the rows of the line items that the question needs, each with the lines around it.
+async def needed_rows(ask: Ask, tokens: int) -> list[Passage]:
+    """Return the rows of tables that the question needs, one passage per table, with at most ``tokens`` tokens.
 
     The rows are from the only document of the scope, or from the documents that the question names. There are none if
-    the question needs no line item, names no document, or names more than ``MOST_NAMED``.
+    it names no document, or more than ``MOST_NAMED``.
     """
-    items = items_needed(ask.question)
-    doc_ids = await _named_documents(ask.tools, ask.question) if items else []
+    doc_ids = await _named_documents(ask.tools, ask.question) if len(ask.question) <= LONGEST_QUESTION else []
     found: list[Passage] = []
     for doc_id in doc_ids:
         document = await ask.tools.full_text(doc_id)
-        rows = [await asyncio.to_thread(first_row, item, document) for item in items]
-        found += [row for row in rows if row is not None]
+        found += await off_loop(len(document.text), partial(_rows_of, document, ask.question, tokens // len(doc_ids)))
     return found
+
+
+def _rows_of(document: Document, question: str, tokens: int) -> list[Passage]:
+    rows = rows_needed(question, tables_of(document), f"{document.doc_id} {document.title}")
+    return rows_passages(document, rows, tokens)
 
 
 async def _named_documents(tools: Tools, question: str) -> list[str]:

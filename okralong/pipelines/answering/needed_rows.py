@@ -1,0 +1,165 @@
+"""Choose the rows of a document's tables that a question needs, whether or not a chunk with them was retrieved.
+
+A question for a margin needs two rows of one statement, which share one head in the prompt. A row fits if its label
+consists of words of the question, or names a line item that the question needs. Each further row must add words of the
+question that no chosen row has. Not in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from okralong.pipelines.answering.support import stems
+from okralong.pipelines.core.tables import Table, TableRow
+from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import Document, Passage
+from okralong.pipelines.statements.compact import compact_parts
+from okralong.pipelines.statements.line_items import LineItem, items_needed, items_of_label, with_substitutes
+
+Chosen = tuple[Table, TableRow]
+
+MOST_ROWS: Final = 8
+"""The most rows of one document. # project default"""
+_COVERED: Final = 0.15
+"""The share that a word of the question keeps once a chosen row has it. # project default"""
+_LEAST: Final = 0.3
+"""A row is chosen if it scores at least this share of the first one. # project default"""
+_SAME_TABLE: Final = 1.2
+"""The factor of rows of a table that is shown already: they need no further head. # project default"""
+_TOGETHER: Final = 0.5
+"""The weight of each line item of the question that a table has. # project default"""
+_BESIDE: Final = 0.3
+"""The weight of words in a row's sections, and in its table's title and heads. # project default"""
+_STATEMENT: Final = 1.3
+_OTHER_YEAR: Final = 0.5
+"""The factors of statements' rows, and of tables without a year that the question names. # project default"""
+_CHANGE: Final = 0.6
+"""The factor of rows of a cash flow statement that give the change of a balance. # project default"""
+_CHANGES: Final = re.compile(r"\b(?:changes? in|adjustments)\b", re.IGNORECASE)
+_EMPTY: Final = "end ended year years fiscal period annual quarter change changes compared company group amount report"
+"""Words of questions and labels that tell no rows apart."""
+_STATEMENTS: Final = re.compile(
+    r"\b(?:balance\s+sheets?|financial\s+(?:position|condition)|statements?\s+of|income\s+statements?|cash\s+flows?)\b",
+    re.IGNORECASE,
+)
+_YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A row with the stems of its label, those of what stands around it, and the factor of its table."""
+
+    table: Table
+    row: TableRow
+    words: frozenset[str]
+    around: frozenset[str]
+    factor: float
+
+
+def rows_needed(question: str, tables: Iterable[Table], name: str = "", most: int = MOST_ROWS) -> list[Chosen]:
+    """Return the rows that a question needs, best first.
+
+    Args:
+        question: The question.
+        tables: The tables of a document.
+        name: Words of the document's name, which do not tell its rows apart.
+        most: The most rows to return.
+    """
+    rows = _candidates(question, tables)
+    chosen = _item_rows(question, rows)[:most]
+    held = Counter(word for each in rows for word in each.words)
+    rarity = {word: math.log(1 + len(rows) / count) for word, count in held.items()}
+    ignored = stems(f"{name} {_EMPTY}")
+    # "How did product revenue and the cost of product revenue change?" needs two rows with the word.
+    asked = Counter(each for word in question.split() for each in stems(word) if each in rarity and each not in ignored)
+    first = max((_score(each, rarity, asked, []) for each in rows), default=0.0)
+    left = [each for each in rows if each.words & asked.keys() and each not in chosen]
+    for each in chosen:
+        asked.subtract(each.words & asked.keys())
+    while left and len(chosen) < most:
+        score, _, best = max((_score(each, rarity, asked, chosen), -at, each) for at, each in enumerate(left))
+        if score < _LEAST * first or not score:
+            break
+        chosen.append(best)
+        left.remove(best)
+        asked.subtract(best.words & asked.keys())
+    return [(each.table, each.row) for each in chosen]
+
+
+def _candidates(question: str, tables: Iterable[Table]) -> list[_Candidate]:
+    years = set(_YEAR.findall(question))
+    found: list[_Candidate] = []
+    for table in tables:
+        heads = " ".join([table.title, *map(table.head, range(len(table.heads)))])
+        factor = _STATEMENT if _STATEMENTS.search(table.title) else 1.0
+        there = set(_YEAR.findall(heads))
+        if years and there and not years & there:
+            factor *= _OTHER_YEAR
+        around = stems(heads)
+        for row in table.rows:
+            words, above = stems(row.label), " ".join(row.sections)
+            if row.cells and words:
+                by = factor * (_CHANGE if _CHANGES.search(above) else 1.0)
+                found.append(_Candidate(table, row, words, around | stems(above), by))
+    return found
+
+
+def _item_rows(question: str, rows: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return a row for each line item that the question needs, from the tables with most of them."""
+    by_item: dict[LineItem, list[_Candidate]] = {}
+    needed = items_needed(question)
+    wanted = {each for item in needed for each in with_substitutes(item)}
+    for each in rows if wanted else ():
+        for item in wanted.intersection(items_of_label(each.row.label, each.row.sections)):
+            by_item.setdefault(item, []).append(each)
+    held = Counter(id(table) for found in by_item.values() for table in {each.table for each in found})
+    chosen: dict[int, _Candidate] = {}
+    for item in needed:
+        found = next((by_item[each] for each in with_substitutes(item) if each in by_item), [])
+        if found:
+            best = max(found, key=lambda each: each.factor * (1 + _TOGETHER * held[id(each.table)]))
+            chosen.setdefault(id(best.row), best)
+    return list(chosen.values())
+
+
+def _score(each: _Candidate, rarity: Mapping[str, float], asked: Counter[str], chosen: Sequence[_Candidate]) -> float:
+    """Return how well a row fits what is ``asked``: the number of times that each word still needs a row."""
+
+    def weight(words: Iterable[str]) -> float:
+        return sum(rarity[word] * (1.0 if asked[word] > 0 else _COVERED) for word in words if word in asked)
+
+    held = weight(each.words)
+    if not held:
+        return 0.0
+    known = sum(rarity[word] for word in each.words if word in asked)
+    whole = sum(rarity[word] for word in each.words)
+    score = (held + _BESIDE * weight(each.around - each.words)) * (known / whole) ** 2 * each.factor
+    return score * (_SAME_TABLE if any(other.table is each.table for other in chosen) else 1.0)
+
+
+def rows_passages(document: Document, rows: Sequence[Chosen], tokens: int) -> list[Passage]:
+    """Return passages with the given rows, best first: one per table, in the compact form, with ``tokens`` at most."""
+    kept: list[Chosen] = []
+    for each in rows:
+        if sum(passage.n_tokens for passage in _by_table(document, [*kept, each])) > tokens:
+            break
+        kept.append(each)
+    return _by_table(document, kept)
+
+
+def _by_table(document: Document, rows: Sequence[Chosen]) -> list[Passage]:
+    tables = {id(table): table for table, _ in rows}
+    found = []
+    for key, table in tables.items():
+        own = sorted((row for other, row in rows if id(other) == key), key=lambda row: row.start)
+        start, end = own[0].start, max(row.end for row in own)
+        parts = tuple(compact_parts(table, own))
+        size = count_tokens("".join(part.text for part in parts))
+        text = document.text[start:end]
+        found.append(Passage(document.doc_id, start, end, text, size, 1.0, origin="rows", shown=parts))
+    return found
