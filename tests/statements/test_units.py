@@ -63,3 +63,12 @@ def test_a_table(label: str, column: int, value: str, scale: str, currency: str,
     assert found is not None
     assert (found.value, unit.scale, unit.currency, unit.kind, unit.known) == (value, scale, currency, kind, True)
     assert (found.scale, found.currency) == (scale, currency)
+
+
+def test_the_comma_of_a_date_nearby_is_no_decimal_separator() -> None:
+    table = table_of("| 2022\n\nTotal assets | 171,142", "(in thousands)")
+    (row,) = table.rows
+    around = "Consolidated statements as of December 31, 2022 2021 2020 and 2019, with $116, 1 and 7 of others"
+    value = cell_value(table, row, row.cells[0], around)
+    assert value is not None
+    assert value.value == "171142000"

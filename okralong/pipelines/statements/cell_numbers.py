@@ -84,7 +84,7 @@ def separators_of(cells: Iterable[str], around: str = "") -> Separators:
         return Separators("", True, groups, blanks)
     if own:
         return Separators(own.pop(), False, groups, blanks)
-    far, _, _ = _votes(_PLAIN.findall(around))
+    far, _, _ = _votes(_IN_TEXT.findall(around))
     return Separators(far.pop() if len(far) == 1 else "", False, groups, blanks)
 
 
@@ -104,6 +104,8 @@ def _votes(cells: Iterable[str]) -> tuple[set[str], bool, bool]:
     return votes, groups, blanks
 
 
+_IN_TEXT: Final = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\w.,]*\w)")
+"""A number in a text. In "December 31, 2022" the comma is no decimal separator."""
 _GROUPED: Final = re.compile(rf"\d[.,{_QUOTE}{_BLANK}]\d\d\d(?!\d)")
 
 
