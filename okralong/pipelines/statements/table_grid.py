@@ -11,6 +11,7 @@ from typing import Final
 from okralong.pipelines.core.tables import TableCell
 from okralong.pipelines.statements.table_rows import RawRow
 from okralong.pipelines.statements.table_words import (
+    CHANGE,
     CLOSING,
     MARK,
     NOTE_OF_HEAD,
@@ -143,6 +144,8 @@ def _is_complete(above: Sequence[RawRow], row: RawRow) -> bool:
 def _is_head(row: RawRow, body: Sequence[RawRow]) -> bool:
     """Return whether a row without figures, below other rows, begins new heads."""
     times = [is_period(cell.text) for cell in row.cells]
+    if is_year(row.label):
+        return False
     if all(times):
         years = [cell.text[:4] for cell in row.cells if is_year(cell.text)]
         falling = len(years) > 1 and all(one > other for one, other in pairwise(years))
@@ -179,20 +182,27 @@ def _table(above: Sequence[RawRow], body: list[RawRow], known: Sequence[RawRow])
             later.append(RawRow(row.start, row.end, said, [], row.width))
         elif said not in stubs:
             stubs.append(said)
-    found.rows = [*later, *body]
     if over and len(over[-1].cells) == 1 and len(used) > 1 and known:  # new spans over the years above
         over = [*over, *[row for row in known if row.cells][-1:]]
     levels = []
     for row in over:
         cells = [cell for cell in row.cells if len(cell.text) <= _LONGEST_HEAD]
-        if len(row.cells) == 1 and len(used) > 1 and cells and is_unit(cells[0].text):
-            found.unit.append(cells[0].text)
+        apart = [cell for cell in cells if is_unit(cell.text)]
+        if len(apart) == 1 and (len(cells) == 1 or len(cells) > 2):
+            found.unit.append(apart[0].text)
+            cells.remove(apart[0])
+        if len(cells) == 1 and levels and cells[0].text.endswith(":"):
+            later.append(RawRow(row.start, row.end, cells[0].text, [], row.width))
         elif cells:
             levels.append(RawRow(row.start, row.end, row.label, cells, row.width))
+    found.rows = [*later, *body]
     width = max(row.width for row in [*above, *body])
     heads = heads_of(levels, used, width)
+    if levels and len(levels[-1].cells) * 2 == len(used) and _alternate(rows, used):
+        halves = heads_of(levels, used[::2], width)
+        heads = {column: halves[used[place - place % 2]] for place, column in enumerate(used)}
     if not levels and len(used) == 1:
-        heads = {used[0]: ()} if len(rows) > 1 else {}
+        heads = {used[0]: ()} if len(rows) > 1 or found.unit else {}
     found.stub = " ".join(stubs)
     found.columns = {column: number for number, column in enumerate(sorted(heads))}
     found.heads = [heads[column] for column in sorted(heads)]
@@ -207,47 +217,72 @@ def _columns_of(rows: Sequence[RawRow], headed: set[int]) -> list[int]:
     return sorted(column for column in filled if column in more or column in headed)
 
 
+def _alternate(rows: Sequence[RawRow], used: Sequence[int]) -> bool:
+    """Return whether each second column has shares of the one before: "100 | 10% | 90 | 9%"."""
+    filled, shares = Counter[int](), Counter[int]()
+    for row in rows:
+        for cell in row.cells:
+            filled[cell.column] += 1
+            shares[cell.column] += "%" in cell.text
+    return all((shares[column] * 2 > filled[column]) == bool(place % 2) for place, column in enumerate(used))
+
+
 def heads_of(levels: Sequence[RawRow], used: Sequence[int], width: int) -> dict[int, tuple[str, ...]]:
     """Return the heads of each column of figures; columns without any are left out."""
     chains: dict[int, list[str]] = {column: [] for column in used}
     bounds: set[int] = set()
     for number, level in enumerate(levels):
-        is_lowest = number == len(levels) - 1
-        for column, text in _spread(level, used, width, bounds, is_lowest).items():
+        found = _spread(level, used, width, bounds, is_lowest=number == len(levels) - 1)
+        for column, text in found.items():
             if not chains[column] or chains[column][-1] != text:
                 chains[column].append(text)
-        bounds |= {cell.column for cell in level.cells}
-    return {column: tuple(chain) for column, chain in chains.items() if chain}
+        bounds |= {column for before, column in pairwise(used) if found.get(before) != found.get(column)}
+    return {column: _plausible(chain) for column, chain in chains.items() if chain}
+
+
+def _plausible(chain: Sequence[str]) -> tuple[str, ...]:
+    """Return the heads of a column; a year is not below the head of a change."""
+    if is_year(chain[-1]):
+        return tuple(text for text in chain if CHANGE.fullmatch(text) is None)
+    return tuple(chain)
 
 
 def _spread(level: RawRow, used: Sequence[int], width: int, bounds: set[int], is_lowest: bool) -> dict[int, str]:
-    """Return the text of a row of heads for each column that it stands above."""
+    """Return the text of a row of heads for each column that it stands above; no text stands on both sides of a bound.
+
+    A text stands above the columns up to the next one, as merged cells do, or at the middle of its columns.
+    """
     cells, n = level.cells, len(used)
     texts = [cell.text for cell in cells]
+    exact = {cell.column: cell.text for cell in cells}
     if len(cells) == n:
         return dict(zip(used, texts, strict=True))
-    exact = {cell.column: cell.text for cell in cells}
     if all(column in exact for column in used):
         return {column: exact[column] for column in used}
-    if len(cells) == 1:
-        if NOTE_OF_HEAD.fullmatch(texts[0]):
-            return {column: exact[column] for column in used if column in exact}
-        if is_period(texts[0]) or cells[0].column <= used[0]:
-            return dict.fromkeys(used, texts[0])
-    shares = n % len(cells) == 0
-    if shares and level.width < width:
-        return {column: texts[place * len(cells) // n] for place, column in enumerate(used)}
-    own = {place * len(cells) // n for place, column in enumerate(used) if column in exact}
-    if shares and cells[0].column > used[0] and len(own) == len(cells):
-        return {column: texts[place * len(cells) // n] for place, column in enumerate(used)}
-    found: dict[int, list[int]] = {cell.column: [] for cell in cells}
+    if all(NOTE_OF_HEAD.fullmatch(text) for text in texts):
+        return {column: exact[column] for column in used if column in exact}
+    first, last = cells[0].column, cells[-1].column
+    if len(cells) == 1 and (first <= used[0] or (is_period(texts[0]) and (n == 2 or first < used[-1]))):
+        return dict.fromkeys(used, texts[0])
+    if len(cells) > 1 and n % len(cells) == 0:
+        shares = {column: texts[place * len(cells) // n] for place, column in enumerate(used)}
+        own = {place * len(cells) // n for place, column in enumerate(used) if column in exact}
+        starts = {column for before, column in pairwise(used) if shares[before] != shares[column]}
+        if level.width < width or (first > used[0] and len(own) == len(cells) and bounds <= starts):
+            return shares
+    groups: dict[int, list[int]] = {cell.column: [] for cell in cells}
     for column in used:
-        head = max((at for at in found if at <= column), default=None)
+        head = max((at for at in groups if at <= column), default=None)
+        if head is None and not is_lowest and last > first:
+            head = first
         if head is not None and not any(head < at <= column for at in bounds):
-            found[head].append(column)
-    sizes = {len(group) for group in found.values() if group}
+            groups[head].append(column)
+    sizes = {len(group) for group in groups.values() if group}
     if is_lowest and len(sizes) > 1:
-        inner = [group for group in found.values() if len(group) > 1 and group[0] in exact]
-        if inner:
-            return {column: exact[column] for column in used if column in exact}
-    return {column: exact[head] for head, group in found.items() for column in group}
+        return {column: exact[column] for column in used if column in exact} or {
+            group[0]: exact[head] for head, group in groups.items() if len(group) == 1
+        }
+    alone = sum(len(group) == 1 for group in groups.values())
+    if alone > 1 and alone == len(cells) - 1 and len(groups[last]) > 1:
+        groups[last] = [column for column in groups[last] if column in exact]
+    return {column: exact[head] for head, group in groups.items() for column in group}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -43,11 +43,17 @@ _STACK: Final = 8
 """Lines above the first row that are searched for heads. # project default"""
 _BETWEEN: Final = 5
 """Lines without figures between two rows of a table. # project default"""
-_MOST_BLANK: Final = 4
+_MOST_BLANK: Final = 8
 """Blank lines between two lines of a table. # project default"""
 
-Piece = TableCell
-"""A part of a head line at ``start:end`` of the text."""
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a head line, ``at`` characters from the line's start."""
+
+    text: str
+    at: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -64,10 +70,11 @@ class TextLine:
     @property
     def is_prose(self) -> bool:
         """True if the line is a sentence or part of one."""
-        words = self.text.count(" ") + 1
-        return self.end - self.start > LONGEST_LINE or (
-            words > 6 and not self.has_gaps and (words > _MOST_WORDS or self.text.rstrip().endswith((".", ";")))
-        )
+        if self.end - self.start > LONGEST_LINE:
+            return True
+        words = self.text.split()
+        many = len(words) > (_MOST_WORDS if words and words[-1][-1] != ":" else _MOST_WORDS // 2)
+        return len(words) > 6 and not self.has_gaps and (many or words[-1].endswith((".", ";")))
 
 
 _GAP: Final = re.compile(r"(?<=\S)(?:[ \u00a0]{2,}|[ \u00a0]*\t[ \t\u00a0]*)(?=\S)")
@@ -83,14 +90,17 @@ def text_line(text: str, start: int, end: int, blanks: int) -> TextLine:
     gaps = list(_GAP.finditer(words))
     line = TextLine(start, end, words, blanks, has_gaps=bool(gaps))
     letter = _LETTER.search(words)
-    if letter is None:
+    figures = _figures(words, letter.start()) if letter is not None else []
+    if not figures or letter is None:
         return line
-    figures = _figures(words, letter.start())
-    if figures and gaps:
-        label_end = next((gap.end() for gap in gaps if gap.start() > letter.start() and _begins(words, gap.end())), -1)
-        behind = [cell for cell in figures if cell.end > label_end]
-        figures = behind or figures
-    if 0 < len(figures) <= _MOST_COLUMNS and (gaps or len(words.split()) <= _MOST_WORDS + 2 * len(figures)):
+    label_end = next((gap.end() for gap in gaps if gap.start() > letter.start() and _begins(words, gap.end())), -1)
+    behind = [cell for cell in figures if cell.end > label_end >= 0]
+    if behind:
+        figures = behind
+    elif gaps and len(figures) == 1:
+        return line  # "Level 1    Level 2"
+    line.has_gaps = bool(behind)
+    if len(figures) <= _MOST_COLUMNS and (behind or len(words.split()) <= _MOST_WORDS + 2 * len(figures)):
         line.figures = [TableCell(n, each.text, start + each.start, start + each.end) for n, each in enumerate(figures)]
     return line
 
@@ -114,7 +124,7 @@ def _figures(words: str, letter: int) -> list[TableCell]:
             break
         if CLOSING.fullmatch(said) and not tail:
             tail, stop = said, token.end()
-        elif is_number(said) or is_figure(said):
+        elif (is_number(said) or is_figure(said)) and (said[-1] not in ".," or not said[-2:-1].isdigit()):
             whole = f"{said}{tail}" if not tail.startswith("%") or said.endswith("%") else f"{said} {tail}"
             found.append(TableCell(0, whole, token.start(), stop if tail else token.end()))
             tail = ""
@@ -142,57 +152,59 @@ class _Head:
     levels: list[list[Piece]]
     unit: str = ""
     stub: str = ""
+    start: int = 0
+
+
+def _pieces(line: TextLine) -> list[Piece]:
+    """Return the parts of a line between wide gaps."""
+    cut = [0, *(at for gap in _GAP.finditer(line.text) for at in gap.span()), len(line.text)]
+    return [_piece(line.text, a, b) for a, b in zip(cut[::2], cut[1::2], strict=True)]
+
+
+def _piece(words: str, start: int, end: int) -> Piece:
+    said = words[start:end]
+    left = len(said) - len(said.lstrip())
+    return Piece(" ".join(said.split()), start + left, start + max(left, len(said.rstrip())))
 
 
 def _head(line: TextLine) -> _Head | None:
     """Return the heads in a line, or None if it has other words than heads."""
-    words = line.text
     if line.is_prose:
         return None
-    unit, stub = "", ""
-    span = unit_in(words) if not line.has_gaps else None
-    pieces = [(words, 0)]
-    if line.has_gaps:
-        cut = [0, *(at for gap in _GAP.finditer(words) for at in gap.span()), len(words)]
-        pieces = [(words[a:b], a) for a, b in zip(cut[::2], cut[1::2], strict=True)]
-    levels: list[list[Piece]] = [[]]
-    for number, (said, at) in enumerate(pieces):
+    found = _Head([], start=line.start)
+    pieces = _pieces(line)
+    row: list[Piece] = []
+    for number, piece in enumerate(pieces):
+        said, at = piece.text, piece.at
+        if len(said) > _LONGEST_PIECE:
+            return None
         span = unit_in(said)
         if span is not None and (number == 0 or not is_period(said)):
-            unit = f"{unit}; {said[slice(*span)]}".strip("; ")
-            said, at = (said[span[1] :], at + span[1]) if not said[: span[0]].strip() else (said[: span[0]], at)
-            if not said.strip():
+            found.unit = f"{found.unit}; {said[slice(*span)]}".strip("; ")
+            before = said[: span[0]].strip()
+            said, at = (before, at) if before else (said[span[1] :].strip(), at + span[1])
+            if not said:
                 continue
-        parts = _times(said, line.start + at)
-        if parts is None:
-            if not line.has_gaps:
+        levels = _times(said, at)
+        if levels is None:
+            if len(pieces) == 1:
                 return None
             if number == 0 and not is_period(said):
-                stub = said.strip()
+                found.stub = said
                 continue
-            parts = [[_piece(said, line.start + at, 0, len(said))]]
-        if len(parts) > 1 and len(pieces) == 1:
-            levels = parts
-            continue
-        levels[-1] += parts[-1] if len(parts) == 1 else [_both(parts)]
-    levels = [level for level in levels if level]
-    if levels and not line.has_gaps and len(levels[0]) == 1 and len(levels) > 1 and not is_period(levels[0][0].text):
-        stub = levels.pop(0)[0].text
-    return _Head(levels, unit, stub) if levels or unit else None
+            levels = [[Piece(said, at, piece.end)]]
+        if len(levels) > 1 and len(pieces) == 1:
+            found.levels = levels
+        else:
+            row += levels[-1] if len(levels) == 1 else [Piece(said, at, piece.end)]
+    if row:
+        found.levels.append(row)
+    if len(found.levels) > 1 and len(found.levels[0]) == 1 and not is_period(found.levels[0][0].text):
+        found.stub = found.levels.pop(0)[0].text
+    return found if found.levels or found.unit else None
 
 
-def _both(parts: Sequence[Sequence[Piece]]) -> Piece:
-    flat = [piece for level in parts for piece in level]
-    return Piece(0, " ".join(piece.text for piece in flat), flat[0].start, flat[-1].end)
-
-
-def _piece(words: str, base: int, start: int, end: int) -> Piece:
-    said = words[start:end]
-    left = len(said) - len(said.lstrip(" \t\u00a0"))
-    shown = " ".join(said.split())
-    return Piece(0, shown, base + start + left, base + start + len(said.rstrip()))
-
-
+_LONGEST_PIECE: Final = 120
 _JOINS: Final = re.compile(r"[\s,&]*(?:and|to|vs\.?|versus|[\u2013-])?[\s,]*", re.IGNORECASE)
 _MOST_LEAD: Final = 9
 """Words before the first time in a line of heads. # project default"""
@@ -204,23 +216,26 @@ def _times(words: str, base: int) -> list[list[Piece]] | None:
     if not years:
         return _without_years(words, base)
     tail = _changes(words, base, years[-1].end())
-    if tail is None or len(words[: years[0].start()].split()) > _MOST_LEAD:
+    lead = words[: years[0].start()].strip(" \t\u00a0,")
+    if tail is None or len(lead.split()) > _MOST_LEAD:
         return None
     between = [words[one.end() : other.start()] for one, other in pairwise(years)]
-    lead = words[: years[0].start()].strip(" \t\u00a0,")
     if len(years) > 1 and all(_JOINS.fullmatch(each) for each in between):
-        lower = [_piece(words, base, year.start(), year.end()) for year in years] + tail
+        lower = [_moved(_piece(words, *year.span()), base) for year in years] + tail
         if not lead:
             return [lower]
-        if CHANGE.fullmatch(lead):
-            return [[_piece(words, base, 0, years[0].start()), *lower]]
-        return [[_piece(words, base, 0, years[0].start())], lower]
-    if any(len(each.split()) > 6 for each in between):
+        first = _moved(_piece(words, 0, years[0].start()), base)
+        return [[first, *lower]] if CHANGE.fullmatch(lead) else [[first], lower]
+    if any(len(each.split()) > _MOST_LEAD for each in between):
         return None
     if lead and not is_period(lead) and len(years) == 1 and len(lead.split()) > 3:
         return None
     ends = [0, *(year.end() for year in years)]
-    return [[_piece(words, base, a, b) for a, b in pairwise(ends)] + tail]
+    return [[_moved(_piece(words, a, b), base) for a, b in pairwise(ends)] + tail]
+
+
+def _moved(piece: Piece, by: int) -> Piece:
+    return Piece(piece.text, piece.at + by, piece.end + by)
 
 
 def _changes(words: str, base: int, at: int) -> list[Piece] | None:
@@ -233,7 +248,7 @@ def _changes(words: str, base: int, at: int) -> list[Piece] | None:
         match = CHANGE.match(words, at)
         if match is None or not match[0]:
             return None
-        found.append(_piece(words, base, *match.span()))
+        found.append(_moved(_piece(words, *match.span()), base))
         at = match.end()
     return found
 
@@ -250,203 +265,366 @@ def _without_years(words: str, base: int) -> list[list[Piece]] | None:
         if len(lead.split()) > 3:
             return None
         cut = [0 if not lead or is_period(lead) or pattern is not SPAN else marks[0], *marks[1:], len(words)]
-        if any(len(words[a:b].split()) > 9 for a, b in pairwise(cut)):
+        if any(len(words[a:b].split()) > _MOST_LEAD for a, b in pairwise(cut)):
             return None
-        return [[_piece(words, base, a, b) for a, b in pairwise(cut)]]
+        return [[_moved(_piece(words, a, b), base) for a, b in pairwise(cut)]]
     return None
+
+
+def _has_period(head: _Head) -> bool:
+    return any(is_period(piece.text) for level in head.levels for piece in level)
 
 
 # Tables.
 
+Found = tuple[list[TextLine], GridTable]
+"""A table with the lines above its heads."""
 
-def line_tables(lines: Iterator[TextLine]) -> Iterator[tuple[list[TextLine], GridTable]]:
-    """Yield the tables in consecutive lines, each with the lines above its heads."""
+
+def line_tables(lines: Iterable[TextLine]) -> Iterator[Found]:
+    """Yield the tables in consecutive lines."""
     stack: list[TextLine] = []
     between: list[TextLine] = []
     body: list[RawRow] = []
     for line in lines:
         if line.figures and not _is_head_line(line):
-            if body and between and _separates(between):
-                yield from _found(stack, body)
+            if body and any(_begins_heads(each, body[-1]) for each in between):
+                yield from _table(stack, body)
                 stack, body = between, []
             elif body:
-                body += [RawRow(each.start, each.end, trimmed(each.text)) for each in between]
-            elif between:
+                body += [RawRow(each.start, each.end, each.text, [], 0, _indent(each.text)) for each in between]
+            else:
                 stack = [*stack, *between]
             between = []
             body.append(_raw(line))
             continue
         between.append(line)
         if body and (line.is_prose or len(between) > _BETWEEN or line.blanks > _MOST_BLANK):
-            yield from _found(stack, body)
+            yield from _table(stack, body)
             stack, body = [], []
         if not body:
-            stack = [*stack, *between][-_STACK - 4 :]
+            stack = [line] if line.is_prose else [*stack, *between][-2 * _STACK :]
             between = []
-            if line.is_prose:
-                stack = [line]
-    yield from _found(stack, body)
+    yield from _table(stack, body)
 
 
 def _raw(line: TextLine) -> RawRow:
     label = line.text[: line.figures[0].start - line.start]
-    return RawRow(line.start, line.end, label, line.figures, int(line.has_gaps))
+    return RawRow(line.start, line.end, label, line.figures, int(line.has_gaps), _indent(line.text))
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 def _is_head_line(line: TextLine) -> bool:
     """Return whether a line that ends in numbers is one of heads: its numbers are years or days."""
-    if not any(is_year(cell.text) or cell.text.rstrip(",").isdigit() for cell in line.figures):
+    if not all(is_year(cell.text) or (cell.text.isdigit() and len(cell.text) < 3) for cell in line.figures):
         return False
     found = _head(line)
-    return found is not None and any(is_period(piece.text) for level in found.levels for piece in level)
+    return found is not None and _has_period(found)
 
 
-def _separates(between: Sequence[TextLine]) -> bool:
-    """Return whether the lines between two rows begin another table: they hold heads or a unit."""
-    for line in between:
-        found = _head(line)
-        if found is not None and (found.unit or any(is_period(each.text) for level in found.levels for each in level)):
-            return True
-    return False
+def _begins_heads(line: TextLine, row: RawRow) -> bool:
+    """Return whether a line between two rows is one of heads: it has a unit, or times above the figures."""
+    found = _head(line)
+    if found is None or not (found.unit or _has_period(found)):
+        return False
+    first = row.cells[0].start - row.start if row.cells else 0
+    return bool(found.unit) or not row.width or any(piece.end > first for level in found.levels for piece in level)
 
 
-def _found(stack: Sequence[TextLine], body: list[RawRow]) -> Iterator[tuple[list[TextLine], GridTable]]:
-    table = _table(stack, body) if stack and body else None
-    if table is not None:
-        yield table
-
-
-def _table(stack: Sequence[TextLine], body: list[RawRow]) -> tuple[list[TextLine], GridTable] | None:
-    """Return the table of rows below heads, with the lines above the heads, or None if they do not match."""
-    heads: list[_Head] = []
-    units: list[str] = []
-    stub = ""
-    sections: list[RawRow] = []
-    top = len(stack)
-    for place in range(len(stack) - 1, max(-1, len(stack) - 1 - _STACK), -1):
-        line = stack[place]
-        found = _head(line)
-        if found is None:
-            if heads or line.is_prose:
-                break
-            sections.insert(0, RawRow(line.start, line.end, trimmed(line.text)))
-            continue
-        if found.unit:
-            units.insert(0, found.unit)
-        if found.levels:
-            heads.insert(0, found)
-            if found.stub:
-                if all(NOTE_OF_HEAD.fullmatch(piece.text) for level in found.levels for piece in level):
-                    sections.insert(0, RawRow(line.start, line.end, trimmed(found.stub)))
-                else:
-                    stub = f"{found.stub} {stub}".strip()
-        elif not heads:
-            top = place
-            continue
-        top = place
-    levels = [level for head in heads for level in head.levels]
-    return _below(stack[:top] if heads else stack, levels, units, stub, sections if heads else [], body)
-
-
-def _below(
-    above: Sequence[TextLine],
-    levels: list[list[Piece]],
-    units: list[str],
-    stub: str,
-    sections: list[RawRow],
-    body: list[RawRow],
-) -> tuple[list[TextLine], GridTable] | None:
+def _table(stack: Sequence[TextLine], body: list[RawRow]) -> Iterator[Found]:
     rows = [row for row in body if row.cells]
+    if not rows or not stack:
+        return
     counts = Counter(len(row.cells) for row in rows)
     usual = max(counts, key=lambda count: (counts[count], count))
-    has_gaps = sum(bool(row.width) for row in rows) * 2 > len(rows)
-    while levels and all(is_unit(piece.text) for piece in levels[-1]) and len(levels[-1]) == 1 and usual > 1:
-        units.append(levels.pop()[0].text)
-    sizes = [len(level) for level in levels if not all(NOTE_OF_HEAD.fullmatch(piece.text) for piece in level)]
-    n = sizes[-1] if sizes else 0
-    if n == usual + 1 and not is_period(levels[-1][0].text):
-        stub, n = levels[-1].pop(0).text, usual
-    if n and usual > n and usual % n == 0 and n > 1 and _alternates(rows, usual, n):
-        n = usual
-    if not n:
-        if usual > 1 or len(rows) < 2 or not has_gaps:
-            return None
-        n = 1
-    elif (
-        n == 1
-        and not has_gaps
-        and usual == 1
-        and not all(_is_strong(cell.text) for row in rows for cell in row.cells[-1:])
-    ):
-        return None
-    fitted = _fitted(body, n)
-    whole = [row for row in fitted if len(row.cells) == n]
-    if not whole or len(whole) * 3 < len(rows):
-        return None
+    if sum(bool(row.width) for row in rows) * 2 > len(rows):
+        found = _in_places(stack, body, usual)
+    else:
+        found = _in_order(stack, body, usual)
+    if found is not None:
+        yield found
+
+
+# Rows with wide gaps: heads stand above their columns.
+
+Place = tuple[int, int]
+"""The first and last character of a column in its lines."""
+
+
+def _in_places(stack: Sequence[TextLine], body: Sequence[RawRow], n: int) -> Found | None:
+    whole = [row for row in body if len(row.cells) == n]
     places = [
         (min(_at(row, number)[0] for row in whole), max(_at(row, number)[1] for row in whole)) for number in range(n)
     ]
-    out = []
-    for row in fitted:
-        if len(row.cells) == n:
-            cells = [TableCell(number, each.text, each.start, each.end) for number, each in enumerate(row.cells)]
-        else:
-            cells = _in_columns(row, places) if row.width else []
-            if row.cells and not cells:
+    levels: list[list[Piece]] = []
+    units: list[str] = []
+    stubs: list[str] = []
+    sections: list[RawRow] = []
+    start = body[0].start
+    top = len(stack)
+    for line in reversed(stack[-_STACK:]):
+        if line.is_prose:
+            break
+        pieces = _pieces(line)
+        over = _behind_label(pieces, places)
+        label = " ".join(piece.text for piece in pieces if piece not in over)
+        told = None
+        if not levels and len(pieces) == 1 and pieces[0].at < places[0][0] and (found := _head(line)) is not None:
+            told = _shared(found, n)  # "Third quarter of 2024 and 2023"
+            if told is not None and found.unit:
+                units.insert(0, found.unit)
+        told = told or _over(over, places)
+        if told is None:
+            span = unit_in(line.text)
+            if span is not None and is_unit(" ".join(line.text.split())):
+                units.insert(0, line.text[slice(*span)])
+            elif levels or (over and not label):
+                break
+            else:
+                sections.insert(0, RawRow(line.start, line.end, line.text))
                 continue
-        out.append(RawRow(row.start, row.end, row.label, cells, row.width))
-    chains = _chains(levels, n, places, has_gaps)
-    if chains is None:
+        else:
+            is_note = all(NOTE_OF_HEAD.fullmatch(piece.text) for level in told for piece in level)
+            span = unit_in(label)
+            if span is not None:
+                units.insert(0, label[slice(*span)])
+                label = f"{label[: span[0]]} {label[span[1] :]}".strip()
+            if label and is_note:
+                sections.insert(0, RawRow(line.start, line.end, label))
+            elif label:
+                stubs.insert(0, label)
+            if len(told[0]) == 1 and is_unit(told[0][0].text):
+                units.insert(0, told[0][0].text)
+            else:
+                levels[:0] = told
+        top, start = stack.index(line), line.start
+    chains = _above(levels, places)
+    if not levels:
+        if n > 1 or len(whole) < 2:
+            return None
+        top, chains = len(stack), [()]
+        sections = []
+        start = body[0].start
+    if n == 1 and len(whole) < 2 and not any(is_period(text) for text in chains[0]):
         return None
-    start = min(
-        [sections[0].start if sections else body[0].start, *(piece.start for level in levels for piece in level)]
-    )
-    kept = [number for number in range(n) if chains[number] or not levels]
-    columns = {number: place for place, number in enumerate(kept)}
-    heads = [chains[number] for number in kept]
-    if not kept:
+    rows = _fitted(body, n, places)
+    return _finished(stack[:top], chains, [*sections, *rows], units, stubs, start)
+
+
+def _behind_label(pieces: Sequence[Piece], places: Sequence[Place]) -> list[Piece]:
+    """Return the pieces of a line that are not above the labels."""
+    n = len(places)
+    if len(pieces) in (n, n + 1) and n > 1 and not is_unit(pieces[-n].text):
+        return list(pieces[-n:])
+    first = next((number for number, piece in enumerate(pieces) if piece.end > places[0][0]), len(pieces))
+    while first and len(pieces) - first < n and is_period(pieces[first - 1].text):
+        first -= 1
+    return list(pieces[first:])
+
+
+def _over(pieces: Sequence[Piece], places: Sequence[Place]) -> list[list[Piece]] | None:
+    """Return the pieces of a line if they are heads above the columns, else None."""
+    if not pieces or any(len(piece.text) > _LONGEST_PIECE or piece.text.count(" ") > _MOST_LEAD for piece in pieces):
         return None
-    return list(above), GridTable(start, body[-1].end, heads, columns, [*sections, *out], [], units, stub)
+    left = places[0][0]
+    if len(pieces) == 1 and not _is_time_or_note(pieces[0].text) and pieces[0].at < left - (left // 3):
+        return None
+    if any(is_figure(piece.text) for piece in pieces):
+        return None
+    out: list[Piece] = []
+    for piece in pieces:
+        split = _times(piece.text, piece.at)
+        out += split[0] if split is not None and len(split) == 1 else [piece]
+    return [out]
+
+
+def _is_time_or_note(text: str) -> bool:
+    return is_period(text) or bool(NOTE_OF_HEAD.fullmatch(text)) or bool(CHANGE.fullmatch(text)) or is_unit(text)
+
+
+def _shared(head: _Head, n: int) -> list[list[Piece]] | None:
+    """Return the levels of a line of heads that stands beside its columns if its times are as many."""
+    return list(head.levels) if n > 1 and head.levels and len(head.levels[-1]) == n else None
+
+
+def _above(levels: Sequence[Sequence[Piece]], places: Sequence[Place]) -> list[tuple[str, ...]]:
+    """Return the heads above each column from top to bottom."""
+    wide = list(places)
+    chains: list[list[str]] = [[] for _ in places]
+    is_lowest = True
+    for level in reversed(levels):
+        for column, text in enumerate(_texts_above(level, wide, is_lowest)):
+            if text and (not chains[column] or chains[column][0] != text):
+                chains[column].insert(0, text)
+        if all(NOTE_OF_HEAD.fullmatch(piece.text) for piece in level):
+            continue
+        is_lowest = False
+        if len(level) == len(places):
+            wide = [(min(a, piece.at), max(b, piece.end)) for (a, b), piece in zip(wide, level, strict=True)]
+    return [tuple(chain) for chain in chains]
+
+
+def _texts_above(level: Sequence[Piece], places: Sequence[Place], is_lowest: bool) -> list[str]:
+    n = len(places)
+    if len(level) == n:
+        return [piece.text for piece in level]
+    times = [piece for piece in level if is_period(piece.text)]
+    if not is_lowest and len(times) == len(level) and n % len(level) == 0 and not is_year(level[0].text):
+        return [level[place * len(level) // n].text for place in range(n)]
+    out = []
+    for start, end in places:
+        piece = min(level, key=lambda each: (_distance(each, start, end), abs(each.at + each.end - start - end)))
+        reach = 0 if is_lowest or is_year(piece.text) else _NEAR if piece in times else 1
+        out.append(piece.text if _distance(piece, start, end) <= reach else "")
+    return out
+
+
+_NEAR: Final = 25
+"""Most characters between a time that spans columns and one of them. # project default"""
+
+
+def _distance(piece: Piece, start: int, end: int) -> int:
+    """Return the blanks between a head and a column; negative if they overlap."""
+    return max(piece.at - end, start - piece.end)
+
+
+# Rows with single blanks: heads are counted.
+
+
+def _in_order(stack: Sequence[TextLine], body: Sequence[RawRow], usual: int) -> Found | None:
+    levels: list[list[Piece]] = []
+    units: list[str] = []
+    stubs: list[str] = []
+    sections: list[RawRow] = []
+    top = len(stack)
+    for place in range(len(stack) - 1, max(-1, len(stack) - 1 - 2 * _STACK), -1):
+        line = stack[place]
+        found = _head(line)
+        if found is None:
+            if levels or line.is_prose:
+                break
+            sections.insert(0, RawRow(line.start, line.end, line.text))
+            continue
+        if found.unit:
+            units.insert(0, found.unit)
+        if found.stub:
+            stubs.insert(0, found.stub)
+        levels[:0] = found.levels
+        if levels:
+            top = place
+    levels = _one_level(levels, usual)
+    if not levels:
+        return None
+    n = len(levels[-1])
+    if n > usual or (n < usual and not _alternates(body, usual, n)):
+        n = n if any(len(row.cells) == n for row in body) else 0
+    elif n < usual:
+        n = usual
+    rows = _fitted(body, n, None) if n else []
+    whole = [row for row in rows if len(row.cells) == n]
+    if not whole or len(whole) * 3 < sum(bool(row.cells) for row in body):
+        return None
+    if n == 1 and not all(_is_strong(row.cells[0].text) for row in whole):
+        return None
+    chains: list[list[str]] = [[] for _ in range(n)]
+    for level in levels:
+        if n % len(level):
+            continue
+        for column in range(n):
+            text = level[column * len(level) // n].text
+            if not chains[column] or chains[column][-1] != text:
+                chains[column].append(text)
+    heads = [tuple(chain) for chain in chains]
+    if len(set(heads)) < n and len(levels[-1]) == n and len({piece.text for piece in levels[-1]}) == n:
+        return None
+    return _finished(stack[:top], heads, [*sections, *rows], units, stubs, stack[top].start)
+
+
+def _one_level(levels: list[list[Piece]], n: int) -> list[list[Piece]]:
+    """Join heads that stand in lines of their own, each with its year: "June 30, 2024" above "June 30, 2023"."""
+    last = levels[-n:]
+    if n > 1 and len(last) == n and all(len(level) == 1 and re.search(YEAR, level[0].text) for level in last):
+        return [*levels[:-n], [level[0] for level in last]]
+    return levels
 
 
 def _is_strong(text: str) -> bool:
-    return any(char in text for char in ",.%$\u20ac\u00a3(") or len(text) > 3
+    return any(char in text for char in ",.%$\u20ac\u00a3(") or (len(text) > 3 and not is_year(text))
 
 
 def _alternates(rows: Sequence[RawRow], usual: int, n: int) -> bool:
     """Return whether each head stands above a figure and its share: "100 10% 90 9%"."""
-    each = usual // n
     whole = [row for row in rows if len(row.cells) == usual]
     shares = [sum("%" in row.cells[number].text for row in whole) * 2 > len(whole) for number in range(usual)]
-    return each == 2 and all(not shares[number] and shares[number + 1] for number in range(0, usual, 2))
+    return usual == 2 * n and all(shares[number] == bool(number % 2) for number in range(usual))
 
 
-def _fitted(body: Sequence[RawRow], n: int) -> list[RawRow]:
-    """Return the rows with at most ``n`` cells: numbers and marks that belong to the label go back to it.
+# Both.
 
-    A row whose cells are more, without a sign which of them are too many, is left out.
+
+def _finished(
+    above: Sequence[TextLine],
+    heads: Sequence[tuple[str, ...]],
+    rows: list[RawRow],
+    units: list[str],
+    stubs: Sequence[str],
+    start: int,
+) -> Found | None:
+    kept = [number for number, head in enumerate(heads) if (head and _has_one_year(head)) or len(heads) == 1]
+    if not kept:
+        return None
+    if len(kept) == 1 and _is_contents(heads[kept[0]], rows):
+        return None
+    table = GridTable(start, rows[-1].end, [heads[number] for number in kept], {}, rows, [], units, " ".join(stubs))
+    table.columns = {number: place for place, number in enumerate(kept)}
+    return list(above), table
+
+
+def _is_contents(head: Sequence[str], rows: Sequence[RawRow]) -> bool:
+    """Return whether a table is one of contents: its only figures are page numbers."""
+    if head and not (len(head) == 1 and head[0].lower().startswith("page")):
+        return False
+    figures = [cell.text for row in rows for cell in row.cells]
+    return all(text.isdigit() and len(text) < 4 for text in figures) and all(
+        int(one) <= int(other) for one, other in pairwise(figures)
+    )
+
+
+def _has_one_year(head: Sequence[str]) -> bool:
+    """Return whether the heads of a column name one year at most, or a span of years in one of them."""
+    years = [set(re.findall(YEAR, text)) for text in head]
+    named = [each for each in years if each]
+    return len(named) < 2 or all(each & named[-1] for each in named)
+
+
+def _fitted(body: Sequence[RawRow], n: int, places: Sequence[Place] | None) -> list[RawRow]:
+    """Return the rows with their cells in the columns; numbers and marks that belong to the label go back to it.
+
+    A row whose cells cannot be assigned is left out.
     """
     out = []
     for row in body:
         cells = list(row.cells)
-        while len(cells) > n and _is_of_label(cells):
+        if places is not None and len(cells) != n:
+            cells = _in_columns(row, places)
+        while places is None and len(cells) > n and _is_of_label(cells):
             cells.pop(0)
         if (
             len(cells) > n
             and all("%" in cell.text for cell in cells[n:])
-            and not any("%" in cell.text for cell in cells[:n])
+            and not any("%" in each.text for each in cells[:n])
         ):
             cells = cells[:n]
-        if len(cells) > n:
+        if row.cells and (not cells or (places is None and len(cells) != n)):
             continue
-        label = row.label
-        if cells and cells[0] is not row.cells[0]:
-            skipped = [cell.text for cell in row.cells[: row.cells.index(cells[0])]]
-            label = f"{label} {' '.join(skipped)}"
-        label = trimmed(label)
-        if row.cells and not any(char.isalpha() for char in label):
-            continue
-        out.append(RawRow(row.start, row.end, label, cells, row.width))
+        if places is None or len(cells) == n:
+            cells = [TableCell(number, each.text, each.start, each.end) for number, each in enumerate(cells)]
+        skipped = [each.text for each in row.cells if cells and each.start < cells[0].start]
+        label = trimmed(f"{row.label} {' '.join(skipped)}")
+        out.append(RawRow(row.start, row.end, label, cells, row.width, row.indent))
     return out
 
 
@@ -458,37 +636,20 @@ def _is_of_label(cells: Sequence[TableCell]) -> bool:
     return first.isdigit() and len(first) <= 2 and all(len(each) > 2 for each in others if each)
 
 
-def _at(row: RawRow, number: int) -> tuple[int, int]:
+def _at(row: RawRow, number: int) -> Place:
     cell = row.cells[number]
     return cell.start - row.start, cell.end - row.start
 
 
-def _in_columns(row: RawRow, places: Sequence[tuple[int, int]]) -> list[TableCell]:
-    """Return the cells of a row with empty ones, by their position in the line; none if that does not tell."""
-    out = []
-    last = -1
-    for number in range(len(row.cells)):
+def _in_columns(row: RawRow, places: Sequence[Place]) -> list[TableCell]:
+    """Return the cells of a row with empty ones or marks by their places in the line; none if these do not tell."""
+    out: list[TableCell] = []
+    for number, cell in enumerate(row.cells):
         start, end = _at(row, number)
         near = [place for place, (a, b) in enumerate(places) if start < b and a < end]
-        if len(near) != 1 or near[0] <= last:
+        if not near and not out and _is_of_label(row.cells[number:]):
+            continue
+        if len(near) != 1 or (out and near[0] <= out[-1].column):
             return []
-        last = near[0]
-        cell = row.cells[number]
-        out.append(TableCell(last, cell.text, cell.start, cell.end))
+        out.append(TableCell(near[0], cell.text, cell.start, cell.end))
     return out
-
-
-def _chains(
-    levels: Sequence[Sequence[Piece]], n: int, places: Sequence[tuple[int, int]], has_gaps: bool
-) -> list[tuple[str, ...]] | None:
-    """Return the heads of each column from top to bottom, or None if the heads cannot be told apart."""
-    del has_gaps, places
-    chains: list[list[str]] = [[] for _ in range(n)]
-    for level in levels:
-        texts = [piece.text for piece in level]
-        if len(texts) == n or n % len(texts) == 0:
-            for number in range(n):
-                text = texts[number * len(texts) // n]
-                if not chains[number] or chains[number][-1] != text:
-                    chains[number].append(text)
-    return [tuple(chain) for chain in chains]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +28,7 @@ class RawRow:
     label: str
     cells: list[TableCell] = field(default_factory=list)
     width: int = 0
+    indent: int = 0
 
 
 def trimmed(label: str) -> str:
@@ -43,28 +44,54 @@ def finished(rows: Iterable[RawRow], columns: Mapping[int, int]) -> list[TableRo
     ``columns`` maps the columns of the raw rows to those of the table; cells of other columns are left out.
     """
     out: list[TableRow] = []
-    sections: list[str] = []
+    sections: list[_Section] = []
     pending: list[RawRow] = []
+    last = 0
     for row in rows:
+        label, start = trimmed(row.label), row.start
         if not row.cells:
-            if row.label and len(row.label) <= _LONGEST_LABEL:
-                pending.append(row)
+            if label and len(label) <= _LONGEST_LABEL:
+                pending.append(RawRow(row.start, row.end, label, [], 0, row.indent))
             continue
-        label, start = row.label, row.start
+        if out and pending and _hangs(pending, last, row.indent):
+            out[-1] = _continued(out[-1], pending)
+            pending.clear()
         while pending and _wraps(pending[-1].label, label):
             above = pending.pop()
             label, start = f"{above.label} {label}".strip(), above.start
-        _open(sections, [each.label for each in pending])
+        _open(sections, pending, row.indent)
         pending.clear()
         cells = tuple(
             TableCell(columns[cell.column], cell.text, cell.start, cell.end)
             for cell in row.cells
             if cell.column in columns
         )
-        if cells and label:
-            out.append(TableRow(label, start, row.end, cells, tuple(sections)))
+        if cells:
+            out.append(TableRow(label, start, row.end, cells, tuple(section.label for section in sections)))
         _close(sections, label)
+        last = row.indent
     return out
+
+
+@dataclass(slots=True)
+class _Section:
+    label: str
+    indent: int
+    of_rows: int
+
+
+def _hangs(pending: Sequence[RawRow], above: int, below: int) -> bool:
+    """Return whether lines between two rows continue the label of the upper one: they are indented more than both."""
+    if pending[0].label[0].islower():
+        return all(each.label[0].islower() and not each.label.endswith(":") for each in pending)
+    return below <= above and all(each.indent > above and not each.label.endswith(":") for each in pending)
+
+
+def _continued(row: TableRow, lines: Sequence[RawRow]) -> TableRow:
+    label = " ".join([row.label, *(line.label for line in lines)])
+    if len(label) > _LONGEST_LABEL:
+        return row
+    return TableRow(label, row.start, lines[-1].end, row.cells, row.sections)
 
 
 def _wraps(above: str, below: str) -> bool:
@@ -74,28 +101,33 @@ def _wraps(above: str, below: str) -> bool:
     return below[0].islower() or bool(_CONNECTS.search(above)) or above.count("(") > above.count(")")
 
 
-def _open(sections: list[str], labels: list[str]) -> None:
-    """Replace the section that is written like the first label, and add the others below it."""
-    for number, label in enumerate(labels):
+def _open(sections: list[_Section], lines: Sequence[RawRow], indent: int) -> None:
+    """End the sections that a row is not indented below, and begin those of the lines above it.
+
+    The first of them replaces the section that is written like it.
+    """
+    while sections and sections[-1].of_rows > sections[-1].indent >= indent:
+        sections.pop()
+    for number, line in enumerate(lines):
         if number == 0:
-            same = [place for place, each in enumerate(sections) if _style(each) == _style(label)]
+            same = [place for place, each in enumerate(sections) if _style(each.label) == _style(line.label)]
             del sections[same[-1] if same else max(0, len(sections) - 1) :]
         if len(sections) < _DEEPEST:
-            sections.append(label)
+            sections.append(_Section(line.label, line.indent, indent))
 
 
 def _style(label: str) -> tuple[bool, bool]:
     return label.isupper(), label.endswith(":")
 
 
-def _close(sections: list[str], label: str) -> None:
+def _close(sections: list[_Section], label: str) -> None:
     """End the section that a row totals: "Total current assets" ends "Current assets:"."""
     said = _plain(label)
     if "total" not in said.split():
         return
     said = said.replace("total", "", 1).strip()
     for place, section in enumerate(sections):
-        if said == _plain(section):
+        if said == _plain(section.label):
             del sections[place:]
             return
 

@@ -23,7 +23,7 @@ _MARKS: Final = (
 )
 _FIGURE: Final = re.compile(
     rf"{_CURRENCY}?\s?[(\[]?\s?[{_MINUS}+]?\s?{_CURRENCY}?\s?[(\[]?[{_MINUS}]?\s?{_DIGITS}[{_MINUS}]?\s?[)\]]?\s?{_AFTER}?\s?[)\]]?"
-    rf"\s?(?:{_CURRENCY})?{_MARKS}"
+    rf"\s?(?:{_CURRENCY})?(?:\s\(\s?{_DIGITS}\s?%?\s?\)(?:\s\))?)?{_MARKS}"
 )
 _NOTHING: Final = re.compile(
     rf"(?:{_CURRENCY}\s?)?(?:[{_MINUS}\u2014]{{1,3}}|n\.?\s?[ma]\.?|n/[am]|nil|none)\s?%?{_MARKS}", re.IGNORECASE
@@ -106,13 +106,18 @@ def is_period(text: str) -> bool:
 
 # Units.
 
+_CODES: Final = (
+    "USD|EUR|GBP|JPY|CHF|CNY|CAD|AUD|INR|SEK|NOK|DKK|HKD|SGD|NZD|BRL|MXN|ZAR|KRW|RUB|TRY|PLN|CZK|HUF|ILS|THB|RMB"
+)
+
 _SCALES: Final = (
     r"(?:thousands?|millions?|billions?|trillions?|hundreds?|lakhs?|lacs|crores?|mill?ionen|tausend|mio\.?|mrd\.?|mln|mn|bn"
     r"|['\u2018\u2019]?000s?(?:['\u2019]s)?)"
 )
 _MONEY: Final = (
-    r"(?:(?:U\.?S\.?\s|Canadian\s|Australian\s|Hong\sKong\s)?dollars?|(?:US|A|C|HK|S|NZ)?\$|[\u20ac\u00a3\u00a5\u20b9]|euros?|pounds?|sterling|yen|rupees?|rs\.?"
-    r"|renminbi|yuan|swiss\sfrancs?|[A-Z]{3}|T\u20ac|TEUR|TUSD|KEUR|kEUR|k\u20ac)"
+    r"(?:(?i:(?:U\.?S\.?\s|Canadian\s|Australian\s|Hong\sKong\s)?dollars?|euros?|pounds?|sterling|yen|rupees?|rs\.?"
+    r"|renminbi|yuan|swiss\sfrancs?)|(?:US|A|C|HK|S|NZ)?\$|[\u20ac\u00a3\u00a5\u20b9]"
+    rf"|{_CODES}|T\u20ac|TEUR|TUSD|KEUR|kEUR|k\u20ac)"
 )
 _UNIT: Final = re.compile(
     rf"\([^()\n]{{0,60}}?(?i:\bin\s(?:[\w.$\u20ac\u00a3]+\s){{0,3}}{_SCALES}|{_SCALES})(?![A-Za-z])[^()\n]{{0,120}}\)"
@@ -121,7 +126,7 @@ _UNIT: Final = re.compile(
     rf"|(?i:\b(?:expressed|stated|presented)\sin\s(?:[\w.$\u20ac\u00a3]+\s){{0,3}}?{_SCALES}\b[^\n|]{{0,100}})"
 )
 _WHOLE_UNIT: Final = re.compile(
-    rf"\(?\s?(?:(?i:expressed|stated|amounts?|figures|all|unit|units|currency|dollars|euros|shares)[\s:]+){{0,4}}(?i:in\s)?(?:(?i:of\s)?{_MONEY}|(?i:{_SCALES})|(?i:of|and|,))"
+    rf"\(?\s?(?:(?i:expressed|stated|amounts?|figures|all|unit|units|currency|dollars|euros|shares)[\s:]+){{0,4}}(?i:in\s)?(?:(?i:of\s)?{_MONEY}|(?i:{_SCALES}))"
     rf"(?:[\s']{{0,2}}(?:(?i:of|in)\s)?(?:{_MONEY}|(?i:{_SCALES})|[mkb]\b|[MK]\b|000)){{0,3}}(?:[,;]?\s(?i:except|unless|other\sthan|and)\b[^\n|]{{0,100}})?\s?\)?[.:]?"
 )
 _IN_UNIT: Final = re.compile(
@@ -151,19 +156,9 @@ def is_unit(text: str) -> bool:
     plain = text.strip()
     if len(plain) > 160 or is_number(plain):
         return False
-    if plain.isalpha() and len(plain) == 3 and plain not in _CODES:
-        return False
     if _WHOLE_UNIT.fullmatch(plain) and not plain.isdigit():
         return True
     if (found := _IN_UNIT.match(plain)) is not None and found.end() == len(plain):
         return True
     match = _UNIT.match(plain)
     return match is not None and match.end() == len(plain)
-
-
-_CODES: Final = frozenset(
-    [
-        *("USD", "EUR", "GBP", "JPY", "CHF", "CNY", "CAD", "AUD", "INR", "SEK", "NOK", "DKK", "HKD"),
-        *("SGD", "NZD", "BRL", "MXN", "ZAR", "KRW", "RUB", "TRY", "PLN", "CZK", "HUF", "ILS", "THB", "RMB"),
-    ]
-)

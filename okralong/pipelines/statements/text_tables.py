@@ -53,10 +53,10 @@ def read_text_tables(text: str, sections: Sequence[Section] = ()) -> tuple[Table
     out: list[Table] = []
     left = MOST_CELLS
     for above, raw in _raw_tables(text):
-        rows = finished(raw.rows, raw.columns)
-        left -= sum(len(row.cells) for row in rows)
+        left -= sum(len(row.cells) for row in raw.rows)
         if left < 0:
             break
+        rows = finished(raw.rows, raw.columns)
         if not rows:
             continue
         page = bisect_right(starts, raw.start)
@@ -87,7 +87,7 @@ def _raw_tables(text: str) -> Iterator[tuple[list[TextLine], GridTable]]:
                 above = []
             continue
         last: GridTable | None = None
-        for over, table in line_tables(iter(block.lines)):
+        for over, table in line_tables(block.lines):
             yield over, table
             last = table
         above = [line for line in block.lines[-_TITLE_LINES:] if last is None or line.start >= last.end]
@@ -160,8 +160,11 @@ def _grid(text: str, block: _Block) -> list[RawRow]:
 
 # Title, unit and times above a table.
 
+_NO_TITLE: Final = re.compile(
+    rf"{NOTE_OF_HEAD.pattern}|table of contents|page(?:\s\d+)?|continued|\(continued\)", re.IGNORECASE
+)
 _ENDS_TITLE: Final = (".", ";", ",")
-_YEARS: Final = re.compile(rf"[,\s]*(?:{YEAR}(?:\s*(?:,|and|&)\s*)*)+$")
+_YEARS: Final = re.compile(rf"\s*(?:{YEAR}(?:\s*(?:,|and|&)\s*)*)+$")
 
 
 def _completed(raw: GridTable, above: Sequence[TextLine], rows: Sequence[TableRow], page: str, floor: int) -> Table:
@@ -173,7 +176,7 @@ def _completed(raw: GridTable, above: Sequence[TextLine], rows: Sequence[TableRo
     title, start, span = "", raw.start, ""
     for words, at in reversed(said):
         plain = " ".join(words.split()).strip("# ")
-        if not any(char.isalpha() for char in plain) or is_number(plain) or NOTE_OF_HEAD.fullmatch(plain):
+        if not any(char.isalpha() for char in plain) or is_number(plain) or _NO_TITLE.fullmatch(plain):
             continue
         found = unit_in(plain)
         if found is not None and not units:
@@ -191,28 +194,32 @@ def _completed(raw: GridTable, above: Sequence[TextLine], rows: Sequence[TableRo
             continue
         title, start = plain, at if at >= 0 else start
         break
-    heads = _with_time(raw.heads, span or title)
+    heads, stub = _with_time(raw.heads, span or title), raw.stub
+    if heads == list(raw.heads) and stub and _is_time(stub) and not re.search(YEAR, stub) and _lack(heads, stub):
+        heads, stub = [(stub, *head) for head in heads], ""
     unit = "; ".join(dict.fromkeys(units))
-    return Table(start, raw.end, tuple(heads), tuple(rows), page, title, unit, raw.stub)
+    return Table(start, raw.end, tuple(heads), tuple(rows), page, title, unit, stub)
 
 
 def _is_time(words: str) -> bool:
     return is_period(words) and (SPAN.search(words) is not None or DAY.search(words) is not None)
 
 
-def _with_time(heads: Sequence[tuple[str, ...]], words: str) -> list[tuple[str, ...]]:
-    """Return heads that are only years with the days or span that the line above names for the same years."""
-    years = [re.findall(YEAR, " ".join(head)) for head in heads]
-    told = set(re.findall(YEAR, words))
+def _lack(heads: Sequence[tuple[str, ...]], words: str) -> bool:
+    """Return whether each head has a year, and none a day or the length of a span if ``words`` have one."""
     whole = " ".join(text for head in heads for text in head)
-    if not told or not heads or any(len(each) != 1 for each in years) or {each[0] for each in years} != told:
-        return list(heads)
-    if SPAN.search(whole) or DAY.search(whole) or not _is_time(words) or len(told) < 2:
+    each = all(len(re.findall(YEAR, " ".join(head))) == 1 for head in heads)
+    return bool(heads) and each and not any(kind.search(words) and kind.search(whole) for kind in (SPAN, DAY))
+
+
+def _with_time(heads: Sequence[tuple[str, ...]], words: str) -> list[tuple[str, ...]]:
+    """Return heads that are only years below the day or span that the line above names for the same years, or none."""
+    told = set(re.findall(YEAR, words))
+    years = {year for head in heads for year in re.findall(YEAR, " ".join(head))}
+    if not _is_time(words) or not _lack(heads, words) or (told and (told != years or len(told) < 2)):
         return list(heads)
     found = unit_in(words)
     plain = words if found is None else f"{words[: found[0]]}{words[found[1] :]}".strip()
-    lead = _YEARS.sub("", plain)
+    lead = _YEARS.sub("", plain) if told else plain
     place = min((match.start() for match in (SPAN.search(lead), DAY.search(lead)) if match), default=-1)
-    if place < 0:
-        return list(heads)
-    return [(lead[place:].strip(), *head) for head in heads]
+    return list(heads) if place < 0 else [(lead[place:].strip(), *head) for head in heads]
