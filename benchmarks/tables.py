@@ -208,7 +208,10 @@ def judge_amount(value: TypedValue | None, mark: Mark) -> str:
         return "none"
     if value.scale == UNKNOWN:
         return "unknown"
-    if mark.scale == UNKNOWN or Decimal(value.value) != number * Decimal(mark.scale):
+    scale = mark.scale
+    if value.unit == "%" and "bps" in plain_value(mark.value):
+        scale = "0.01"
+    if scale == UNKNOWN or Decimal(value.value) != number * Decimal(scale):
         return "wrong"
     if value.currency != mark.currency:
         return "no currency" if not value.currency else "wrong"

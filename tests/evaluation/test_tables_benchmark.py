@@ -143,6 +143,13 @@ def test_a_dash_has_no_value_and_an_unstated_scale_must_stay_unknown() -> None:
     assert judge_amount(TypedValue("-1234"), unstated) == "wrong"
 
 
+def test_basis_points_may_be_read_as_percent() -> None:
+    points = replace(MARK, value="(180) bps", kind="ratio", scale=1, currency="")
+    assert judge_amount(TypedValue("-1.8", unit="%"), points) == "right"
+    assert judge_amount(TypedValue("-180", unit="bps"), points) == "right"
+    assert judge_amount(TypedValue("-180", unit="%"), points) == "wrong"
+
+
 def test_marks_with_and_without_values_are_read(tmp_path: Path) -> None:
     file = tmp_path / "marks.json"
     cells = [["Sales", 0, "5"], ["Margin", 1, "3 %", {"kind": "percent", "scale": 1, "currency": ""}]]
