@@ -29,6 +29,11 @@ class Column:
         """The middle between its left and right edges."""
         return (self.left + self.x1) / 2
 
+    def add(self, cell: Piece) -> None:
+        """Widen the column by a cell."""
+        self.x0, self.x1 = min(self.x0, cell.x0), max(self.x1, cell.x1)
+        self.left, self.right = min(self.left, cell.left), max(self.right, cell.right)
+
 
 @dataclass(slots=True)
 class Heads:
@@ -183,7 +188,7 @@ class _Reader:
     def takes(self, index: int) -> bool:
         """Read the line with this index; return whether heads may go on above it."""
         line = self.lines[index]
-        if self.done or self._is_apart(line):
+        if self._is_apart(line) or (self.done and not self._goes_on_above(line)):
             return False
         over = [piece for piece in line.pieces if self._is_over_columns(piece)]
         if over and over[0] is not line.pieces[0]:  # a head left of the amounts of its wide column
@@ -195,6 +200,8 @@ class _Reader:
             return False
         if not over:
             return self._passes_labels(left, line)
+        if len(over) == 1 < len(self.columns) and self._is_title(over[0], line):
+            return False
         if len(over) == 1 and unit_in(over[0].text) and not is_date_line(over[0].text) and len(self.columns) > 1:
             self.units.append(over[0])
         else:
@@ -221,6 +228,21 @@ class _Reader:
             or piece.left > self.columns[0].x0 - 4 * height
             or (piece.left > zone - 6 * height and piece.right - piece.left < 9 * height)
         )
+
+    def _goes_on_above(self, line: Line) -> bool:
+        """Return whether a line is the upper line of a period that stands over all columns."""
+        return len(line.pieces) == 1 and self.below - line.y < 1.5 * line.height and is_date_line(line.text)
+
+    def _is_title(self, piece: Piece, line: Line) -> bool:
+        """Return whether the only piece over the columns is the table's title: larger, or reaching beyond them."""
+        if self._above_rule(piece, line)[0]:
+            return False
+        larger = piece.words[0].height > 1.15 * self.height
+        return larger or (piece.left < self.zone - self.height and len(piece.words) > 2 and not self._is_at_left(piece))
+
+    def _is_at_left(self, piece: Piece) -> bool:
+        """Return whether a piece reaches over no more than the first column."""
+        return piece.right < self.edges[1]
 
     def _passes_labels(self, left: Sequence[Piece], line: Line) -> bool:
         """Look at a line with text above the labels only; return whether heads may go on above it."""

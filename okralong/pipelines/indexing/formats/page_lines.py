@@ -65,9 +65,9 @@ class PageTable:
         return all(self.table.heads)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Words of a line that belong together: an amount, or text.
+    """Words of a line that belong together: an amount, or text. Compared by identity.
 
     Attributes:
         words: Its words from left to right.

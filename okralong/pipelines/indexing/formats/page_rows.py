@@ -157,12 +157,21 @@ class RowReader:
 def _table_row(row: _Row, cells: list[tuple[int, Piece]]) -> TableRow:
     pieces = [*row.labels, *(piece for _, piece in cells)]
     return TableRow(
-        " ".join(piece.text for piece in row.labels),
+        _label_text(row.labels),
         min(piece.start for piece in pieces),
         max(piece.end for piece in pieces),
         tuple(TableCell(column, piece.text, piece.start, piece.end) for column, piece in cells),
         row.sections,
     )
+
+
+def _label_text(pieces: Sequence[Piece]) -> str:
+    """Return the text of a label; a hyphen at the end of a line stays, without a blank."""
+    text = ""
+    for piece in pieces:
+        joins = text[-1:] == "-" and text[-2:-1].isalpha() and piece.text[:1].islower()
+        text += piece.text if joins or not text else f" {piece.text}"
+    return text
 
 
 def row_pitch(lines: Sequence[Line], rows: Sequence[int]) -> float:

@@ -101,6 +101,14 @@ def _gutter(words: Sequence[Word]) -> float | None:
     return edge - 1.5 if crossing <= max(2, 0.01 * len(words)) else None
 
 
+_TITLE_LINES: Final = 14
+"""Lines above a table in which its title is looked for. # project default"""
+_SENTENCE_START: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+_INTRODUCES: Final = re.compile(
+    r"\b(?:table|follow\w*|below|set forth|sets out|summar\w+|as shown|shown)\b", re.IGNORECASE
+)
+
+
 # Runs of rows.
 
 
@@ -222,10 +230,10 @@ class _Page:
         lines = self.lines
         first, last = run.rows[0], run.rows[-1]
         cells_of = {index: self._cells(lines[index], run) for index in run.rows}
-        cells = [piece for pieces in cells_of.values() for piece in pieces]
-        if len(cells) < 2 or (len(run.rows) < 2 and len(cells) < 2):
+        cells = [piece for pieces in cells_of.values() for piece in pieces if piece.amount]
+        if len(cells) < 2:
             return None
-        columns = _columns(cells)
+        columns = _columns(list(cells_of.values()))
         if len(columns) > _MOST_COLUMNS:
             return None
         zone = min(column.left for column in columns)
@@ -233,6 +241,8 @@ class _Page:
             lines, first, floor, columns, (run.label_left, self._label_right(run, cells_of, zone)), self.rules
         )
         headless = not any(heads.levels)
+        texts = self._text_columns(run, cells_of, heads, zone)
+        columns = [*texts, *columns]
         if headless and before is not None and _same_columns(columns, before.columns):
             reader = RowReader(lines, before.columns, zone, before.reader.pitch, before.reader.rows)
             reader.sections = before.reader.sections
@@ -242,11 +252,19 @@ class _Page:
         for index in range(heads.bottom if not headless else self._labels_begin(first, floor, zone), last + 1):
             line = lines[index]
             values = cells_of.get(index, [])
+            of_columns = set(values)
             labels = [
                 piece
                 for piece in line.pieces
-                if piece not in values and piece.left < zone and not _is_note_reference(piece, notes)
+                if piece not in of_columns and piece.left < zone and not _is_note_reference(piece, notes)
             ]
+            if texts:
+                words = [piece for piece in labels[1:] if any(_overlap(piece, text) > 0 for text in texts)]
+                values = [*words, *values]
+                of_columns = set(words)
+                labels = [piece for piece in labels if piece not in of_columns]
+            if texts and index not in cells_of:
+                labels = [piece for piece in labels if piece.left < texts[0].x0]
             if index < first and (labels == [] or unit_in(line.text) or self._is_prose(line)):
                 continue
             reader.read(index, values, labels)
@@ -264,16 +282,54 @@ class _Page:
         cells = [piece for piece in line.amounts if piece.right > run.zone - 2]
         first = line.pieces[0]
         if len(line.pieces) > 1 and cells and cells[0] is first and first.left <= run.label_left + 2 * line.height:
-            return cells if line.pieces[1].amount and not first.may_be_head else cells[1:]
-        return cells
+            cells = cells if line.pieces[1].amount and not first.may_be_head else cells[1:]
+        if not cells:
+            return []
+        cells += [piece for piece in line.pieces[1:] if not piece.amount and piece.right > run.zone + line.height]
+        return sorted(cells, key=lambda piece: piece.left)
+
+    def _text_columns(self, run: _Run, cells_of: dict[int, list[Piece]], heads: Heads, zone: float) -> list[Column]:
+        """Return columns of words between labels and values that have a head, which is moved from the stub."""
+        height = self.lines[run.rows[0]].height
+        groups: list[tuple[Column, list[Piece]]] = []
+        for piece in heads.stub:
+            if piece.left < run.label_left + 3 * height or _NOTE_HEAD.fullmatch(piece.text):
+                continue
+            for column, pieces in groups:
+                if _overlap(piece, column) > 0:
+                    column.add(piece)
+                    pieces.append(piece)
+                    break
+            else:
+                groups.append((Column(piece.x0, piece.x1, piece.left, piece.right), [piece]))
+        groups.sort(key=lambda group: group[0].x0)
+        values = {piece for pieces in cells_of.values() for piece in pieces}
+        texts: list[Column] = []
+        for column, pieces in groups:
+            cells = [
+                piece
+                for index in run.rows
+                for piece in self.lines[index].pieces[1:]
+                if piece.left < zone and piece not in values and _overlap(piece, column) > 0
+            ]
+            if len(cells) < 0.5 * len(run.rows):
+                continue
+            for cell in cells:
+                column.add(cell)
+            heads.stub = [piece for piece in heads.stub if piece not in pieces]
+            heads.pieces.extend(pieces)
+            heads.levels.insert(len(texts), (" ".join(piece.text for piece in pieces),))
+            texts.append(column)
+        return texts
 
     def _label_right(self, run: _Run, cells_of: dict[int, list[Piece]], zone: float) -> float:
         """Return the right edge of the labels."""
+        values = {piece for pieces in cells_of.values() for piece in pieces}
         rights = [
             piece.right
             for index in run.rows
             for piece in self.lines[index].pieces
-            if piece.right < zone and piece not in cells_of[index]
+            if piece.right < zone and piece not in values
         ]
         return max(rights, default=zone - 4 * self.lines[run.rows[0]].height)
 
@@ -292,35 +348,57 @@ class _Page:
         return start
 
     def _title(self, top: int, floor: int) -> tuple[str, list[Piece]]:
-        """Return the title above a table, with the period that stands below it."""
+        """Return the title above a table, with the period that stands below it.
+
+        It is the heading or the sentence that introduces the table; with neither, the heading of its paragraph.
+        """
         dates: list[Line] = []
         below = self.lines[top].y
-        for index in range(top - 1, max(floor, top - 8) - 1, -1):
+        index, least = top, max(floor, top - _TITLE_LINES)
+        while index > least:
+            index -= 1
             line = self.lines[index]
             text = line.text
-            if below - line.y > 5 * line.height or is_data(line):
+            if below - line.y > 6 * line.height or is_data(line):
                 break
             below = line.y
             if unit_in(text) == text:
                 continue
-            if is_date_line(text) and len(text) < 70 and not text.endswith((".", ":")) and len(dates) < 2:
+            if is_date_line(text) and len(text) < 70 and text[-1] not in ".:,;" and len(dates) < 2:
                 dates.insert(0, line)
-                continue
-            if self._is_prose(line) or text.endswith((":", ".")):
-                return self._caption(index, floor), list(line.pieces)
-            title = " ".join([text, *(date.text for date in dates)])
-            return title, [piece for each in (line, *dates) for piece in each.pieces]
+            elif text[-1] == ":" or (text[-1] == "." and len(text) > 40):
+                first, paragraph = self._paragraph(index, least)
+                sentences = _SENTENCE_START.split(paragraph)
+                if text[-1] == ":":
+                    return sentences[-1], list(line.pieces)
+                if told := [sentence for sentence in sentences if _INTRODUCES.search(sentence)]:
+                    return told[-1], list(line.pieces)
+                dates.clear()
+                index, below = first, self.lines[first].y
+            elif self._is_heading(index):
+                title = " ".join([text, *(date.text for date in dates)])
+                return title, [piece for each in (line, *dates) for piece in each.pieces]
         return " ".join(date.text for date in dates), [piece for date in dates for piece in date.pieces]
 
-    def _caption(self, index: int, floor: int) -> str:
-        """Return the sentence that ends in a line and introduces a table."""
-        text = self.lines[index].text
-        if not text.endswith(":"):
-            return ""
-        while index > floor and not re.search(r"[.!?] [A-Z]", text) and len(text) < 240 and not text[:1].isupper():
-            index -= 1
-            text = f"{self.lines[index].text} {text}"
-        return re.split(r"(?<=[.!?]) (?=[A-Z])", text)[-1]
+    def _is_heading(self, index: int) -> bool:
+        """Return whether a line stands alone and starts as a heading does."""
+        line = self.lines[index]
+        text = line.text
+        if len(text) > 120 or text[-1] in ".,;" or not (text[0].isupper() or text[0].isdigit() or text[0] in "("):
+            return False
+        above = self.lines[index - 1] if index else None
+        near = above is not None and line.y - above.y < 1.5 * line.height and self._is_prose(above)
+        return not near or line.height > 1.1 * (above.height if above else 0.0)
+
+    def _paragraph(self, last: int, least: int) -> tuple[int, str]:
+        """Return the first line of the paragraph that ends in a line, and its text."""
+        first = last
+        while first > least:
+            above = self.lines[first - 1]
+            if not self._is_prose(above) or self.lines[first].y - above.y > 1.6 * above.height:
+                break
+            first -= 1
+        return first, " ".join(line.text for line in self.lines[first : last + 1])
 
     def _unit(self, heads: Heads, first: int, floor: int) -> str:
         """Return the unit line of a table: in its heads, above them, or at the top of the page."""
@@ -399,28 +477,65 @@ def _is_plausible_single(columns: Sequence[Column], cells: Sequence[Piece], head
     return sum(bool(_PRECISE.search(cell.text)) for cell in cells) >= 0.5 * len(cells)
 
 
-def _columns(cells: Sequence[Piece]) -> list[Column]:
-    """Return columns: amounts whose digits overlap; at most one more than are allowed.
+def _columns(rows: Sequence[Sequence[Piece]]) -> list[Column]:
+    """Return the columns of rows, at most one more than are allowed: cells that overlap.
 
-    Wide amounts come first: a dash and a digit of one column need not overlap, but both overlap its wide
-    amounts. What stands for a number need only be near.
+    Numbers come first, the wide ones before the narrow ones: two digits of a column need not overlap, but both overlap
+    its wide numbers. What stands for a number need only be near a column that is empty in its rows. Words make a column
+    where they overlap no other.
     """
+    placed = [(row, cell) for row, cells in enumerate(rows) for cell in cells]
+    placed.sort(key=lambda each: each[1].x0 - each[1].x1)
     columns: list[Column] = []
-    for cell in sorted(cells, key=lambda cell: (not _has_digit(cell), cell.x0 - cell.x1)):
-        column = max(columns, key=lambda column: _overlap(cell, column), default=None)
-        least = 0.3 * (cell.x1 - cell.x0) if _has_digit(cell) else -1.5 * cell.words[0].height
-        if column is None or _overlap(cell, column) <= least:
+    taken: list[set[int]] = []
+    for row, cell in placed:
+        if not cell.amount or not _has_digit(cell):
+            continue
+        place = _best(columns, cell.x0, cell.x1)
+        if place is None or _overlap(cell, columns[place]) <= 0.3 * (cell.x1 - cell.x0):
+            place = len(columns)
             columns.append(Column(cell.x0, cell.x1, cell.left, cell.right))
+            taken.append(set())
             if len(columns) > _MOST_COLUMNS:
+                return columns
+        columns[place].add(cell)
+        taken[place].add(row)
+    groups: list[tuple[Column, set[int], bool]] = []
+    for row, cell in placed:
+        if cell.amount and _has_digit(cell):
+            continue
+        for column, rows_of, amounts in groups:
+            if amounts == cell.amount and _overlap(cell, column) > 0:
+                column.add(cell)
+                rows_of.add(row)
                 break
-        elif _has_digit(cell):
-            column.x0, column.x1 = min(column.x0, cell.x0), max(column.x1, cell.x1)
-            column.left, column.right = min(column.left, cell.left), max(column.right, cell.right)
+        else:
+            if len(groups) > _MOST_COLUMNS:
+                return [*columns, *(column for column, _, _ in groups)]
+            groups.append((Column(cell.x0, cell.x1, cell.left, cell.right), {row}, cell.amount))
+    least = len(columns)
+    for group, rows_of, amounts in groups:
+        height = 1.5 * placed[0][1].words[0].height
+        place = _best(columns[:least], group.x0, group.x1)
+        near = place is not None and _shared(group, columns[place]) > (-height if amounts else 0.0)
+        apart = place is None or not near or (amounts and bool(taken[place] & rows_of))
+        if apart and (amounts or len(rows_of) > 1):
+            columns.append(group)
     return sorted(columns, key=lambda column: column.x0)
 
 
 def _has_digit(cell: Piece) -> bool:
     return any(char.isdigit() for char in cell.text)
+
+
+def _best(columns: Sequence[Column], x0: float, x1: float) -> int | None:
+    """Return the column that shares most with an extent, or is closest to it."""
+    shared = [min(x1, column.x1) - max(x0, column.x0) for column in columns]
+    return max(range(len(columns)), key=shared.__getitem__) if columns else None
+
+
+def _shared(one: Column, other: Column) -> float:
+    return min(one.x1, other.x1) - max(one.x0, other.x0)
 
 
 def _overlap(cell: Piece, column: Column) -> float:
