@@ -97,7 +97,7 @@ def _votes(cells: Iterable[str]) -> tuple[set[str], bool, bool]:
         if match is None:
             continue
         written = match[0]
-        if (decimal := _proves(written)) is not None:
+        if (decimal := proven_decimal(written)) is not None:
             votes.add(decimal)
         groups = groups or _GROUPED.search(written) is not None
         blanks = blanks and re.search(r"\d[.,]\d{3}(?:[.,]|$)", written) is None
@@ -109,8 +109,8 @@ _IN_TEXT: Final = re.compile(r"(?<![\w.,])\d[\d.,]*\d(?![\w.,]*\w)")
 _GROUPED: Final = re.compile(rf"\d[.,{_QUOTE}{_BLANK}]\d\d\d(?!\d)")
 
 
-def _proves(written: str) -> str | None:
-    """Return the decimal separator that a number proves, or None."""
+def proven_decimal(written: str) -> str | None:
+    """Return the decimal separator that a number proves, "." or ",", or None."""
     points, commas = written.count("."), written.count(",")
     if points and commas:
         last = "." if written.rindex(".") > written.rindex(",") else ","
@@ -166,7 +166,7 @@ def _decimal_mark(compact: str, marks: set[str], by: Separators) -> str | None:
     mark = points[0]
     if compact.count(mark) > 1:
         return None if by.decimal == mark else ""
-    if (proved := _proves(compact)) is not None:
+    if (proved := proven_decimal(compact)) is not None:
         return None if by.decimal and by.decimal != proved else proved
     if by.both:
         return None

@@ -25,6 +25,7 @@ class Stated:
         in_full: A currency is named as the unit ("in euros", "(US$)"), or amounts "in full", and no scale.
         shares: The scale of share counts: "" if they are excepted, None if nothing is said.
         of_money: The scale is tied to money ("EUR million"), not to all amounts ("in millions").
+        ends_in_currency: The last word is a currency without a scale, as in the head "Salary US$".
         cents: Amounts per share are in hundredths of the currency.
         excepted: What follows "except", in lower case.
     """
@@ -35,6 +36,7 @@ class Stated:
     in_full: bool = False
     shares: str | None = None
     of_money: bool = False
+    ends_in_currency: bool = False
     cents: bool = False
     excepted: str = ""
 
@@ -97,7 +99,7 @@ _NAMES: Final = {
     r"Swiss\sfrancs?|Schweizer\sFranken|francs\ssuisses": "CHF",
     r"(?:Indian\s)?rupees?": "INR",
     r"(?:Korean\s)?won": "KRW",
-    r"Swedish\skron(?:or|a)|kronor": "SEK",
+    r"Swedish\skron(?:or|a)|kronor|tkr|mkr": "SEK",
     r"Norwegian\skron(?:er|e)|norske\skroner": "NOK",
     r"Danish\skron(?:er|e)|danske\skroner": "DKK",
     r"(?:Brazilian\s)?reais": "BRL",
@@ -117,15 +119,17 @@ _MONEY: Final = re.compile(
 _MORE_SIGNS: Final = {"\u5186": "JPY", "\u5143": "CNY", "\uc6d0": "KRW"}
 _CUR: Final = rf"(?:(?:{BEFORE})|{_CODE}|kr\b)"
 _LONG: Final = "|".join(sorted((each for each in _SHORT if len(each) > 1), key=len, reverse=True))
+_ALONE: Final = "|".join(each for each in _LONG.split("|") if each not in ("th", "mm", "md", "mil", "cr", "ths"))
 _SCALE: Final = re.compile(
     rf"""
     (?<![A-Za-z\d])(?<!\d[\s-])(?i:{_ALL_WORDS})(?![A-Za-z])
-    | (?<![\d.,])['\u2018\u2019`\u00b4]?(?P<zeros>000)['\u2018\u2019`\u00b4]?s?(?!\d|[.,]\d)
+    | (?<![\d.,])['\u2018\u2019`\u00b4]?(?P<zeros>000)['\u2018\u2019`\u00b4]?s?(?!\d|[.,-]\d)
     | ['\u2018\u2019`\u00b4](?P<lakhs>00,000)s?(?!\d)
     | (?<![A-Za-z\d])(?<!\d[\s-])(?P<pre>(?i:{_LONG})|[TtKkMm])\.?\s?(?={_CUR}(?![a-z]{{2}}))
     | (?<![A-Za-z]){_CUR}['\u2018\u2019]?\s?(?:in\s)?(?P<post>(?i:{_LONG})|[kKmMbB])(?![A-Za-z\d'])
     | \b(?i:in|en|em)\s(?P<lone>(?i:{_LONG})|[mk])(?![A-Za-z'])
-    | (?:^|\(|\b(?:19|20)\d\d\s)\s?(?P<only>(?i:{_LONG})|[mk])\.?\s?(?=$|\))
+    | (?:^|\b(?:19|20)\d\d\s|(?<!\w)\()\s?(?P<only>(?i:{_ALONE}))\.?\s?(?=$|\))
+    | (?<=[a-z]\s)\((?P<metres>m)\)$
     """,
     re.VERBOSE,
 )
@@ -159,7 +163,8 @@ def stated(text: str) -> Stated:
     codes = tuple(dict.fromkeys("USD" if code == "$" else code for _, _, code in money))
     plain = "USD" in codes and all(code != "USD" for _, _, code in money)
     tied = bool(of_money) and all(each.currency for each in of_money)
-    return Stated(scales, codes, plain, in_full, shares, tied, cents, excepted)
+    last = not found and bool(money) and not re.search(r"\w", text[money[-1][1] :])
+    return Stated(scales, codes, plain, in_full, shares, tied, last, cents, excepted)
 
 
 _LONGEST: Final = 2000  # project default
@@ -231,7 +236,7 @@ def _word(match: re.Match[str], near: str) -> str:
     for place, word in enumerate(_WORDS):
         if match[f"w{place}"]:
             return word
-    short = match["pre"] or match["post"] or match["lone"] or match["only"]
+    short = match["pre"] or match["post"] or match["lone"] or match["only"] or match["metres"]
     if match["pre"] == "M" and re.match(r"(?:US|U\.S\.|Ch)?\s?\$", match.string[match.end() :]):
         return "unknown"  # "MUS$" is thousands in Chile, and millions elsewhere
     if short.lower() == "mil" and not re.search(r"US\$|USD|\$\s?mil|GBP|\u00a3", near.replace("R$", "")):
@@ -274,23 +279,51 @@ def _names_unit(text: str, money: Sequence[tuple[int, int, str]]) -> bool:
 _DENOMINATED: Final = re.compile(r"(?:denominated|payable|settled|debt|loans?|notes|bonds)\s(?:in|en)$", re.IGNORECASE)
 
 
+def currencies_in(text: str) -> set[str]:
+    """Return the codes of all currencies that a text names; "$" and "dollars" alone name none."""
+    return {code for _, _, code in _currencies(text)} - {"$"}
+
+
 def stated_in(text: str) -> list[Stated]:
-    """Return what the unit lines in running text state, in order: words in brackets, and short lines without a verb."""
+    """Return what the unit lines in running text state, in order: words in brackets, and lines that end with a unit."""
     found = []
     for line in text.split("\n"):
-        inside = [match[0] for match in _BRACKETS.finditer(line)]
-        whole = line if len(line) <= _UNIT_LINE and not _SENTENCE.search(line) else ""
-        for each in inside if any(stated(one) for one in inside) else [whole]:
-            told = stated(each)
-            if told.scales or told.in_full:
-                found.append(told)
+        inside = [
+            told
+            for match in _BRACKETS.finditer(line)
+            if not _WHOLE.fullmatch(match[0]) and ((told := stated(match[0])).scales or told.in_full)
+        ]
+        found += inside or ([stated(line)] if _is_unit_line(line.strip()) else [])
     return found
 
 
 _BRACKETS: Final = re.compile(r"\([^()]{1,200}\)")
+
+
+def _is_unit_line(line: str) -> bool:
+    """Return whether a line of running text is a unit line, or ends with one: "Balance sheet in EUR million"."""
+    if not line or len(line) > _UNIT_LINE or _WHOLE.fullmatch(line) or (_VERB.search(line) and not _ALL.match(line)):
+        return False
+    line = _OTHERWISE.sub(" ", line)
+    parted = _EXCEPT.search(line)
+    main = line if parted is None else line[: parted.start()]
+    scales, money = [match.end() for match in _SCALE.finditer(main)], [end for _, end, _ in _currencies(main)]
+    if not scales and not (money and (_ALL.match(main) or len(main.split()) <= _WORDS_OF_CURRENCY)):
+        return False
+    end = max(scales + money)
+    return re.search(r"[^\W\d_]", _FILLER.sub("", main[end:])) is None
+
+
 _UNIT_LINE: Final = 120
 """Longest line of running text that may be a unit line. project default"""
-_SENTENCE: Final = re.compile(
-    r"[a-z]{2}[.;]\s*$|\b(?:was|were|is|are|has|had|have|increased|decreased|rose|fell|we|our)\b|\d[.,]\d",
-    re.IGNORECASE,
+_WORDS_OF_CURRENCY: Final = 3
+"""Words of a line that only names a currency. project default"""
+_VERB: Final = re.compile(
+    r"\b(?:was|were|is|are|has|had|have|increased|decreased|rose|fell|we|our|worth)\b|\d[.,]\d", re.IGNORECASE
+)
+_ALL: Final = re.compile(
+    r"\W*(?:all|amounts?|figures|tables?|expressed|stated|values|in|unless|unaudited)\b", re.IGNORECASE
+)
+_FILLER: Final = re.compile(
+    r"\b(?:unaudited|audited|restated|and|notes?|december|june|march|september|fy)\b", re.IGNORECASE
 )
