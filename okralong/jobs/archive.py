@@ -109,6 +109,35 @@ def documents(
     _say(f"version {opened.version}: {counted(table.num_rows, 'document')}")
 
 
+@archive_app.command("tables")
+def tables(
+    archive: Annotated[str, typer.Argument(help="An archive, or one version of it: archive@3.")],
+    document: Annotated[str, typer.Argument(help="A doc_id.")],
+    page: Annotated[str | None, typer.Option(help="Only tables that begin on this page, sheet or slide.")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="Write their cells to this file: .xlsx, .csv, .jsonl, .parquet or .duckdb.")
+    ] = None,
+) -> None:
+    """Print the tables that were read from a document, or write a row per cell to a file."""
+    from okralong.pipelines.archive.archive import Archive
+    from okralong.pipelines.archive.tables import cells_of
+    from okralong.pipelines.reporting.export import format_of, write_tables
+    from okralong.pipelines.statements.compact import compact
+    from okralong.pipelines.statements.text_tables import tables_of
+
+    kind = format_of(to) if to is not None else None
+    opened = Archive.open(archive).document(document)
+    found = [table for table in tables_of(opened) if page in (None, table.page)]
+    if to is not None and kind is not None:
+        cells = cells_of(opened, page)
+        (path,) = write_tables({"cells": cells}, to, kind)
+        _say(f"{path}: {counted(cells.num_rows, 'cell')} of {counted(len(found), 'table')}")
+        return
+    for table in found:
+        _say(compact(table), "")
+    _say(f"{document}: {counted(len(found), 'table')}")
+
+
 @archive_app.command("vacuum")
 def vacuum(
     archive: Place,

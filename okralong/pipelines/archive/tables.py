@@ -13,10 +13,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.core.schemas import TABLES
+from okralong.pipelines.core.schemas import CELLS, TABLES
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import Document
+from okralong.pipelines.statements.amounts import UNKNOWN
+from okralong.pipelines.statements.text_tables import tables_of
+from okralong.pipelines.statements.units import around_of, cell_value
 
 TABLES_FOLDER: Final = "tables"
 _GROUP_ROWS: Final = 2000
@@ -85,3 +88,31 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
 def _row(row: dict[str, Any]) -> TableRow:
     cells = (TableCell(each["column"], each["text"], each["start_char"], each["end_char"]) for each in row["cells"])
     return TableRow(row["label"], row["row_start_char"], row["row_end_char"], tuple(cells), tuple(row["sections"]))
+
+
+def cells_of(document: Document, page: str | None = None) -> pa.Table:
+    """Return the cells of a document's tables, or of those that begin on a page, as rows of ``schemas.CELLS``."""
+    return pa.Table.from_pylist(list(_cells(document, page)), schema=CELLS)
+
+
+def _cells(document: Document, page: str | None) -> Iterator[dict[str, Any]]:
+    for number, table in enumerate(tables_of(document)):
+        if page not in (None, table.page):
+            continue
+        around = around_of(document, table)
+        about = {"doc_id": document.doc_id, "page": table.page, "table": number, "title": table.title}
+        for row, cell in table.values():
+            value = cell_value(table, row, cell, around)
+            yield about | {
+                "unit_line": table.unit,
+                "section": " / ".join(row.sections),
+                "label": row.label,
+                "head": table.head(cell.column),
+                "text": cell.text,
+                "number": None if value is None or value.scale == UNKNOWN else value.number,
+                "scale": None if value is None else value.scale,
+                "currency": None if value is None else value.currency,
+                "unit": None if value is None else value.unit,
+                "start_char": cell.start,
+                "end_char": cell.end,
+            }

@@ -509,6 +509,28 @@ _SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
     ("replied_by", pa.string(), "model that gave the answer, as its reply names it"),
 ]
 
+CELLS: Final = _described(
+    "cells",
+    [
+        ("doc_id", pa.string(), "document"),
+        ("page", pa.string(), "page, sheet or slide on which the table begins"),
+        ("table", pa.int32(), "number of the table in the document, from 0"),
+        ("title", pa.string(), "its title"),
+        ("unit_line", pa.string(), "its unit line"),
+        ("section", pa.string(), "headings in the table above the row"),
+        ("label", pa.string(), "label of the row"),
+        ("head", pa.string(), "heads of the column, from the top to the bottom"),
+        ("text", pa.string(), "the cell as printed"),
+        ("number", pa.float64(), "the amount in full, percent per hundred; null without a number or its scale"),
+        ("scale", pa.string(), "thousand, million ...: by what the table multiplies; number has it in; or unknown"),
+        ("currency", pa.string(), "code of ISO 4217"),
+        ("unit", pa.string(), "% or what is counted"),
+        ("start_char", pa.int64(), "place of the cell in the document's text"),
+        ("end_char", pa.int64(), "its end"),
+    ],
+)
+"""A row per cell of the tables of documents, for people (``okralong archive tables``)."""
+
 DIFFERENCES: Final = _described(
     "differences",
     [
