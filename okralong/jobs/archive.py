@@ -134,7 +134,7 @@ def tables(
         _say(f"{path}: {counted(cells.num_rows, 'cell')} of {counted(len(found), 'table')}")
         return
     for table in found:
-        _say(compact(table), "")
+        _say(*compact(table).splitlines(), "")
     _say(f"{document}: {counted(len(found), 'table')}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from okralong.jobs.cli import app
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.core.confined_process import BrokenFrame
 from okralong.pipelines.core.schemas import TABLES
@@ -185,3 +188,26 @@ def any_table(draw: st.DrawFn) -> Table:
 @given(st.lists(any_table(), max_size=3))
 def test_any_tables_pass_through_a_frame(tables: list[Table]) -> None:
     assert unpacked_tables(packed_tables(tables) or b"", 99) == tuple(tables)
+
+
+def test_the_tables_of_a_document_are_printed_and_written(tmp_path: Path) -> None:
+    indexed(tmp_path / "archive", a=(TABLE, replace(TABLE, page="8", unit="")))
+    place = str(tmp_path / "archive")
+    shown = CliRunner().invoke(app, ["archive", "tables", place, "a", "--page", "7"])
+    assert shown.exit_code == 0
+    assert shown.output.splitlines() == [
+        "[Quills | in thousands | page 7]",
+        "Year|2023|2022",
+        "Net sales|34,229|35,355",
+        "# Zebrafish:",
+        "Weight|31|—",
+        "",
+        "a: 1 table",
+    ]
+    to = tmp_path / "cells.parquet"
+    told = CliRunner().invoke(app, ["archive", "tables", place, "a", "--to", str(to)])
+    assert told.output.split(": ")[-1] == "8 cells of 2 tables\n"
+    first, *_, last = pq.read_table(to).to_pylist()
+    assert (first["page"], first["label"], first["head"], first["text"]) == ("7", "Net sales", "Year 2023", "34,229")
+    assert (first["number"], first["scale"]) == (34_229_000, "thousand")
+    assert (last["page"], last["section"], last["text"], last["number"]) == ("8", "Zebrafish:", "—", None)
