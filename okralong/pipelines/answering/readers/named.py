@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.needed_rows import rows_needed, rows_passages
+from okralong.pipelines.answering.retrieve import names_in
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
-from okralong.pipelines.core.types import Document, Passage
+from okralong.pipelines.core.types import Document, Hit, Passage
 from okralong.pipelines.statements.text_tables import tables_of
 
 LONGEST_QUESTION: Final = 2_000  # project default: a question for a line item has a hundred characters
 """The most characters of a question that code analyzes."""
 MOST_NAMED: Final = 3  # project default
 """The most documents whose rows are shown for one question."""
+_MOST_TITLES: Final = 4  # project default
+"""The most documents whose title page is read for one question."""
 TITLE_PAGE: Final = 2500  # project default
 """Characters at the beginning of a document that name its company."""
 _ANOTHER: Final = 0.5  # project default
@@ -48,18 +52,35 @@ async def named_document(tools: Tools, question: str) -> tuple[Document, str] | 
     return (document, _unnamed(question, named)) if _is_called(document, named["name"]) else None
 
 
-async def needed_rows(ask: Ask, tokens: int) -> list[Passage]:
+async def needed_rows(ask: Ask, tokens: int, hits: Sequence[Hit] = ()) -> list[Passage]:
     """Return the rows of tables that the question needs, one passage per table, with at most ``tokens`` tokens.
 
-    The rows are from the only document of the scope, or from the documents that the question names. There are none if
-    it names no document, or more than ``MOST_NAMED``.
+    The rows are from the only document of the scope, or from the documents that the question names; those of ``hits``
+    may have the name on their title page only. There are no rows if it names no document, or more than ``MOST_NAMED``.
     """
-    doc_ids = await _named_documents(ask.tools, ask.question) if len(ask.question) <= LONGEST_QUESTION else []
+    if len(ask.question) > LONGEST_QUESTION:
+        return []
+    tools, names = ask.tools, names_in(ask.question)
+    if tools.scope_size > 1 and names and not tools.named(" ".join(names)):
+        doc_ids = await _titled(tools, names, hits)
+    else:
+        doc_ids = await _named_documents(tools, ask.question)
     found: list[Passage] = []
     for doc_id in doc_ids:
-        document = await ask.tools.full_text(doc_id)
+        document = await tools.full_text(doc_id)
         found += await off_loop(len(document.text), partial(_rows_of, document, ask.question, tokens // len(doc_ids)))
     return found
+
+
+async def _titled(tools: Tools, names: Sequence[str], hits: Sequence[Hit]) -> list[str]:
+    """Return the documents of ``hits`` that have most of the names on their title page."""
+    held: dict[str, int] = {}
+    for doc_id in list(dict.fromkeys(hit.chunk.doc_id for hit in hits))[:_MOST_TITLES]:
+        title = set(re.findall(r"\w[\w&-]*", (await tools.full_text(doc_id)).text[:TITLE_PAGE].casefold()))
+        held[doc_id] = sum(name.casefold() in title for name in names)
+    most = max(held.values(), default=0)
+    found = [doc_id for doc_id, count in held.items() if count == most > 0]
+    return found if len(found) <= MOST_NAMED else []
 
 
 def _rows_of(document: Document, question: str, tokens: int) -> list[Passage]:
