@@ -30,31 +30,48 @@ async def process_context(hits: Sequence[Hit], plan: Plan, tools: Tools) -> list
     cut = {hit.chunk.chunk_id for hit in hits if hit.chunk.table_id is not None and plan.recover_tables}
     tabular = {hit.chunk.chunk_id for hit in hits if plan.recover_tables and _FIGURES.search(hit.chunk.text)}
     table_tokens = tools.policy.context.table_tokens
-    documents: dict[str, Document] = {}
+    documents = _Documents(tools)
     worked: list[Passage] = []
     for passage in merge(map(passage_of, hits)):
-        if plan.extension_tokens == 0 and (cut | tabular).isdisjoint(passage.chunk_ids):
-            worked.append(passage)
-            continue
-        if passage.doc_id not in documents:
-            document = await tools.full_text(passage.doc_id)
-            documents[passage.doc_id] = await off_loop(len(document.text), partial(with_read_tables, document))
-        document = documents[passage.doc_id]
         if plan.extension_tokens or not cut.isdisjoint(passage.chunk_ids):
+            document = await documents.fetch(passage.doc_id)
             passage = await off_loop(len(document.text), partial(_work, passage, document, plan, table_tokens))
         worked.append(passage)
     reserved = max(table_tokens, plan.granularity + 2 * plan.extension_tokens)
     return [
-        with_tables(passage, documents[passage.doc_id], reserved)
+        with_tables(passage, await documents.fetch(passage.doc_id), reserved)
         if not tabular.isdisjoint(passage.chunk_ids)
         else passage
         for passage in merge(worked)
     ]
 
 
-def with_read_tables(document: Document) -> Document:
-    """Return the document with its tables, read from its text if its parser did not read them."""
-    return replace(document, tables=tables_of(document))
+async def passages_to_read(hits: Sequence[Hit], tools: Tools) -> tuple[Passage, ...]:
+    """Return a passage for each hit, with tables in their compact form, for a cross-encoder."""
+    documents, tokens = _Documents(tools), tools.policy.context.table_tokens
+    return tuple(
+        [
+            with_tables(passage_of(hit), await documents.fetch(hit.chunk.doc_id), tokens)
+            if _FIGURES.search(hit.chunk.text)
+            else passage_of(hit)
+            for hit in hits
+        ]
+    )
+
+
+class _Documents:
+    """The documents of some hits, each fetched once, with the tables that its parser read or that its text has."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._known: dict[str, Document] = {}
+
+    async def fetch(self, doc_id: str) -> Document:
+        if doc_id not in self._known:
+            document = await self._tools.full_text(doc_id)
+            tables = await off_loop(len(document.text), partial(tables_of, document))
+            self._known[doc_id] = replace(document, tables=tables)
+        return self._known[doc_id]
 
 
 _FIGURES: Final = re.compile(r"\d\)?[ \t]*%?[ \t|]*(?:\n|\Z)")
@@ -80,7 +97,8 @@ def _work(passage: Passage, document: Document, plan: Plan, table_tokens: int) -
         passage = extend(passage, document, plan.extension_tokens, count_tokens)
     # This follows the extension, because a widened passage may also cut a table.
     if plan.recover_tables:
-        passage = recover_tables(passage, document, table_tokens, count_tokens)
+        whole = with_whole_tables(passage, document, table_tokens)
+        passage = whole or recover_tables(passage, document, table_tokens, count_tokens)
     return passage
 
 
@@ -213,7 +231,24 @@ def most_that_fits(most: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-# Table recovery (appendix B.3, C.3): widen a passage whose boundary cuts a table, to show the whole table.
+def with_whole_tables(passage: Passage, document: Document, max_tokens: int) -> Passage | None:
+    """Return a passage with the tables that its boundaries cut, or None if no table that was read is cut.
+
+    If its compact form would exceed ``max_tokens``, the passage is returned unchanged: that form has the tables' heads.
+    """
+    start, end = passage.start_char, passage.end_char
+    cut = [table for table in document.tables or () if table.start < start < table.end or table.start < end < table.end]
+    if not cut:
+        return None
+    start, end = min(start, *(table.start for table in cut)), max(end, *(table.end for table in cut))
+    parts = shown_parts(document.text, start, end, document.tables or ())
+    if not parts or count_tokens("".join(part.text for part in parts)) > max_tokens:
+        return passage
+    text = document.text[start:end]
+    return replace(passage, start_char=start, end_char=end, text=text, n_tokens=count_tokens(text), origin="table")
+
+
+# Table recovery where no tables were read (appendix B.3, C.3): widen a passage whose boundary cuts a table.
 #
 # A passage is one contiguous range of its document. If the whole table exceeds the token bound, the passage is first
 # widened to the table's start, because rows are hard to understand without column heads, and then row by row toward its

@@ -121,7 +121,7 @@ PERIOD_WORD: Final = re.compile(
     re.IGNORECASE,
 )
 """Words that name a time."""
-_LEGAL: Final = frozenset(["inc", "corp", "corporation", "company", "co", "ltd", "limited", "plc", "group", "holdings", "holding", "ag", "sa", "nv", "se"])
+_LEGAL_FORMS: Final = "inc corp corporation company co ltd limited plc group holdings holding ag sa nv"
 """The last words of companies' names, which many share."""
 _MOSTLY: Final = 0.8
 _LEAST_CHUNKS: Final = 3
@@ -132,7 +132,7 @@ _LEAST_CHUNKS: Final = 3
 def names_in(query: str) -> list[str]:
     """Return the capitalized words of a query that are no time, stop word or legal form, without possessive 's."""
     words = [re.sub(r"['\u2019]s?$", "", word) for word in _NAME.findall(query)]
-    empty = STOP_WORDS | _LEGAL
+    empty = STOP_WORDS.union(_LEGAL_FORMS.split())
     return [word for word in dict.fromkeys(words) if word.lower() not in empty and not PERIOD_WORD.match(word)]
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from okralong.pipelines.answering.answer_types import TEXT
 from okralong.pipelines.answering.ask import Ask, Finds
-from okralong.pipelines.answering.context import passage_of
+from okralong.pipelines.answering.context import passage_of, passages_to_read
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.readers.reader import Reader, cross_encoder_reads
 from okralong.pipelines.answering.readers.spans import LONGEST_LINE, cited, span_answer
@@ -48,10 +48,10 @@ async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit])
 
     The answer is "unanswerable" if no chunk reaches the policy's ``read.threshold``.
     """
-    shown = tuple(passage_of(hit) for hit in hits)
+    shown = await passages_to_read(hits, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
-    readings = await tools.read(step, question, [passage.text for passage in shown])
+    readings = await tools.read(step, question, [passage.shown_text for passage in shown])
     found = span_answer(shown, readings)
     # Any passage may show that there is an answer, but only one with a span shows where it is.
     if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not found.answer:

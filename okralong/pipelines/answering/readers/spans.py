@@ -23,11 +23,11 @@ def probability(reading: Reading) -> float:
 
 
 def span_answer(shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer:
-    """Return the most probable span of the passages, citing its line or sentence; the text may be empty."""
+    """Return the most probable span of what passages show, citing its line or sentence; the text may be empty."""
     passage, reading = max(zip(shown, readings, strict=True), key=lambda pair: probability(pair[1]))
-    first, last = whole_words(passage.text, reading.start, reading.end)
-    start, end = line_around(passage.text, first, last)
-    text = passage.text[first:last].strip()
+    first, last = whole_words(passage.shown_text, reading.start, reading.end)
+    start, end = passage.span_of(*line_around(passage.shown_text, first, last)) or (0, len(passage.text))
+    text = passage.shown_text[first:last].strip()
     return Answer("answered", text, (cited(passage, start, end),), context=tuple(shown))
 
 
