@@ -110,11 +110,15 @@ class _Shown:
 
     def find(self, quote: str) -> Span | None:
         """Return the place of a quotation in the passage's text; one from a compact table cites its rows."""
-        if self._compact is not None and (shown := self._compact.find(_without_bars(quote))) is not None:
-            span = self.passage.span_of(*shown)
-            if span is not None:
-                return span
-        return self._text.find(quote)
+        written = self._text.find(quote)
+        if self._compact is None or (written is not None and self._is_shown(written)):
+            return written
+        shown = self._compact.find(_without_bars(quote))
+        return None if shown is None else self.passage.span_of(*shown)
+
+    def _is_shown(self, span: Span) -> bool:
+        start, end = self.passage.start_char + span[0], self.passage.start_char + span[1]
+        return any(first < end and last > start for first, last in self.passage.places)
 
 
 def _without_bars(text: str) -> str:
