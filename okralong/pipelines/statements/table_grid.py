@@ -184,7 +184,7 @@ def _table(above: Sequence[RawRow], body: list[RawRow], known: Sequence[RawRow])
             stubs.append(said)
     if over and len(over[-1].cells) == 1 and len(used) > 1 and known:  # new spans over the years above
         over = [*over, *[row for row in known if row.cells][-1:]]
-    levels = []
+    levels: list[RawRow] = []
     for row in over:
         cells = [cell for cell in row.cells if len(cell.text) <= _LONGEST_HEAD]
         apart = [cell for cell in cells if is_unit(cell.text)]

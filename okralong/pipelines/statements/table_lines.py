@@ -72,9 +72,11 @@ class TextLine:
         """True if the line is a sentence or part of one."""
         if self.end - self.start > LONGEST_LINE:
             return True
-        words = self.text.split()
-        many = len(words) > (_MOST_WORDS if words and words[-1][-1] != ":" else _MOST_WORDS // 2)
-        return len(words) > 6 and not self.has_gaps and (many or words[-1].endswith((".", ";")))
+        words = [word for word in self.text.split() if len(word) > 1 or word.isalnum()]
+        if len(words) < 7 or self.has_gaps:
+            return False
+        most = _MOST_WORDS // 2 if words[-1].endswith(":") else _MOST_WORDS
+        return len(words) > most or words[-1].endswith((".", ";"))
 
 
 _GAP: Final = re.compile(r"(?<=\S)(?:[ \u00a0]{2,}|[ \u00a0]*\t[ \t\u00a0]*)(?=\S)")
@@ -82,12 +84,12 @@ _LETTER: Final = re.compile(r"[^\W\d_]")
 _TOKEN: Final = re.compile(r"\S+")
 
 
-def text_line(text: str, start: int, end: int, blanks: int) -> TextLine:
-    """Return a line of text with the figures at its end."""
+def text_line(text: str, start: int, end: int, blanks: int, is_joined: bool = False) -> TextLine:
+    """Return a line of text with the figures at its end; ``is_joined`` means that these are on lines of their own."""
     if end - start > LONGEST_LINE:
         return TextLine(start, end, text[start : start + LONGEST_LINE], blanks)
-    words = text[start:end].replace("\u200b", " ")
-    gaps = list(_GAP.finditer(words))
+    words = text[start:end].replace("\u200b", " ").replace("\n", " ")
+    gaps = [] if is_joined else list(_GAP.finditer(words))
     line = TextLine(start, end, words, blanks, has_gaps=bool(gaps))
     letter = _LETTER.search(words)
     figures = _figures(words, letter.start()) if letter is not None else []
@@ -100,9 +102,42 @@ def text_line(text: str, start: int, end: int, blanks: int) -> TextLine:
     elif gaps and len(figures) == 1:
         return line  # "Level 1    Level 2"
     line.has_gaps = bool(behind)
-    if len(figures) <= _MOST_COLUMNS and (behind or len(words.split()) <= _MOST_WORDS + 2 * len(figures)):
+    said = sum(len(word) > 1 or word.isalnum() for word in words.split())
+    if len(figures) <= _MOST_COLUMNS and (behind or said <= _MOST_WORDS + 2 * len(figures)):
         line.figures = [TableCell(n, each.text, start + each.start, start + each.end) for n, each in enumerate(figures)]
     return line
+
+
+def with_joined(text: str, lines: Iterable[TextLine]) -> Iterator[TextLine]:
+    """Yield lines, each label together with the lines below it that have nothing but a figure or a part of one.
+
+    Some programs write the cells of a row below each other.
+    """
+    label: TextLine | None = None
+    end = -1
+    for line in lines:
+        if label is not None and _is_cell(line.text):
+            end = line.end
+            continue
+        if label is not None:
+            yield label if end < 0 else text_line(text, label.start, end, label.blanks, is_joined=True)
+        label, end = None, -1
+        if line.figures or line.is_prose or _LETTER.search(line.text) is None:
+            yield line
+        else:
+            label = line
+    if label is not None:
+        yield label if end < 0 else text_line(text, label.start, end, label.blanks, is_joined=True)
+
+
+def _is_cell(words: str) -> bool:
+    parts = words.split()
+    figures = [part for part in parts if is_figure(part) or is_year(part)]
+    rest = [part for part in parts if part not in figures]
+    return 0 < len(parts) < 6 and len(figures) < 2 and all(CLOSING.fullmatch(part) or part in _OPENING for part in rest)
+
+
+_OPENING: Final = ("(", "$", "\u20ac", "\u00a3", "\u00a5", "$(")
 
 
 def _begins(words: str, at: int) -> bool:
@@ -225,7 +260,7 @@ def _times(words: str, base: int) -> list[list[Piece]] | None:
         if not lead:
             return [lower]
         first = _moved(_piece(words, 0, years[0].start()), base)
-        return [[first, *lower]] if CHANGE.fullmatch(lead) else [[first], lower]
+        return [[first, *lower]] if lead.lower() in ("note", "notes") else [[first], lower]
     if any(len(each.split()) > _MOST_LEAD for each in between):
         return None
     if lead and not is_period(lead) and len(years) == 1 and len(lead.split()) > 3:
@@ -527,7 +562,11 @@ def _in_order(stack: Sequence[TextLine], body: Sequence[RawRow], usual: int) -> 
     whole = [row for row in rows if len(row.cells) == n]
     if not whole or len(whole) * 3 < sum(bool(row.cells) for row in body):
         return None
-    if n == 1 and not all(_is_strong(row.cells[0].text) for row in whole):
+    if n == 1 and (len(whole) < 2 or not all(_is_strong(row.cells[0].text) for row in whole)):
+        return None
+    if n == 1 and not any(char in row.cells[0].text for row in whole for char in ",$\u20ac\u00a3(%"):
+        return None
+    if n > 1 and any(len(level) < n and all(CHANGE.fullmatch(piece.text) for piece in level) for level in levels):
         return None
     chains: list[list[str]] = [[] for _ in range(n)]
     for level in levels:
@@ -544,15 +583,37 @@ def _in_order(stack: Sequence[TextLine], body: Sequence[RawRow], usual: int) -> 
 
 
 def _one_level(levels: list[list[Piece]], n: int) -> list[list[Piece]]:
-    """Join heads that stand in lines of their own, each with its year: "June 30, 2024" above "June 30, 2023"."""
-    last = levels[-n:]
-    if n > 1 and len(last) == n and all(len(level) == 1 and re.search(YEAR, level[0].text) for level in last):
-        return [*levels[:-n], [level[0] for level in last]]
-    return levels
+    """Join heads that stand in lines of their own, each with its year: "June 30, 2024" above "June 30, 2023".
+
+    Spans between them stand above those that follow.
+    """
+    first = len(levels)
+    while first and len(levels[first - 1]) == 1 and len(levels) - first < 2 * n:
+        first -= 1
+    alone = [level[0] for level in levels[first:]]
+    dated = [number for number, piece in enumerate(alone) if re.search(YEAR, piece.text)]
+    if n < 2 or len(dated) != n:
+        return levels
+    rest, lower = levels[:first], [alone[number] for number in dated]
+    spans, others = alone[: dated[0]], [number for number in range(dated[0], len(alone)) if number not in dated]
+    if any(CHANGE.fullmatch(piece.text) for piece in alone):
+        return []
+    if not others:
+        if len(spans) > 1 and n % len(spans) == 0 and all(SPAN.match(piece.text) for piece in spans):
+            return [*rest, spans, lower]
+        return [*rest, *([piece] for piece in spans), lower]
+    above, over = spans, list[Piece]()
+    for number in range(dated[0], len(alone)):
+        if number in dated:
+            over += above[-1:]
+        else:
+            above = [alone[number]]
+    return [*rest, over, lower] if len(over) == n and len(spans) == 1 else []
 
 
 def _is_strong(text: str) -> bool:
-    return any(char in text for char in ",.%$\u20ac\u00a3(") or (len(text) > 3 and not is_year(text))
+    plain = text.strip("()[] ")
+    return not is_year(plain) and (any(char in plain for char in ",.%$\u20ac\u00a3") or len(plain) > 3)
 
 
 def _alternates(rows: Sequence[RawRow], usual: int, n: int) -> bool:

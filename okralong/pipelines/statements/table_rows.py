@@ -50,7 +50,7 @@ def finished(rows: Iterable[RawRow], columns: Mapping[int, int]) -> list[TableRo
     for row in rows:
         label, start = trimmed(row.label), row.start
         if not row.cells:
-            if label and len(label) <= _LONGEST_LABEL:
+            if len(label) <= _LONGEST_LABEL and any(map(str.isalpha, label)):
                 pending.append(RawRow(row.start, row.end, label, [], 0, row.indent))
             continue
         if out and pending and _hangs(pending, last, row.indent):

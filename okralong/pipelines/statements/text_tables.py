@@ -15,7 +15,7 @@ from typing import Final
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import Document, Section
 from okralong.pipelines.statements.table_grid import GridTable, grid_tables
-from okralong.pipelines.statements.table_lines import TextLine, line_tables, text_line
+from okralong.pipelines.statements.table_lines import TextLine, line_tables, text_line, with_joined
 from okralong.pipelines.statements.table_rows import RawRow, finished
 from okralong.pipelines.statements.table_words import (
     DAY,
@@ -87,10 +87,13 @@ def _raw_tables(text: str) -> Iterator[tuple[list[TextLine], GridTable]]:
                 above = []
             continue
         last: GridTable | None = None
-        for over, table in line_tables(block.lines):
+        for over, table in line_tables(with_joined(text, block.lines)):
             yield over, table
             last = table
         above = [line for line in block.lines[-_TITLE_LINES:] if last is None or line.start >= last.end]
+
+
+_BLANK: Final = " \t\r\v\f\u00a0\u200b\u2007\u2009\u202f\ufeff"
 
 
 def _blocks(text: str) -> Iterator[_Block]:
@@ -101,7 +104,7 @@ def _blocks(text: str) -> Iterator[_Block]:
     while start <= size:
         end = text.find("\n", start)
         end = size if end < 0 else end
-        if end > start and not text[start : min(end, start + 4000)].isspace():
+        if end > start and text[start : min(end, start + 4000)].strip(_BLANK):
             mark = _mark(text, start, end)
             if mark != block.mark or (mark and blanks):
                 if block.lines:
@@ -161,7 +164,7 @@ def _grid(text: str, block: _Block) -> list[RawRow]:
 # Title, unit and times above a table.
 
 _NO_TITLE: Final = re.compile(
-    rf"{NOTE_OF_HEAD.pattern}|table of contents|page(?:\s\d+)?|continued|\(continued\)", re.IGNORECASE
+    rf"{NOTE_OF_HEAD.pattern}|table of contents|page(?:\s\d+)?|continued|as\s(?:of|at)|\(continued\)", re.IGNORECASE
 )
 _ENDS_TITLE: Final = (".", ";", ",")
 _YEARS: Final = re.compile(rf"\s*(?:{YEAR}(?:\s*(?:,|and|&)\s*)*)+$")
