@@ -52,28 +52,89 @@ def grid_tables(rows: Sequence[RawRow]) -> Iterator[GridTable]:
 
     The cells of ``rows`` have their column from 0, empty ones are left out, and labels are still cells.
     """
-    labelled = _with_labels([_joined(row) for row in rows])
+    whole = [_joined(row) for row in rows]
+    for part in _side_by_side(whole):
+        yield from _stacked(_with_labels(part))
+
+
+def _stacked(rows: Sequence[RawRow]) -> Iterator[GridTable]:
     above: list[RawRow] = []
     body: list[RawRow] = []
     known: list[RawRow] = []
-    for row in labelled:
+    starts = _starts(rows)
+    for number, row in enumerate(rows):
         is_data = any(is_figure(cell.text) for cell in row.cells)
-        if not body:
-            if is_data or (row.cells and _is_complete(above, row)):
-                body.append(row)
-            else:
-                above.append(row)
-        elif row.cells and not is_data and _is_head(row, body):
+        if body and (number in starts or (row.cells and not is_data and _is_head(row, body))):
             yield from _table(above, body, known)
-            known = above or known
-            above, body = [row], []
-        else:
+            known = above or known if number not in starts else []
+            above, body = [], []
+        if body or is_data or (row.cells and _is_complete(above, row)):
             body.append(row)
+        else:
+            above.append(row)
     if not body and len(above) > 2:  # words only
         filled = [row for row in above if row.cells]
         if len(filled) > 2 and all(len(row.cells) == len(filled[0].cells) for row in filled):
-            above, body = filled[:1], filled[1:]
+            first = 1 if len(filled[0].cells) > 1 else 0
+            above, body = filled[:first], filled[first:]
     yield from _table(above, body, known)
+
+
+def _starts(rows: Sequence[RawRow]) -> set[int]:
+    """Return the rows below blank lines that begin another table: one with heads, or with a single column."""
+    found = set()
+    begin = -1
+    for number, row in enumerate(rows):
+        if row.is_apart:
+            begin = number
+        is_data = any(is_figure(cell.text) for cell in row.cells)
+        if begin >= 0 and row.cells:
+            if not is_data or len(row.cells) == 1:
+                found.add(begin)
+            begin = -1
+    return found
+
+
+def _side_by_side(rows: Sequence[RawRow]) -> list[list[RawRow]]:
+    """Return the tables that stand side by side: the second begins with a column of labels that has no head.
+
+    Its heads may also be those of the first once more.
+    """
+    data = [row for row in rows if any(cell.column and is_figure(cell.text) for cell in row.cells)]
+    figures, words = Counter[int](), Counter[int]()
+    for row in data:
+        for cell in row.cells:
+            (figures if is_figure(cell.text) else words)[cell.column] += 1
+    if not figures or len(data) < 2:
+        return [list(rows)]
+    first, last = min(figures), max(figures)
+    labels = [
+        column
+        for column, count in words.items()
+        if first < column < last and figures[column + 1] and count * 2 > len(data) and not figures[column]
+    ]
+    heads = [row for row in rows[: rows.index(data[0])] if len(row.cells) > 1] if rows[0] is not data[0] else []
+    said = {cell.column: cell.text for row in heads[-1:] for cell in row.cells}
+    for column in sorted(labels):
+        left = [said.get(at) for at in range(1, column)]
+        right = [said.get(at) for at in range(column + 1, last + 1)]
+        if heads and (column not in said or (right and left == right)):
+            return [_between(rows, 0, column), *_side_by_side(_between(rows, column, last + 1))]
+    return [list(rows)]
+
+
+def _between(rows: Sequence[RawRow], first: int, end: int) -> list[RawRow]:
+    out = []
+    for row in rows:
+        cells = [
+            TableCell(cell.column - first, cell.text, cell.start, cell.end)
+            for cell in row.cells
+            if first <= cell.column < end
+        ]
+        if cells:
+            width = min(row.width, end) - first
+            out.append(RawRow(cells[0].start, cells[-1].end, row.label, cells, width, 0, row.is_apart))
+    return out
 
 
 def _joined(row: RawRow) -> RawRow:
@@ -90,7 +151,7 @@ def _joined(row: RawRow) -> RawRow:
                 out[-1] = TableCell(before.column, f"{before.text}{cell.text}", before.start, cell.end)
                 continue
         out.append(cell)
-    return RawRow(row.start, row.end, row.label, out, row.width)
+    return RawRow(row.start, row.end, row.label, out, row.width, 0, row.is_apart)
 
 
 def _opens(text: str) -> bool:
@@ -125,7 +186,7 @@ def _with_labels(rows: Sequence[RawRow]) -> list[RawRow]:
     for row in rows:
         label = " ".join(cell.text for cell in row.cells if cell.column <= last)
         cells = [cell for cell in row.cells if cell.column > last]
-        out.append(RawRow(row.start, row.end, label, cells, row.width))
+        out.append(RawRow(row.start, row.end, label, cells, row.width, 0, row.is_apart))
     return out
 
 
@@ -163,6 +224,9 @@ def _table(above: Sequence[RawRow], body: list[RawRow], known: Sequence[RawRow])
     if not rows:
         return
     over = [row for row in above if row.cells][-_MOST_HEAD_ROWS:]
+    if len(over) > 1 and all(len(row.cells) == 1 and row.label for row in over) and _is_single([*over, *rows]):
+        body, rows, over = [*above[above.index(over[0]) :], *body], [*over, *rows], []  # "Founded | 1999"
+        above = above[: above.index(body[0])]
     used = _columns_of(rows, {cell.column for row in over for cell in row.cells})
     found = GridTable(min(row.start for row in [*above, *body][:1]), body[-1].end, [], {}, body)
     first = next((place for place, row in enumerate(above) if row.cells), len(above))
@@ -188,7 +252,8 @@ def _table(above: Sequence[RawRow], body: list[RawRow], known: Sequence[RawRow])
     for row in over:
         cells = [cell for cell in row.cells if len(cell.text) <= _LONGEST_HEAD]
         apart = [cell for cell in cells if is_unit(cell.text)]
-        if len(apart) == 1 and (len(cells) == 1 or len(cells) > 2):
+        is_aside = len(apart) == 1 and (apart[0].column not in used or apart[0].text.startswith("("))
+        if apart and (len(cells) == 1 or (is_aside and len(cells) > 2)):
             found.unit.append(apart[0].text)
             cells.remove(apart[0])
         if len(cells) == 1 and levels and cells[0].text.endswith(":"):
@@ -208,6 +273,11 @@ def _table(above: Sequence[RawRow], body: list[RawRow], known: Sequence[RawRow])
     found.heads = [heads[column] for column in sorted(heads)]
     if heads:
         yield found
+
+
+def _is_single(rows: Sequence[RawRow]) -> bool:
+    """Return whether rows have a single column of cells."""
+    return len({cell.column for row in rows for cell in row.cells}) == 1
 
 
 def _columns_of(rows: Sequence[RawRow], headed: set[int]) -> list[int]:

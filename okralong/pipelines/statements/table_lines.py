@@ -22,6 +22,7 @@ from okralong.pipelines.statements.table_words import (
     DAY,
     NOTE_OF_HEAD,
     PART,
+    PERIOD,
     SIGN,
     SPAN,
     YEAR,
@@ -214,7 +215,7 @@ def _head(line: TextLine) -> _Head | None:
         if len(said) > _LONGEST_PIECE:
             return None
         span = unit_in(said)
-        if span is not None and (number == 0 or not is_period(said)):
+        if span is not None and len(said) > 1 and (number == 0 or not is_period(said)):
             found.unit = f"{found.unit}; {said[slice(*span)]}".strip("; ")
             before = said[: span[0]].strip()
             said, at = (before, at) if before else (said[span[1] :].strip(), at + span[1])
@@ -232,6 +233,8 @@ def _head(line: TextLine) -> _Head | None:
             found.levels = levels
         else:
             row += levels[-1] if len(levels) == 1 else [Piece(said, at, piece.end)]
+    if any(_OF_CHANGE.match(one.text) and is_year(other.text) for one, other in pairwise(row)):
+        return None
     if row:
         found.levels.append(row)
     if len(found.levels) > 1 and len(found.levels[0]) == 1 and not is_period(found.levels[0][0].text):
@@ -240,6 +243,7 @@ def _head(line: TextLine) -> _Head | None:
 
 
 _LONGEST_PIECE: Final = 120
+_OF_CHANGE: Final = re.compile(r"%?\s?(?:change|increase|decrease|variance)", re.IGNORECASE)
 _JOINS: Final = re.compile(r"[\s,&]*(?:and|to|vs\.?|versus|[\u2013-])?[\s,]*", re.IGNORECASE)
 _MOST_LEAD: Final = 9
 """Words before the first time in a line of heads. # project default"""
@@ -261,7 +265,7 @@ def _times(words: str, base: int) -> list[list[Piece]] | None:
             return [lower]
         first = _moved(_piece(words, 0, years[0].start()), base)
         return [[first, *lower]] if lead.lower() in ("note", "notes") else [[first], lower]
-    if any(len(each.split()) > _MOST_LEAD for each in between):
+    if any(len(each.split()) > _MOST_LEAD or re.search(r"\d{3}", each) for each in (lead, *between)):
         return None
     if lead and not is_period(lead) and len(years) == 1 and len(lead.split()) > 3:
         return None
@@ -297,9 +301,9 @@ def _without_years(words: str, base: int) -> list[list[Piece]] | None:
         if not marks:
             continue
         lead = words[: marks[0]].strip()
-        if len(lead.split()) > 3:
+        if lead and not is_period(lead) and NOTE_OF_HEAD.fullmatch(lead) is None:
             return None
-        cut = [0 if not lead or is_period(lead) or pattern is not SPAN else marks[0], *marks[1:], len(words)]
+        cut = [0, *marks[1:], len(words)]
         if any(len(words[a:b].split()) > _MOST_LEAD for a, b in pairwise(cut)):
             return None
         return [[_moved(_piece(words, a, b), base) for a, b in pairwise(cut)]]
@@ -345,7 +349,8 @@ def line_tables(lines: Iterable[TextLine]) -> Iterator[Found]:
 
 def _raw(line: TextLine) -> RawRow:
     label = line.text[: line.figures[0].start - line.start]
-    return RawRow(line.start, line.end, label, line.figures, int(line.has_gaps), _indent(line.text))
+    gaps = 2 if "\t" in line.text else int(line.has_gaps)
+    return RawRow(line.start, line.end, label, line.figures, gaps, _indent(line.text))
 
 
 def _indent(text: str) -> int:
@@ -564,6 +569,8 @@ def _in_order(stack: Sequence[TextLine], body: Sequence[RawRow], usual: int) -> 
         return None
     if n == 1 and (len(whole) < 2 or not all(_is_strong(row.cells[0].text) for row in whole)):
         return None
+    if n == 1 and not all(PERIOD.match(piece.text) for level in levels for piece in level):
+        return None
     if n == 1 and not any(char in row.cells[0].text for row in whole for char in ",$\u20ac\u00a3(%"):
         return None
     if n > 1 and any(len(level) < n and all(CHANGE.fullmatch(piece.text) for piece in level) for level in levels):
@@ -670,7 +677,7 @@ def _fitted(body: Sequence[RawRow], n: int, places: Sequence[Place] | None) -> l
     for row in body:
         cells = list(row.cells)
         if places is not None and len(cells) != n:
-            cells = _in_columns(row, places)
+            cells = [] if row.width > 1 else _in_columns(row, places)
         while places is None and len(cells) > n and _is_of_label(cells):
             cells.pop(0)
         if (

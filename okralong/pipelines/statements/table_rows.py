@@ -21,7 +21,11 @@ _DEEPEST: Final = 6
 
 @dataclass(slots=True)
 class RawRow:
-    """A line of a table before its columns are known: ``column`` of its cells is their place in the line."""
+    """A line of a table before its columns are known: ``column`` of its cells is their place in the line.
+
+    ``width`` is the number of cells with empty ones in a grid, else 1 for wide gaps in the line and 2 for tabs.
+    ``is_apart`` says that blank lines are above it.
+    """
 
     start: int
     end: int
@@ -29,6 +33,7 @@ class RawRow:
     cells: list[TableCell] = field(default_factory=list)
     width: int = 0
     indent: int = 0
+    is_apart: bool = False
 
 
 def trimmed(label: str) -> str:
@@ -67,7 +72,9 @@ def finished(rows: Iterable[RawRow], columns: Mapping[int, int]) -> list[TableRo
             if cell.column in columns
         )
         if cells:
-            out.append(TableRow(label, start, row.end, cells, tuple(section.label for section in sections)))
+            out.append(
+                TableRow(label.rstrip(": "), start, row.end, cells, tuple(section.label for section in sections))
+            )
         _close(sections, label)
         last = row.indent
     return out

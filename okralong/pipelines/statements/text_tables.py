@@ -70,9 +70,13 @@ def read_text_tables(text: str, sections: Sequence[Section] = ()) -> tuple[Table
 
 @dataclass(slots=True)
 class _Block:
-    """Consecutive lines with bars or tabs, or consecutive other lines."""
+    """Consecutive lines with bars, or with as many tabs, or consecutive other lines.
 
-    mark: str
+    ``mark`` separates the cells of the lines, which are ``width``; blank lines are only between lines with as many.
+    """
+
+    mark: str = ""
+    width: int = 0
     lines: list[TextLine] = field(default_factory=list)
 
 
@@ -97,35 +101,52 @@ _BLANK: Final = " \t\r\v\f\u00a0\u200b\u2007\u2009\u202f\ufeff"
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    block = _Block("")
-    blanks = 0
-    start = 0
+    block = _Block()
+    for start, end, blanks, mark, width in _with_tabs(text):
+        if mark != block.mark or (mark and blanks and width != block.width):
+            if block.lines:
+                yield block
+            block = _Block(mark, width)
+        block.width = width
+        block.lines.append(TextLine(start, end, "", blanks) if mark else text_line(text, start, end, blanks))
+    if block.lines:
+        yield block
+
+
+_Marked = tuple[int, int, int, str, int]
+"""Start and end of a line, blank lines above it, the mark between its cells, and their number."""
+
+
+def _with_tabs(text: str) -> Iterator[_Marked]:
+    """Yield the lines of a text; tabs separate cells where two consecutive lines or more have equally many."""
+    held: list[_Marked] = []
+    for line in _marked(text):
+        is_next = bool(held) and line[3] == "\t" and line[4] == held[0][4] and not line[2]
+        if held and not is_next:
+            yield from held if len(held) > 1 else [(*held[0][:3], "", 0)]
+            held = []
+        if line[3] == "\t":
+            held.append(line)
+        else:
+            yield line
+    yield from held if len(held) > 1 else [(*line[:3], "", 0) for line in held]
+
+
+def _marked(text: str) -> Iterator[_Marked]:
+    blanks = start = 0
     size = len(text)
     while start <= size:
         end = text.find("\n", start)
         end = size if end < 0 else end
         if end > start and text[start : min(end, start + 4000)].strip(_BLANK):
-            mark = _mark(text, start, end)
-            if mark != block.mark or (mark and blanks):
-                if block.lines:
-                    yield block
-                block = _Block(mark)
-            line = TextLine(start, end, "", blanks) if mark else text_line(text, start, end, blanks)
-            block.lines.append(line)
+            is_row = end - start <= _LONGEST_ROW
+            bars = text.count("|", start, end) if is_row else 0
+            tabs = text.count("\t", start, end) if is_row and not bars else 0
+            yield start, end, blanks, "|" if bars else "\t" if tabs else "", bars or tabs
             blanks = 0
         else:
             blanks += 1
         start = end + 1
-    if block.lines:
-        yield block
-
-
-def _mark(text: str, start: int, end: int) -> str:
-    if end - start > _LONGEST_ROW:
-        return ""
-    if text.find("|", start, end) >= 0:
-        return "|"
-    return ""
 
 
 _RULE: Final = frozenset("-:=_ \t|+")
@@ -134,7 +155,8 @@ _RULE: Final = frozenset("-:=_ \t|+")
 def _grid(text: str, block: _Block) -> list[RawRow]:
     """Return the rows of a block of lines with bars, without rules."""
     shown = [(line, text[line.start : line.end]) for line in block.lines]
-    opened = all(words.lstrip().startswith("|") for _, words in shown)
+    mark = block.mark
+    opened = mark == "|" and all(words.lstrip().startswith(mark) for _, words in shown)
     rows = []
     for line, words in shown:
         if _RULE.issuperset(words[:200]) and "-" in words[:200]:
@@ -145,7 +167,7 @@ def _grid(text: str, block: _Block) -> list[RawRow]:
         if opened:
             at = words.index("|") + 1
         while at <= len(words):
-            end = words.find("|", at)
+            end = words.find(mark, at)
             end = len(words) if end < 0 else end
             said = words[at:end]
             plain = " ".join(said.split())
@@ -154,10 +176,12 @@ def _grid(text: str, block: _Block) -> list[RawRow]:
                 cells.append(TableCell(column, plain, start, line.start + at + len(said.rstrip())))
             column += 1
             at = end + 1
-        if words.rstrip().endswith("|"):
+        if mark == "|" and words.rstrip().endswith(mark):
             column -= 1
         if cells:
-            rows.append(RawRow(line.start, line.end, "", cells, column))
+            rows.append(
+                RawRow(line.start, line.end, "", cells, column, is_apart=line.blanks > 0 and line is not block.lines[0])
+            )
     return rows
 
 
@@ -225,4 +249,6 @@ def _with_time(heads: Sequence[tuple[str, ...]], words: str) -> list[tuple[str, 
     plain = words if found is None else f"{words[: found[0]]}{words[found[1] :]}".strip()
     lead = _YEARS.sub("", plain) if told else plain
     place = min((match.start() for match in (SPAN.search(lead), DAY.search(lead)) if match), default=-1)
+    if re.search(YEAR, lead):
+        return list(heads)
     return list(heads) if place < 0 else [(lead[place:].strip(), *head) for head in heads]

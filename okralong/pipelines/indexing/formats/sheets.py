@@ -7,6 +7,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, Final
 
 from lxml import etree
@@ -84,10 +85,13 @@ class _Grid:
 
     def __init__(self, sheet: Sheet, layout: Layout, losses: Losses) -> None:
         self._rows: dict[int, dict[int, str]] = {}
+        self._hidden: list[int] = []
         hidden: dict[tuple[int, int], str] = {}
         rows_hidden, columns_hidden = 0, set()
         for row in sheet.rows(layout):
             seen: dict[int, str] = {}
+            if row.hidden:
+                self._hidden.append(row.number)
             for cell in row.cells:
                 text = _text(cell)
                 if row.hidden or layout.hidden_columns[cell.column]:
@@ -133,7 +137,16 @@ class _Grid:
         places = sum(place[max(row)] + 1 for _, row in rows)
         if places > PLACES_A_CELL * sum(len(row) for _, row in rows):
             return pipe_table([[f"{address(n, column)}: {row[column]}" for column in sorted(row)] for n, row in rows])
-        return pipe_table([[row.get(column, "") for column in columns[: place[max(row)] + 1]] for _, row in rows])
+        lines = pipe_table([[row.get(column, "") for column in columns[: place[max(row)] + 1]] for _, row in rows])
+        apart = [self._are_apart(one, other) for (one, _), (other, _) in pairwise(rows)]
+        return "".join(
+            f"{line}\n\n" if gap else f"{line}\n" for line, gap in zip(lines.split("\n"), [*apart, False], strict=True)
+        )[:-1]
+
+    def _are_apart(self, one: int, other: int) -> bool:
+        """Return whether a person sees an empty row between two rows."""
+        hidden = bisect_left(self._hidden, other) - bisect_right(self._hidden, one)
+        return other - one - 1 > hidden
 
 
 def _text(cell: Cell) -> str:
