@@ -28,7 +28,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,11 +61,6 @@ class Mark:
     scale: int | str = UNKNOWN
     currency: str = ""
     section: str = ""
-
-    @cached_property
-    def accepted(self) -> tuple[frozenset[str], ...]:
-        """For each column the ways to write its heads."""
-        return tuple(frozenset(_ways(levels)) for levels in self.heads)
 
 
 @dataclass(frozen=True)
@@ -148,10 +142,14 @@ def number_of(value: str) -> Decimal | None:
     return -number if said.startswith(("(", "-")) else number
 
 
-def _ways(levels: Sequence[str]) -> Iterator[str]:
-    choices = [(each[1:], "") if each[:1] in ("~", "?") else (each,) for each in levels]
-    for chosen in itertools.product(*choices):
-        yield plain(" ".join(chosen))
+def _accepted(levels: Sequence[str], unit: str) -> set[str]:
+    """Return the ways to write the heads of a column in a table with this unit line."""
+    may_miss = [each[:1] == "?" or (each[:1] == "~" and plain(each[1:]) in plain(unit)) for each in levels]
+    choices = [
+        (each.lstrip("~?"), "") if missing else (each.lstrip("~?"),)
+        for each, missing in zip(levels, may_miss, strict=True)
+    ]
+    return {plain(" ".join(chosen)) for chosen in itertools.product(*choices)}
 
 
 def _head_ways(head: str, mark: Mark) -> set[str]:
@@ -170,10 +168,10 @@ def _tokens(text: str) -> set[str]:
     return set(re.findall(r"[^\W_]+|[%$#€£]", said))
 
 
-def judge_head(head: str, mark: Mark) -> str:
-    """Return whether a column's heads are right, incomplete, extra or wrong for a mark."""
+def judge_head(head: str, mark: Mark, unit: str = "") -> str:
+    """Return whether a column's heads are right, incomplete, extra or wrong for a mark; ``unit`` is the unit line."""
     ways = _head_ways(head, mark)
-    if ways & mark.accepted[mark.column]:
+    if ways & _accepted(mark.heads[mark.column], unit):
         return "right"
     own = _tokens(" ".join(mark.heads[mark.column]))
     foreign = _tokens(head) - own - _tokens(mark.unit)
@@ -183,7 +181,7 @@ def judge_head(head: str, mark: Mark) -> str:
         return "wrong"
     if any(re.search(r"\d", token) for token in foreign):
         return "wrong"
-    if any(ways & mark.accepted[index] for index in others):
+    if any(ways & _accepted(mark.heads[index], unit) for index in others):
         return "wrong"
     return "extra" if foreign else "incomplete"
 
@@ -224,7 +222,7 @@ def score(mark: Mark, cells: Iterable[Found]) -> Score:
     for found in cells:
         if plain_value(found.cell.text) != plain_value(mark.value):
             continue
-        head = judge_head(found.head, mark)
+        head = judge_head(found.head, mark, found.table.unit)
         lowest = next((each for each in reversed(mark.heads[mark.column]) if each[:1] != "?"), "")
         ends = any(way.endswith(plain(lowest.lstrip("~"))) for way in _head_ways(found.head, mark))
         this = Score(

@@ -85,8 +85,9 @@ def test_another_columns_heads_are_wrong_even_if_the_own_ones_have_the_same_word
 def test_unit_levels_missing_levels_and_footnote_marks_of_heads() -> None:
     mark = replace(MARK, heads=(("~Millions of yen", "?2022", "RMB^1"),), column=0, unit="*")
     for head in ("Millions of yen 2022 RMB", "2022 RMB 1", "RMB", "Millions of yen RMB¹"):
-        assert judge_head(head, mark) == "right", head
+        assert judge_head(head, mark, "in Millions of yen; Thousands of dollars") == "right", head
     assert judge_head("Millions of yen 2022", mark) == "incomplete"
+    assert judge_head("2022 RMB", mark) == "incomplete"
 
 
 def test_a_cell_that_is_right_in_every_respect() -> None:
