@@ -8,7 +8,7 @@ The table ships as ``configs/line_items.yaml``. Names are compared word by word,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import product
@@ -37,7 +37,9 @@ class LineItem:
         kind: What its amounts are.
         elements: The elements of the US-GAAP and IFRS taxonomies that it stands for.
         formulas: How a metric is computed from other items by id, the most usual way first; empty for line items.
+        labels: Names that count only where they are the whole label of a row.
         instead: Ids of the items that a report without this one states in its place, the nearest first.
+        change: Id of the flow that a row with this name is below "Changes in operating assets and liabilities".
         sign: What its sign means, where that is not plain.
     """
 
@@ -48,7 +50,9 @@ class LineItem:
     kind: Kind = field(compare=False)
     elements: tuple[str, ...] = field(default=(), compare=False)
     formulas: tuple[str, ...] = field(default=(), compare=False)
+    labels: tuple[str, ...] = field(default=(), compare=False)
     instead: tuple[str, ...] = field(default=(), compare=False)
+    change: str = field(default="", compare=False)
     sign: str = field(default="", compare=False)
 
     @property
@@ -59,17 +63,20 @@ class LineItem:
 
 Item = LineItem
 
-_ID: Final = re.compile(r"[a-z][a-z_]+")
+_ID: Final = re.compile(r"[a-z][a-z\d_]+(?!\()\b")
+""""change(revenue)" is a function of revenue, no item."""
 
 
 class Entry(Settings):
     """An entry of ``line_items.yaml``; see ``LineItem``. "{a|b} c" in ``names`` stands for "a c" and "b c"."""
 
-    id: str = Field(pattern=r"^[a-z][a-z_]+$")
+    id: str = Field(pattern=r"^[a-z][a-z\d_]+$")
     names: list[str] = Field(min_length=1)
+    labels: list[str] = Field(default_factory=list)
     elements: list[str] = Field(default_factory=list)
     formulas: list[str] = Field(default_factory=list)
     instead: list[str] = Field(default_factory=list)
+    change: str = ""
     period: Literal["instant", "duration"] | None = None
     kind: Kind | None = None
     sign: str = ""
@@ -93,7 +100,11 @@ class LineItems(Settings):
     def _ids_are_known(self) -> LineItems:
         entries = [entry for group in self.groups for entry in group.items]
         ids = [entry.id for entry in entries]
-        named = [each for entry in entries for each in (*entry.instead, *_ID.findall(" ".join(entry.formulas)))]
+        named = [
+            each
+            for entry in entries
+            for each in (*entry.instead, *_ID.findall(" ".join([entry.change, *entry.formulas])))
+        ]
         twice, unknown = {each for each in ids if ids.count(each) > 1}, set(named) - set(ids)
         if twice or unknown:
             raise ValueError(f"ids used twice: {sorted(twice)}; ids that no entry has: {sorted(unknown)}")
@@ -112,7 +123,9 @@ def line_items() -> dict[str, LineItem]:
             entry.kind or group.kind,
             tuple(entry.elements),
             tuple(entry.formulas),
+            tuple(name for written in entry.labels for name in _expanded(written)),
             tuple(entry.instead),
+            entry.change,
             entry.sign,
         )
         for group in load_config(LineItems, FILE).groups
@@ -133,15 +146,32 @@ def with_substitutes(item: LineItem) -> tuple[LineItem, ...]:
 
 def items_needed(question: str) -> list[LineItem]:
     """Return the line items that a question names, in order; for a metric, those that it is computed from."""
-    found = [item for _, item in named_in(question, ASKED)]
+    found = [item for _, item in _asked(question)]
     needed = (line_items()[each] for item in found for each in (item.operands or [item.id]))
     return list(dict.fromkeys(needed))
 
 
 def item_asked(question: str) -> LineItem | None:
     """Return the only line item or metric that a question names, or None if it names none or several."""
-    found = {item for _, item in named_in(question, ASKED)}
+    found = {item for _, item in _asked(question)}
     return found.pop() if len(found) == 1 else None
+
+
+def _asked(question: str) -> Iterator[tuple[Span, LineItem]]:
+    """Iterate over what a question names. The name of a metric is one whatever precedes it."""
+    for span, items in _names_in(question):
+        free = _is_free(question, span[0], ASKED) and _PART.match(question, span[1]) is None
+        for item in items:
+            if free or item.formulas:
+                yield span, item
+
+
+_PART: Final = re.compile(
+    r"[\s-](?:offices?|teams?|forces?|staff|tax(?:es)?|managers?|representatives?|channels?|prices?|pricing|recognition"
+    r"|streams?|polic(?:y|ies)|strateg(?:y|ies)|contracts?|agreements?|process(?:es)?|person\w*|people)\b",
+    re.IGNORECASE,
+)
+"""Words after a name which say that it is only a part of another: "sales office"."""
 
 
 def items_of_label(label: str, sections: Sequence[str] = ()) -> list[LineItem]:
@@ -158,7 +188,8 @@ def items_of_label(label: str, sections: Sequence[str] = ()) -> list[LineItem]:
     if sections and not found:
         found = _labelled(f"{label} {sections[-1]}") or _labelled(f"{sections[-1]} {label}")
     if any(_OF_CHANGES.search(section) for section in sections):
-        found = tuple(item for item in found if item.period == "duration")
+        ids = [item.change if item.period == "instant" else item.id for item in found]
+        found = tuple(line_items()[each] for each in dict.fromkeys(ids) if each)
     return list(found)
 
 
@@ -168,13 +199,20 @@ _LONGEST_LABEL: Final = 400  # project default
 _RELATIVE: Final = re.compile(r"%|\b(?:changes?|growth|percent\w*)\b", re.IGNORECASE)
 """Words in a label which say that the row holds changes or shares, not the item's amounts."""
 _NOTE: Final = re.compile(r"\(?\bnotes? \d[\d, .]*(?:and \d+)?\)?|[*\u2020\u2021\xa7]", re.IGNORECASE)
-_NET_OF: Final = re.compile(r"[\s,(\u2013\u2014-](?:net of|less|after deducting|including|excluding)\b.*", re.I | re.S)
+_NET_OF: Final = re.compile(
+    r"[\s,;:(\u2013\u2014-](?:net of(?! cash)\b|less\b|after deducting\b|at cost\b|(?:no )?par value\b|\$\s?\.?\d).*",
+    re.I | re.S,
+)
+"""Deductions, par values and amounts behind the name of an item."""
 _FOR_PERIOD: Final = re.compile(r"\sfor the (?:financial |fiscal )?(?:year|period|quarter|half-year)\b.*", re.I | re.S)
 _WHOSE: Final = re.compile(r"\b(?:attributable|applicable|available|allocable) to\b", re.IGNORECASE)
-_OTHERS: Final = re.compile(r"\bnon-?controlling|\bminorit|\bprefer|\bdiscontinu|\bparticipat", re.IGNORECASE)
-"""Words for those who have a share in a profit besides the owners of the parent."""
+_OTHERS: Final = re.compile(r"\bnon-?controlling|\bminorit|\bprefer|\bdiscontinu|\bparticipat|\bper\b", re.IGNORECASE)
+"""Words for those who have a share in a profit besides the owners of the parent, or for an amount per share."""
+_COMMON: Final = re.compile(r"\b(?:common|ordinary)\b", re.IGNORECASE)
+_TOTAL_OF: Final = re.compile(r"\s*total\s(?!.*liabilit).*?(?=\b(?:stock|share)holders)", re.IGNORECASE | re.DOTALL)
+"""A company's name within a label: "Total Alder Inc. stockholders' equity"."""
 _BRACKETS: Final = re.compile(r"\([^()]*\)")
-_LEAD: Final = frozenset(["total", "net", "overall", "reported"])
+_LEAD: Final = frozenset(["total", "net", "overall", "reported", "add", "less"])
 
 
 @lru_cache(maxsize=4096)
@@ -184,21 +222,26 @@ def _labelled(label: str) -> tuple[LineItem, ...]:
     found = _exact(label)
     if found or _RELATIVE.search(label):
         return found
-    plain = _BRACKETS.sub(" ", _PLAIN_BRACKETS.sub(" ", _NOTE.sub(" ", label)))
+    plain = _BRACKETS.sub(" ", _KEPT_BRACKETS.sub(r" \1 ", _NOTE.sub(" ", label)))
     short = _NET_OF.sub("", plain)
     whose = _WHOSE.search(short)
-    owners = f"{short[: whose.end()]} parent" if whose and not _OTHERS.search(short, whose.end()) else ""
-    return _exact(plain) or _exact(short) or _exact(owners) or _exact(_FOR_PERIOD.sub("", short))
+    if whose is None or _OTHERS.search(short, whose.end()):
+        owners = ""
+    else:
+        owners = f"{short[: whose.end()]} {'common shareholders' if _COMMON.search(short, whose.end()) else 'parent'}"
+    own = _TOTAL_OF.sub("", short)
+    return _exact(plain) or _exact(short) or _exact(owners) or _exact(_FOR_PERIOD.sub("", short)) or _exact(own)
 
 
 def _exact(label: str) -> tuple[LineItem, ...]:
-    words = [word.key for word in _words(label)]
+    """Return the items with this name, or else those without the words at either end that add nothing."""
+    words, names = [word.key for word in _words(label)], _by_label()
     while words and words[-1].isdigit():
         words.pop()
-    whole = _by_name().get(tuple(words))
+    whole = names.get(tuple(words))
     while whole is None and len(words) > 1 and (words[0] in _LEAD or words[-1] in _LEAD):
         words = words[1:] if words[0] in _LEAD else words[:-1]
-        whole = _by_name().get(tuple(words))
+        whole = names.get(tuple(words))
     return whole or ()
 
 
@@ -218,7 +261,7 @@ _BY_ITSELF: Final = (
 _FREE: Final = re.compile(f"{_BY_ITSELF}$", re.IGNORECASE)
 """Text after which a line item's name is complete, with no further word before it that changes its meaning."""
 ASKED: Final = re.compile(
-    rf"(?:{_BY_ITSELF}|\b(?:of|by|from|to|than|and|or|in|on|did|does|do|between|exceed|exceeded|whose|average|unadjusted)\s+)$",
+    rf"(?:{_BY_ITSELF}|\b(?:of|by|from|to|than|and|or|in|on|did|does|do|between|exceed|exceeded|whose|average|unadjusted|end|higher|lower|larger|smaller|greater|highest|lowest|largest|smallest|more|less|most|positive|negative|many|have|has|spend|spent|pay|paid|with|an?)\s+)$",
     re.IGNORECASE,
 )
 """The same in a question, where prepositions and verbs may also precede the name."""
@@ -298,11 +341,24 @@ def _tree() -> _Node:
 @cache
 def _by_name() -> dict[tuple[str, ...], tuple[LineItem, ...]]:
     """Return the items of each name, by its words in normal form."""
-    names: dict[tuple[str, ...], tuple[LineItem, ...]] = {}
-    for item in line_items().values():
-        for words in dict.fromkeys(tuple(word.key for word in _words(name)) for name in item.names):
-            names[words] = (*names.get(words, ()), item)
-    return names
+    return _index((item, item.names) for item in line_items().values())
+
+
+@cache
+def _by_label() -> dict[tuple[str, ...], tuple[LineItem, ...]]:
+    """Return the items of each name and of each label."""
+    index = dict(_by_name())
+    for words, items in _index((item, item.labels) for item in line_items().values()).items():
+        index[words] = tuple(dict.fromkeys((*index.get(words, ()), *items)))
+    return index
+
+
+def _index(items: Iterable[tuple[LineItem, Sequence[str]]]) -> dict[tuple[str, ...], tuple[LineItem, ...]]:
+    index: dict[tuple[str, ...], tuple[LineItem, ...]] = {}
+    for item, names in items:
+        for words in dict.fromkeys(tuple(word.key for word in _words(name)) for name in names):
+            index[words] = (*index.get(words, ()), item)
+    return index
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +372,14 @@ class _Word:
 
 
 _PLAIN_BRACKETS: Final = re.compile(
-    r"\(\s?(?:(?:and\s|or\s)?(?:loss(?:es)?|income|profit|earnings|gains?|benefit|credit|expenses?|deficit|deficiency"
+    r"\(\s?(?:(?:and\s|or\s)?(?:loss(?:es)?|profit|earnings|gains?|benefit|credit|deficit|deficiency"
     r"|decrease|increase|used|(?:used|provided|generated)\s(?:in|for|by|from)|outflows?|inflows?|note))\s?\)",
     re.IGNORECASE,
 )
 """Brackets within a name that only say what the other sign means: "income (loss)", "provided by (used in)"."""
-_WORD: Final = re.compile(r"[A-Z]?[^\W\dA-Z_]+|[A-Z]+(?![a-z])|[A-Z]|\d+|&")
+_KEPT_BRACKETS: Final = re.compile(r"\((income|expenses?)\)", re.IGNORECASE)
+"""Brackets whose word belongs to the name: "other income (expense)" is a balance of both."""
+_WORD: Final = re.compile(r"[A-Z]{2,}s?(?![^\W\dA-Z_])|[A-Z]?[^\W\dA-Z_]+|[A-Z]|\d+|&")
 _APART: Final = re.compile(r"[^\s,'\u2019/\u2010-\u2014-]|[\t\f]|\n\s*\n")
 _FARTHEST: Final = 30
 """The most characters between two words of a name, which "(provided by)" must fit in. project default"""
@@ -332,15 +390,29 @@ _ONE: Final = {
     "earning": "income",
     "cost": "expense",
     "charge": "expense",
+    "stock": "share",
     "stockholder": "shareholder",
-    "taxation": "tax",
+    "ordinary": "common",
+    "decrease": "increase",
+    "change": "increase",
+    "movement": "increase",
+    "acquisition": "purchase",
+    "addition": "purchase",
+    "repayment": "payment",
+    "associate": "affiliate",
     "&": "and",
 }
 """Words that are compared as the same word, after plural and British endings have been removed."""
+_TWO: Final = {
+    "minority": ("non", "controlling"),
+    **{f"non{word}": ("non", word) for word in ("controlling", "current", "interest", "operating", "redeemable")},
+}
+_EITHER: Final = frozenset(["income", "gain", "increase"])
+"""Words whose opposite is read as the same word, so that "gains and losses" says it twice."""
 
 
 def _words(text: str) -> list[_Word]:
-    plain = _PLAIN_BRACKETS.sub(lambda match: "-" * len(match[0]), text)
+    plain = _KEPT_BRACKETS.sub(r"-\1-", _PLAIN_BRACKETS.sub(lambda match: "-" * len(match[0]), text))
     words: list[_Word] = []
     end, apart = 0, False
     for match in _WORD.finditer(plain):
@@ -349,8 +421,23 @@ def _words(text: str) -> list[_Word]:
         end = match.end()
         for key in _normal(match[0]):
             words.append(_Word(key, start, end, apart))
+            if key in _EITHER and not apart:
+                _merge(words)
             apart = False
     return words
+
+
+def _merge(words: list[_Word]) -> None:
+    """Make one word of the last ones if they are "profit/loss", "gains and losses" or "increase or decrease"."""
+    for said in (2, 3):
+        if len(words) < said:
+            return
+        first, last = words[-said], words[-1]
+        linked = said == 2 or (words[-2].key in ("and", "or") and not words[-2].apart)
+        same = first.key == last.key
+        if linked and first.key in _EITHER and (same or "increase" not in (first.key, last.key)):
+            words[-said:] = [_Word(first.key if same else "gain", first.start, last.end, first.apart)]
+            return
 
 
 @lru_cache(maxsize=8192)
@@ -359,8 +446,12 @@ def _normal(word: str) -> tuple[str, ...]:
     low = word.casefold()
     if low in _DROPPED or low == "s":
         return ()
-    if low.startswith("non") and low[3:] in ("current", "controlling", "interest", "operating"):
-        return "non", low[3:]
+    if low in _TWO:
+        return _TWO[low]
     low = re.sub(r"is(?=(?:ations?|ed?|es|ing)$)", "iz", low)
-    one = f"{low[:-3]}y" if low.endswith("ies") and len(low) > 4 else re.sub(r"(?<=ss|.x|ch)es$|(?<![su])s$", "", low)
+    one = (
+        f"{low[:-3]}y"
+        if low.endswith("ies") and low != "equities" and len(low) > 4
+        else re.sub(r"(?<=ss|.x|ch)es$|(?<![su])s$", "", low)
+    )
     return (_ONE.get(one, one),)

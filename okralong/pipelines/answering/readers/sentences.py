@@ -26,7 +26,7 @@ from okralong.pipelines.answering.readers.spans import (
 from okralong.pipelines.core.types import Answer, Document, TypedValue
 from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.statements.columns import ABOVE
-from okralong.pipelines.statements.line_items import Item, mentions, named_in
+from okralong.pipelines.statements.line_items import Item, mentions, named_in, with_substitutes
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.rows import ROUNDED, cited_answer
 from okralong.pipelines.statements.values import Context, read_value
@@ -87,7 +87,8 @@ def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
         return None
 
     def amount_in(sentence: str) -> Span | None:
-        found = (_amount_of(kind, sentence, start, end, question) for start, end in mentions(item, sentence))
+        spans = (span for each in with_substitutes(item) for span in mentions(each, sentence))
+        found = (_amount_of(kind, sentence, *span, question) for span in spans)
         return next((each for each in found if each is not None), None)
 
     return amount_in
@@ -156,11 +157,15 @@ def stated(question: str, kind: str, item: Item, document: Document) -> Answer |
 
     It is for the time that the question names, or else for the latest time that any sentence names; the first such
     sentence is used. Return None if no sentence is for the question's time, or if sentences state different amounts for
-    the same time, as for the segments of a bank.
+    the same time, as for the segments of a bank. If no sentence has the item, those are read that have an item which
+    reports state in its place.
     """
-    found = list(_sentences(question, kind, item, document.text))
-    if times_in(question):
-        found = [each for each in found if each.asked]
+    timed = bool(times_in(question))
+    found: list[_Stated] = []
+    for one in with_substitutes(item):
+        found = [each for each in _sentences(question, kind, one, document.text) if each.asked or not timed]
+        if found:
+            break
     if not found:
         return None
     best = max(found, key=lambda each: (each.time, each.length, -each.start))
