@@ -1,6 +1,6 @@
 """Measure how many marked cells of PDF tables are read with their label, heads, unit, page, scale and currency.
 
-    python -m benchmarks.tables MARKS --pdfs FOLDER [FOLDER ...] [--by-kind] [--show] [--prototype FILE]
+    python -m benchmarks.tables MARKS --pdfs FOLDER [FOLDER ...] [--by-kind] [--show] [--prototype FILE] [--out FILE]
 
 MARKS is a JSON list of pages: ``pdf`` (a file name), ``page`` (from 1), ``kind`` (features of the page, separated by
 commas), ``unit`` and ``tables``. A table has ``heads`` (for each column its levels from the top), an own ``unit`` if it
@@ -373,14 +373,18 @@ def misses(scores: Sequence[Score]) -> Iterator[str]:
             yield f"    section: {' > '.join(found.row.sections) or 'none'} (marked: {mark.section})"
 
 
+_COMMAND: Final = "python -m benchmarks.tables MARKS --pdfs PDFS --by-kind --prototype pdf_tables_prototype.py"
+
+
 def main() -> None:
-    """Print the tables."""
+    """Print and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("marks", type=Path)
     parser.add_argument("--pdfs", type=Path, nargs="+", required=True, help="folders with the marked files")
     parser.add_argument("--by-kind", action="store_true", help="add a line for each kind of page")
     parser.add_argument("--show", action="store_true", help="list the misses; never with marks that are kept aside")
     parser.add_argument("--prototype", type=Path, help="pdf_tables_prototype.py, to compare with")
+    parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     by_file: dict[str, list[Mark]] = defaultdict(list)
     for mark in read_marks(asked.marks):
@@ -400,14 +404,20 @@ def main() -> None:
     if not ours:
         raise SystemExit("None of the marked files is there. Give their folders with --pdfs.")
     rows = [shares("okralong", ours)] + ([shares("prototype", theirs)] if theirs else [])
-    print(markdown_table(["reader", *CELLS], rows, range(1, 8)) + "\n")
-    print(markdown_table(["values", "cells", *VALUES, "not wrong"], [amounts_row("okralong", ours)], range(1, 8)))
+    parts = [
+        markdown_table(["reader", *CELLS], rows, range(1, 8)),
+        markdown_table(["values", "cells", *VALUES, "not wrong"], [amounts_row("okralong", ours)], range(1, 8)),
+    ]
     if asked.by_kind:
         kinds = by_feature(ours)
-        print("\n" + markdown_table(["kind of page", *CELLS], (shares(*each) for each in kinds.items()), range(1, 8)))
+        parts.append(markdown_table(["kind of page", *CELLS], (shares(*each) for each in kinds.items()), range(1, 8)))
         kept = {name: [each for each in ours if each.mark.kind == name] for name in {each.mark.kind for each in ours}}
         listed = (amounts_row(name or "-", each) for name, each in sorted(kept.items()))
-        print("\n" + markdown_table(["kind of value", "cells", *VALUES, "not wrong"], listed, range(1, 8)))
+        parts.append(markdown_table(["kind of value", "cells", *VALUES, "not wrong"], listed, range(1, 8)))
+    text = "\n\n".join(parts)
+    print(text)
+    if asked.out:
+        asked.out.write_text(f"# Cells of PDF tables\n\n    {_COMMAND}\n\n{text}\n", encoding="utf-8")
     if asked.show:
         print("\n" + "\n".join(misses(ours)))
 
