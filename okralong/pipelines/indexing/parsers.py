@@ -103,7 +103,7 @@ _VERSIONS: Final[Mapping[str, str]] = {
     ".tiff": "3",
     ".docx": "3",
     ".pptx": "2",
-    ".xlsx": "2",
+    ".xlsx": "3",
     ".csv": "2",
     ".tsv": "2",
     ".eml": "2",

@@ -75,7 +75,7 @@ def _stacked(rows: Sequence[RawRow]) -> Iterator[GridTable]:
     if not body and len(above) > 2:  # words only
         filled = [row for row in above if row.cells]
         if len(filled) > 2 and all(len(row.cells) == len(filled[0].cells) for row in filled):
-            first = 1 if len(filled[0].cells) > 1 else 0
+            first = 1 if len(filled[0].cells) > 1 or filled[0].is_ruled else 0
             above, body = filled[:first], filled[first:]
     yield from _table(above, body, known)
 
@@ -133,7 +133,7 @@ def _between(rows: Sequence[RawRow], first: int, end: int) -> list[RawRow]:
         ]
         if cells:
             width = min(row.width, end) - first
-            out.append(RawRow(cells[0].start, cells[-1].end, row.label, cells, width, 0, row.is_apart))
+            out.append(RawRow(cells[0].start, cells[-1].end, row.label, cells, width, 0, row.is_apart, row.is_ruled))
     return out
 
 
@@ -151,7 +151,7 @@ def _joined(row: RawRow) -> RawRow:
                 out[-1] = TableCell(before.column, f"{before.text}{cell.text}", before.start, cell.end)
                 continue
         out.append(cell)
-    return RawRow(row.start, row.end, row.label, out, row.width, 0, row.is_apart)
+    return RawRow(row.start, row.end, row.label, out, row.width, 0, row.is_apart, row.is_ruled)
 
 
 def _opens(text: str) -> bool:
@@ -186,7 +186,7 @@ def _with_labels(rows: Sequence[RawRow]) -> list[RawRow]:
     for row in rows:
         label = " ".join(cell.text for cell in row.cells if cell.column <= last)
         cells = [cell for cell in row.cells if cell.column > last]
-        out.append(RawRow(row.start, row.end, label, cells, row.width, 0, row.is_apart))
+        out.append(RawRow(row.start, row.end, label, cells, row.width, 0, row.is_apart, row.is_ruled))
     return out
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from okralong.pipelines.core.tables import TableCell
 from okralong.pipelines.statements.table_grid import GridTable
-from okralong.pipelines.statements.table_rows import RawRow, trimmed
+from okralong.pipelines.statements.table_rows import CONNECTS, RawRow, trimmed
 from okralong.pipelines.statements.table_words import (
     CHANGE,
     CLOSING,
@@ -117,13 +117,14 @@ def with_joined(text: str, lines: Iterable[TextLine]) -> Iterator[TextLine]:
     label: TextLine | None = None
     end = -1
     for line in lines:
-        if label is not None and _is_cell(line.text):
+        is_cell = _is_cell(line.text)
+        if label is not None and is_cell and (is_period(label.text) or not is_year(line.text.strip())):
             end = line.end
             continue
         if label is not None:
             yield label if end < 0 else text_line(text, label.start, end, label.blanks, is_joined=True)
         label, end = None, -1
-        if line.figures or line.is_prose or _LETTER.search(line.text) is None:
+        if line.figures or line.is_prose or (_LETTER.search(line.text) is None and not is_year(line.text.strip())):
             yield line
         else:
             label = line
@@ -239,6 +240,8 @@ def _head(line: TextLine) -> _Head | None:
         found.levels.append(row)
     if len(found.levels) > 1 and len(found.levels[0]) == 1 and not is_period(found.levels[0][0].text):
         found.stub = found.levels.pop(0)[0].text
+        if _OF_CHANGE.match(found.stub):
+            return None
     return found if found.levels or found.unit else None
 
 
@@ -376,7 +379,7 @@ def _begins_heads(line: TextLine, row: RawRow) -> bool:
 
 def _table(stack: Sequence[TextLine], body: list[RawRow]) -> Iterator[Found]:
     rows = [row for row in body if row.cells]
-    if not rows or not stack:
+    if not rows:
         return
     counts = Counter(len(row.cells) for row in rows)
     usual = max(counts, key=lambda count: (counts[count], count))
@@ -678,7 +681,7 @@ def _fitted(body: Sequence[RawRow], n: int, places: Sequence[Place] | None) -> l
         cells = list(row.cells)
         if places is not None and len(cells) != n:
             cells = [] if row.width > 1 else _in_columns(row, places)
-        while places is None and len(cells) > n and _is_of_label(cells):
+        while places is None and len(cells) > n and (_is_of_label(cells) or CONNECTS.search(row.label.rstrip())):
             cells.pop(0)
         if (
             len(cells) > n

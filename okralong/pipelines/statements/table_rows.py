@@ -9,10 +9,11 @@ from typing import Final
 
 from okralong.pipelines.core.tables import TableCell, TableRow
 
-_CONNECTS: Final = re.compile(
+CONNECTS: Final = re.compile(
     r"(?:[,&(\u2013\u2014/-]|\b(?:and|or|of|for|to|in|on|from|by|with|the|a|an|at|per|net|less|including|excluding))$",
     re.IGNORECASE,
 )
+"""The end of a text that goes on."""
 _FILLER: Final = re.compile(r"[\s.\u2026_:|]+$")
 _LONGEST_LABEL: Final = 300
 """Characters of a label; a longer text is no label. # project default"""
@@ -24,7 +25,7 @@ class RawRow:
     """A line of a table before its columns are known: ``column`` of its cells is their place in the line.
 
     ``width`` is the number of cells with empty ones in a grid, else 1 for wide gaps in the line and 2 for tabs.
-    ``is_apart`` says that blank lines are above it.
+    ``is_apart`` says that blank lines are above it, ``is_ruled`` that a rule is below it, as below heads in Markdown.
     """
 
     start: int
@@ -34,6 +35,7 @@ class RawRow:
     width: int = 0
     indent: int = 0
     is_apart: bool = False
+    is_ruled: bool = False
 
 
 def trimmed(label: str) -> str:
@@ -105,7 +107,7 @@ def _wraps(above: str, below: str) -> bool:
     """Return whether a label continues the line above it."""
     if above.endswith(":") or not below or len(above) + len(below) > _LONGEST_LABEL:
         return False
-    return below[0].islower() or bool(_CONNECTS.search(above)) or above.count("(") > above.count(")")
+    return below[0].islower() or bool(CONNECTS.search(above)) or above.count("(") > above.count(")")
 
 
 def _open(sections: list[_Section], lines: Sequence[RawRow], indent: int) -> None:

@@ -92,7 +92,7 @@ NOTE_OF_HEAD: Final = re.compile(
 )
 """A remark below a head that says nothing about its time."""
 CHANGE: Final = re.compile(
-    r"%\sof\s(?:total\s)?(?:net\s)?(?:revenues?|sales)|[$%]?\s?(?:yoy\s)?(?:change|variance|growth)\s?(?:\(?[$%]\)?|in\s%)?"
+    r"%\sof\s(?:total\s)?(?:net\s)?(?:revenues?|sales)|[$%]?\s?(?:yoy\s)?(?:change|variance|growth)(?:\s?\([$%]\)|\sin\s%|\s?%(?=\s*$))?"
     r"|(?:increase|decrease)(?:\s?/?\s?\(?(?:decrease|increase)\)?)?|percent(?:age)?(?:\schange)?|%|\$|total|notes?|\(?(?:un)?audited\)?",
     re.IGNORECASE,
 )

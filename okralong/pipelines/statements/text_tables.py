@@ -160,6 +160,8 @@ def _grid(text: str, block: _Block) -> list[RawRow]:
     rows = []
     for line, words in shown:
         if _RULE.issuperset(words[:200]) and "-" in words[:200]:
+            if len(rows) == 1:
+                rows[0].is_ruled = True
             continue
         cells: list[TableCell] = []
         at = 0
