@@ -7,7 +7,7 @@ of columns whose middle it stands over.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -77,6 +77,11 @@ _DATE_GOES_ON: Final = re.compile(
     r"|december|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?)$",
     re.IGNORECASE,
 )
+_TITLE: Final = re.compile(
+    r"\b(?:statements?|balance sheets?|subsidiaries|limited|ltd|inc|plc|corp|corporation|schedule|notes to|report)\b",
+    re.IGNORECASE,
+)
+_YEARS: Final = re.compile(r"\b(?:19|20)\d\d\b")
 _MOST_LINES: Final = 12
 """Lines above the first row that may hold heads. # project default"""
 
@@ -234,11 +239,17 @@ class _Reader:
         return len(line.pieces) == 1 and self.below - line.y < 1.5 * line.height and is_date_line(line.text)
 
     def _is_title(self, piece: Piece, line: Line) -> bool:
-        """Return whether the only piece over the columns is the table's title: larger, or reaching beyond them."""
+        """Return whether the only piece over the columns is the table's title or prose, not a head."""
+        text, words = piece.text, len(piece.words)
+        if words > 14 or (words > 3 and text[-1] in ".:") or (text[0].islower() and words > 6):
+            return True
         if self._above_rule(piece, line)[0]:
             return False
-        larger = piece.words[0].height > 1.15 * self.height
-        return larger or (piece.left < self.zone - self.height and len(piece.words) > 2 and not self._is_at_left(piece))
+        if piece.words[0].height > 1.15 * self.height or _TITLE.search(text):
+            return True
+        if is_date_line(text):
+            return len(_YEARS.findall(text)) > 1
+        return piece.left < self.zone - self.height and words > 2 and not self._is_at_left(piece)
 
     def _is_at_left(self, piece: Piece) -> bool:
         """Return whether a piece reaches over no more than the first column."""
@@ -255,7 +266,7 @@ class _Reader:
     def _add(self, over: list[Piece], line: Line) -> None:
         """Give each piece of a head line its columns."""
         spans = self._spans(over, line)
-        for piece, span in zip(over, spans, strict=True):
+        for piece, span in reversed(list(zip(over, spans, strict=True))):  # all heads are turned around at the end
             for column in span:
                 self.heads_of[column].append(_Head(piece, tuple(span), line.y))
             if len(span) == 1:
@@ -266,36 +277,116 @@ class _Reader:
         self.done = len(over) == 1 and len(spans[0]) == len(self.columns) > 1
 
     def _spans(self, over: list[Piece], line: Line) -> list[list[int]]:
+        """Return the columns of each piece of a head line."""
         columns, count = self.columns, len(self.columns)
+        rules = [self._above_rule(piece, line) for piece in over]
+        if found := self._groups_of_rules(rules) or self._groups_of_repeated_heads(over):
+            return found
         width = (columns[-1].x1 - columns[0].x0) / count
         complete = self.complete or (
             all(self.heads_of) and 1 < len(over) < count and all(piece.is_period for piece in over)
         )  # periods over complete heads span them
         spans: list[list[int] | None] = []
-        for piece in over:
-            ruled, left, right = self._above_rule(piece, line)
+        for piece, (ruled, left, right) in zip(over, rules, strict=True):
             overlapped = self._overlapped(piece)
             spanning = (
                 len(ruled) > 1 and len(over) < count and abs(self._group_middle(ruled) - piece.middle) < 0.6 * width
             )
             single = len(ruled) == 1 and not complete and left - 3 < piece.left and piece.right < right + 3
+            touched = self._touched(piece)
             if spanning or single:
                 spans.append(ruled)
+            elif below := self._span_below(piece, line):
+                spans.append(below)
+            elif (
+                len(over) < count
+                and not complete
+                and len(ruled) < 2
+                and len(touched) == 1
+                and self._joins(piece, touched)
+            ):
+                spans.append(touched)
             elif len(over) < count and (complete or len(overlapped) > 1 or len(ruled) > 1):
                 spans.append(None)
             else:
                 spans.append([self._nearest(piece)])
-        return _fitting([piece.middle for piece in over], spans, self._group_middles(), width)
+        return _fitting(over, spans, self._group_middles(), width)
+
+    def _groups_of_rules(self, rules: list[tuple[list[int], float, float]]) -> list[list[int]]:
+        """Return the columns of pieces that each stand over a rule of their own, else nothing."""
+        groups = [ruled for ruled, _, _ in rules]
+        taken = [column for group in groups for column in group]
+        apart = len(rules) > 1 and all(groups) and len(set(taken)) == len(taken)
+        return groups if apart and any(len(group) > 1 for group in groups) else []
+
+    def _groups_of_repeated_heads(self, over: list[Piece]) -> list[list[int]]:
+        """Return the columns of pieces over heads that repeat below each of them, else nothing."""
+        count, size = len(self.columns), len(self.columns) // len(over)
+        if len(over) < 2 or size < 2 or size * len(over) != count:
+            return []
+        texts = [tuple(head.piece.text.casefold() for head in heads) for heads in self.heads_of]
+        if not all(texts) or any(texts[place] != texts[place % size] for place in range(count)):
+            return []
+        groups = [list(range(first, first + size)) for first in range(0, count, size)]
+        return groups if all(map(self._may_span, over, groups)) else []
+
+    def _may_span(self, piece: Piece, group: Sequence[int]) -> bool:
+        """Return whether a piece stands over a group of columns, rather than over one of them."""
+        edges = self.edges
+        if not edges[group[0]] < piece.middle < edges[group[-1] + 1]:
+            return False
+        if is_date_line(piece.text) or piece.is_period or len(self._touched(piece)) > 1:
+            return True
+        return abs(self._group_middle(group) - piece.middle) < min(
+            abs(self.middles[place] - piece.middle) for place in group
+        )
+
+    def _joins(self, piece: Piece, touched: list[int]) -> bool:
+        """Return whether a piece can be a line of the only head below it; a date over other words spans columns."""
+        heads = self.heads_of[touched[0]]
+        return (
+            not heads or not is_date_line(piece.text) or heads[-1].piece.is_period or is_date_line(heads[-1].piece.text)
+        )
+
+    def _span_below(self, piece: Piece, line: Line) -> list[int]:
+        """Return the columns of the spanning head that a piece is the upper line of, else nothing."""
+        for heads in self.heads_of:
+            lower = heads[-1] if heads else None
+            if (
+                lower is not None
+                and len(lower.columns) > 1
+                and lower.y - line.y < 1.6 * line.height
+                and abs(lower.piece.middle - piece.middle) < 0.7 * self.height
+                and not (lower.piece.is_period and is_date_line(piece.text))
+            ):
+                return list(lower.columns)
+        return []
+
+    def _touched(self, piece: Piece) -> list[int]:
+        """Return the columns whose values or lower heads a piece stands over."""
+        touched = []
+        for place, (column, heads) in enumerate(zip(self.columns, self.heads_of, strict=True)):
+            own = [head.piece for head in heads if len(head.columns) == 1]
+            left, right = (
+                (min(piece.left for piece in own), max(piece.right for piece in own))
+                if own
+                else (column.left, column.right)
+            )
+            if min(piece.right, right) > max(piece.left, left):
+                touched.append(place)
+        return touched
 
     def _above_rule(self, piece: Piece, line: Line) -> tuple[list[int], float, float]:
         """Return the columns above the rule below a piece, with the rule's ends."""
         height, middle = self.height, piece.middle
+        border = min(self.zone - 4 * height, self.label_right) - 2 * height
         below = [
             rule
             for rule in self.rules
             if line.y - 0.1 * height < rule.y < line.y + 1.1 * height
             and rule.y < self.below - 0.45 * height
-            and rule.x0 - 2 < middle < rule.x1 + 2
+            and border < rule.x0 < middle + 2
+            and middle < rule.x1 + 2
         ]
         if not below:
             return [], 0.0, 0.0
@@ -372,30 +463,44 @@ class _Middles:
         return min(range(len(self.columns)), key=lambda place: abs(self(place, place) - middle))
 
 
-def _fitting(
-    middles: list[float], spans: list[list[int] | None], group_middle: _Middles, width: float
-) -> list[list[int]]:
-    """Return spans, those that are None filled: runs of columns in order whose middles are closest to the heads'."""
+def _fitting(over: list[Piece], spans: list[list[int] | None], group_middle: _Middles, width: float) -> list[list[int]]:
+    """Return spans, those that are None filled: runs of columns in order that the heads are centred over.
+
+    Years may also all stand at the right edges of their columns.
+    """
     if None not in spans:
         return [span for span in spans if span is not None]
-    count, skipped = len(group_middle.columns), 0.2 * width
+    columns = group_middle.columns
+    centred = _cheapest(spans, len(columns), width, lambda head, a, b: abs(group_middle(a, b) - over[head].middle))
+    found = [centred]
+    if len(over) > 1 and all(piece.is_period for piece in over):
+        found.append(
+            _cheapest(spans, len(columns), width, lambda head, _, last: abs(columns[last].right - over[head].right))
+        )
+    best = min((each for each in found if each), key=lambda each: each[0], default=None)
+    if best is None:
+        return [span or [group_middle.nearest(piece.middle)] for piece, span in zip(over, spans, strict=True)]
+    return best[1]
+
+
+def _cheapest(
+    spans: list[list[int] | None], count: int, width: float, distance: Callable[[int, int, int], float]
+) -> tuple[float, list[list[int]]] | None:
+    """Return runs of columns in order for the heads of a line with the least distances, and what is left out costs."""
+    skipped = 0.2 * width
     best: dict[int, tuple[float, list[list[int]]]] = {0: (0.0, [])}
-    for middle, fixed in zip(middles, spans, strict=True):
+    for head, fixed in enumerate(spans):
         reached: dict[int, tuple[float, list[list[int]]]] = {}
         for start, (cost, chosen) in best.items():
-            firsts = range(start, count) if fixed is None else range(fixed[0], fixed[0] + 1)
+            firsts = range(start, count) if fixed is None else range(max(start, fixed[0]), fixed[0] + 1)
             for first in firsts:
-                if first < start:
-                    continue
-                lasts = range(first, count) if fixed is None else range(fixed[-1], fixed[-1] + 1)
-                for last in lasts:
-                    total = cost + abs(group_middle(first, last) - middle) + skipped * (first - start)
+                for last in range(first, count) if fixed is None else (fixed[-1],):
+                    far = 0.0 if fixed is not None else distance(head, first, last)
+                    total = cost + far + skipped * (first - start)
                     if last + 1 not in reached or total < reached[last + 1][0]:
                         reached[last + 1] = (total, [*chosen, list(range(first, last + 1))])
         best = reached
-    if not best:
-        return [span or [group_middle.nearest(middle)] for middle, span in zip(middles, spans, strict=True)]
-    return min((cost + skipped * (count - end), chosen) for end, (cost, chosen) in best.items())[1]
+    return min(((cost + skipped * (count - end), chosen) for end, (cost, chosen) in best.items()), default=None)
 
 
 def is_data(line: Line) -> bool:

@@ -137,7 +137,10 @@ _MINUS: Final = r"[\-\u2212\u2013+]"
 _APOSTROPHES: Final = r"'\u2018\u2019"
 _SIGN: Final = r"(?:[A-Z]{0,3}[$€£¥₹₩]|Rs\.?)"
 _SUFFIX: Final = r"(?:%|x|X|m|mn|bn|k|p|c|bps?|pp|pts|¢)"
-_DIGITS: Final = rf"(?:\d{{1,3}}(?:[,.{_APOSTROPHES}]\d{{2,3}})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?|[.,]\d+)"
+_DIGITS: Final = (
+    rf"(?:\d{{1,3}}(?:,\d{{2,3}})*,\d{{3}}(?:\.\d+)?|\d{{1,3}}(?:[.{_APOSTROPHES}]\d{{3}})+(?:[.,]\d+)?"
+    r"|\d+(?:[.,]\d+)?|[.,]\d+)"
+)
 _NUMBER: Final = re.compile(
     rf"[(\[]?{_MINUS}?{_SIGN}?[(\[]?{_MINUS}?{_DIGITS}{_SUFFIX}?[)\]]?{_SUFFIX}?[€£]?-?", re.ASCII
 )

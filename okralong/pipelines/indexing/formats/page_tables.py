@@ -187,7 +187,7 @@ class _Page:
                 not piece.amount and piece.right > zone + 2 * height and piece.left > zone - 12 * height
                 for piece in line.pieces
             )
-            if not many and len(line.amounts) > 1 and len(cells) > 1:
+            if not many and sum(piece.amount for piece in line.pieces[1:]) > 1:
                 break
             if len(cells) > 1 and all(piece.is_year for piece in cells):
                 break
@@ -205,7 +205,7 @@ class _Page:
                     zone = min(zone, *(piece.left for piece in cells))
                     if len(columns) < _MOST_COLUMNS * 3:
                         columns.extend((piece.x0, piece.x1) for piece in cells)
-            elif others:
+            elif others and not _goes_on(line, lines[rows[-1]], zone):
                 break
         return _Run(rows, zone, label_left)
 
@@ -236,6 +236,10 @@ class _Page:
         columns = _columns(list(cells_of.values()))
         if len(columns) > _MOST_COLUMNS:
             return None
+        notes = self._note_heads(first, floor)
+        columns, cells_of = _without_notes(columns, cells_of, notes)
+        if not columns:
+            return None
         zone = min(column.left for column in columns)
         heads = read_heads(
             lines, first, floor, columns, (run.label_left, self._label_right(run, cells_of, zone)), self.rules
@@ -248,7 +252,6 @@ class _Page:
             reader.sections = before.reader.sections
         else:
             reader = RowReader(lines, columns, zone, row_pitch(lines, run.rows))
-        notes = [piece for piece in (*heads.stub, *heads.pieces) if _NOTE_HEAD.fullmatch(piece.text)]
         for index in range(heads.bottom if not headless else self._labels_begin(first, floor, zone), last + 1):
             line = lines[index]
             values = cells_of.get(index, [])
@@ -321,6 +324,11 @@ class _Page:
             heads.levels.insert(len(texts), (" ".join(piece.text for piece in pieces),))
             texts.append(column)
         return texts
+
+    def _note_heads(self, first: int, floor: int) -> list[Piece]:
+        """Return the heads "Note" above a row."""
+        lines = self.lines[max(floor, first - _NOTE_LINES) : first]
+        return [piece for line in lines for piece in line.pieces if _NOTE_HEAD.fullmatch(piece.text)]
 
     def _label_right(self, run: _Run, cells_of: dict[int, list[Piece]], zone: float) -> float:
         """Return the right edge of the labels."""
@@ -405,7 +413,8 @@ class _Page:
         pieces = [*heads.stub, *heads.units]
         found = [unit_in(piece.text) for piece in pieces]
         found.extend(unit_in(self.lines[index].text) for index in range(first - 1, max(floor, heads.top - 7) - 1, -1))
-        found.extend(line.text for line in self.lines[: min(_PAGE_TOP, floor)] if unit_in(line.text) == line.text)
+        tops = [line.text for line in self.lines[: min(_PAGE_TOP, floor)]]
+        found.extend(text for text in tops if unit_in(text) == text and " " in text)
         common = set.intersection(*({level for level in levels if is_unit(level)} for levels in heads.levels))
         found[len(pieces) : len(pieces)] = sorted(common)
         return next(filter(None, found), "")
@@ -435,6 +444,14 @@ class _Page:
         return PageTable(table, tuple((column.left, column.right) for column in columns))
 
 
+def _goes_on(line: Line, row: Line, zone: float) -> bool:
+    """Return whether a line holds nothing but further lines of the words among a row's values."""
+    words = [piece for piece in row.pieces[1:] if not piece.amount and piece.right > zone]
+    return bool(words) and all(
+        any(piece.left < word.right and piece.right > word.left for word in words) for piece in line.pieces
+    )
+
+
 def _is_single(line: Line) -> bool:
     """Return whether a line is a label and, far from it, one amount."""
     pieces = line.pieces
@@ -447,6 +464,8 @@ def _is_single(line: Line) -> bool:
     )
 
 
+_NOTE_LINES: Final = 6
+"""Lines above the first row where the head "Note" may stand. # project default"""
 _NOTE_HEAD: Final = re.compile(r"(?:foot)?notes?(?: (?:no|ref|number)s?\.?)?|refs?\.?", re.IGNORECASE)
 _NOTE_NUMBER: Final = r"\d{1,2}(?:[.(]?[a-z0-9]{1,3}\)?){0,3}"
 _NOTE_REFERENCE: Final = re.compile(
@@ -454,12 +473,30 @@ _NOTE_REFERENCE: Final = re.compile(
 )
 
 
+def _without_notes(
+    columns: list[Column], cells_of: dict[int, list[Piece]], notes: Sequence[Piece]
+) -> tuple[list[Column], dict[int, list[Piece]]]:
+    """Return columns and cells without the numbers of notes."""
+    if not notes:
+        return columns, cells_of
+    numbers = {piece for cells in cells_of.values() for piece in cells if _is_note_reference(piece, notes)}
+    kept = [
+        column
+        for column in columns
+        if any(_overlap(cell, column) > 0 for cells in cells_of.values() for cell in cells if cell not in numbers)
+        or not any(_overlap(cell, column) > 0 for cell in numbers)
+    ]
+    if len(kept) == len(columns):
+        return columns, cells_of
+    return kept, {index: [cell for cell in cells if cell not in numbers] for index, cells in cells_of.items()}
+
+
 def _is_note(levels: Sequence[str]) -> bool:
     return any(_NOTE_HEAD.fullmatch(level) for level in levels)
 
 
 def _is_note_reference(piece: Piece, notes: Sequence[Piece]) -> bool:
-    """Return whether a piece left of the values is the number of a note, below the head "Note"."""
+    """Return whether a piece is the number of a note, below the head "Note"."""
     width = piece.words[0].height
     return any(
         note.left - 1.5 * width < piece.middle < note.right + 1.5 * width and _NOTE_REFERENCE.fullmatch(piece.text)
@@ -521,7 +558,22 @@ def _columns(rows: Sequence[Sequence[Piece]]) -> list[Column]:
         apart = place is None or not near or (amounts and bool(taken[place] & rows_of))
         if apart and (amounts or len(rows_of) > 1):
             columns.append(group)
-    return sorted(columns, key=lambda column: column.x0)
+            taken.append(rows_of)
+    return _merged(columns, taken)
+
+
+def _merged(columns: list[Column], rows_of: list[set[int]]) -> list[Column]:
+    """Return the columns from left to right; those that overlap with their signs and share no row are one."""
+    merged: list[tuple[Column, set[int]]] = []
+    for column, rows in sorted(zip(columns, rows_of, strict=True), key=lambda each: each[0].x0):
+        last, taken = merged[-1] if merged else (None, set())
+        if last is not None and column.left < last.right and not taken & rows:
+            last.x0, last.x1 = min(last.x0, column.x0), max(last.x1, column.x1)
+            last.left, last.right = min(last.left, column.left), max(last.right, column.right)
+            taken |= rows
+        else:
+            merged.append((column, set(rows)))
+    return [column for column, _ in merged]
 
 
 def _has_digit(cell: Piece) -> bool:
