@@ -156,7 +156,6 @@ PROSE = (
 )
 
 
-@pytest.mark.xfail(reason="page_tables takes a title for prose that is as wide as its column", strict=True)
 def test_two_columns_of_text_with_a_table_below_a_wide_title(tmp_path: Path) -> None:
     left = "".join(put(each, 50, 720 - 14 * row) for row, each in enumerate(PROSE * 2))
     right = "".join(put(each, 320, 720 - 14 * row) for row, each in enumerate(PROSE))
@@ -191,7 +190,6 @@ def test_stacked_tables_keep_their_own_heads(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.xfail(reason="page_tables reads two short tables beside each other as one", strict=True)
 def test_short_tables_side_by_side(tmp_path: Path) -> None:
     left = statement(x=40, columns=(200, 260))
     rows = (("Boats", "12", "11"), ("Crew", "140", "133"), ("Guests", "9,120", "8,704"), ("Ports", "7", "7"))

@@ -335,7 +335,8 @@ class _Reader:
         edges = self.edges
         if not edges[group[0]] < piece.middle < edges[group[-1] + 1]:
             return False
-        if is_date_line(piece.text) or piece.is_period or len(self._touched(piece)) > 1:
+        over_periods = all(heads.piece.is_period for place in group for heads in self.heads_of[place][-1:])
+        if over_periods or is_date_line(piece.text) or piece.is_period or len(self._touched(piece)) > 1:
             return True
         return abs(self._group_middle(group) - piece.middle) < min(
             abs(self.middles[place] - piece.middle) for place in group

@@ -48,7 +48,8 @@ def page_tables(words: Sequence[Word], rules: Sequence[Rule]) -> list[PageTable]
     for part in _parts(words):
         left, right = min(word.x0 for word in part), max(word.x1 for word in part)
         near = [rule for rule in rules if rule.x0 < right and rule.x1 > left]
-        tables.extend(_Page(read_lines(part), near).tables())
+        for lines in _beside(part, read_lines(part)):
+            tables.extend(_Page(lines, near).tables())
     return tables
 
 
@@ -99,6 +100,63 @@ def _gutter(words: Sequence[Word]) -> float | None:
         return None
     crossing = sum(word.x0 < edge - 2 < word.x1 for word in words)
     return edge - 1.5 if crossing <= max(2, 0.01 * len(words)) else None
+
+
+_LEAST_BESIDE: Final = 3
+"""Rows of two tables side by side that make them two."""
+
+
+def _beside(words: Sequence[Word], lines: list[Line]) -> list[list[Line]]:
+    """Return the lines of a page, apart from them those of the right one of two tables side by side.
+
+    Both have the same heads, and the labels of the right one have a common left edge.
+    """
+    starts = sorted((label.left, place) for place, line in enumerate(lines) if (label := _second_label(line)))
+    edge, most, end = 0, 0, 0
+    for place, (start, _) in enumerate(starts):
+        while end < len(starts) and starts[end][0] - start < 4.0:
+            end += 1
+        if end - place > most:
+            edge, most = place, end - place
+    if most < _LEAST_BESIDE:
+        return [lines]
+    x = starts[edge][0] - 1.0
+    rows = [place for _, place in starts[edge : edge + most]]
+    first, last = min(rows), max(rows)
+    if not any(_has_same_heads(line, x) for line in lines[max(0, first - 3) : first]):
+        return [lines]
+    while first > 0 and _is_free(lines[first - 1], x) and lines[first].y - lines[first - 1].y < 3 * lines[first].height:
+        first -= 1
+    while (
+        last + 1 < len(lines)
+        and _is_free(lines[last + 1], x)
+        and lines[last + 1].y - lines[last].y < 3 * lines[last].height
+    ):
+        last += 1
+    top, bottom = lines[first].y - lines[first].height, lines[last].y + 0.3 * lines[last].height
+    right = {word for word in words if word.x0 >= x and top <= word.y <= bottom}
+    return [read_lines(word for word in words if word not in right), read_lines(right)]
+
+
+def _second_label(line: Line) -> Piece | None:
+    """Return the only piece of words between amounts."""
+    found = [
+        label
+        for before, label, after in zip(line.pieces, line.pieces[1:], line.pieces[2:], strict=False)
+        if before.amount and after.amount and not label.amount and label.text[0].isalpha()
+    ]
+    return found[0] if len(found) == 1 and not line.pieces[0].amount else None
+
+
+def _has_same_heads(line: Line, x: float) -> bool:
+    """Return whether a line has the same periods left and right of ``x``."""
+    left = [piece.text for piece in line.pieces if piece.right < x and piece.is_period]
+    right = [piece.text for piece in line.pieces if piece.left > x and piece.is_period]
+    return bool(left) and left == right
+
+
+def _is_free(line: Line, x: float) -> bool:
+    return not any(piece.left < x < piece.right for piece in line.pieces)
 
 
 _TITLE_LINES: Final = 14
