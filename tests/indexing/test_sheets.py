@@ -18,7 +18,7 @@ from okralong.pipelines.core.types import DocumentError
 from okralong.pipelines.core.workbooks import address, read_workbook
 from okralong.pipelines.indexing.documents import BadRow, RawDocument, Source, make_document
 from okralong.pipelines.indexing.parsers import read_source
-from okralong.pipelines.statements.rows import measure_row
+from okralong.pipelines.statements.choice import Choice, choose
 from tests.indexing.growth import LINEAR, growth
 from tests.indexing.sheet_files import CALCULATED, MAIN, relations, rows, workbook
 
@@ -443,8 +443,8 @@ def test_rows_are_read_below_merged_heads_and_formulas_are_no_figures(file: Path
     merged = '<mergeCells><mergeCell ref="B1:C1"/><mergeCell ref="D1:E1"/></mergeCells>'
 
     def answer(question: str, data: bytes) -> str:
-        found = measure_row(question, "number", make_document(read(data, file)))
-        return found.answer if found is not None else ""
+        found = choose(question, "number", make_document(read(data, file)))
+        return found.cell.text if isinstance(found, Choice) else ""
 
     data = workbook(sheet + merged)
     assert answer("What were loans in 2024?", data) == "341"

@@ -6,7 +6,7 @@ Not in the paper.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from okralong.pipelines.statements.amounts import currencies
@@ -39,6 +39,10 @@ class Asked:
     owner: Words
     marks: frozenset[str]
     currency: str
+
+    def instead(self, item: LineItem) -> Asked:
+        """Return the same question for another line item, which rows must name as a whole."""
+        return replace(self, item=item, names=())
 
     @property
     def counts(self) -> bool:
@@ -158,7 +162,7 @@ def asked_of(question: str, kind: str, own: Words = frozenset()) -> Asked | None
     if item is not None:
         spans = [span for span, each in named_in(plain) if each == item]
         named = words_of(" ".join(plain[start:end] for start, end in spans))
-        rest = words_of(" ".join(_PROPER.findall(plain))) - named - MEASURES
+        rest = (words & words_of(" ".join(_PROPER.findall(plain)))) - named - MEASURES
     else:
         found = sorted(named_in(plain, _ANYWHERE), key=lambda each: each[0][0] - each[0][1])
         if found:
@@ -166,11 +170,15 @@ def asked_of(question: str, kind: str, own: Words = frozenset()) -> Asked | None
             rest = core(words) - words_of(plain[start:end])
         if rest & MEASURES:
             item, rest = None, frozenset()
-    names = tuple(dict.fromkeys(core(words_of(name)) for name in item.names)) if item else ()
+    names = _names(item) if item else ()
     if item is None and (owned := _OF_OWNER.fullmatch(plain.strip(" ?."))) is not None:
         rest, names = core(words_of(owned["owner"])), (core(words_of(owned["measure"])),)
     rest = rest - _PARTS or rest
     return Asked(kind, time, words, item, names, rest, marks, currency)
+
+
+def _names(item: LineItem) -> tuple[Words, ...]:
+    return tuple(dict.fromkeys(core(words_of(name)) for name in item.names))
 
 
 _PARTS: Final = frozenset(["segment", "division", "region", "unit", "business", "market", "product", "subsidiary"])

@@ -19,10 +19,10 @@ from typing import Final
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Answer, Citation, Document, Passage, TypedValue
-from okralong.pipelines.statements.amounts import SCALES, amounts
+from okralong.pipelines.statements.amounts import SCALES, UNKNOWN, amounts
 from okralong.pipelines.statements.asked import MARKS, MEASURES, Asked, asked_of
 from okralong.pipelines.statements.labels import Words, core, label_forms, words_of
-from okralong.pipelines.statements.line_items import items_of_label, line_items
+from okralong.pipelines.statements.line_items import items_of_label, line_items, with_substitutes
 from okralong.pipelines.statements.periods import Span
 from okralong.pipelines.statements.text_tables import tables_of
 from okralong.pipelines.statements.times import Time, fits, latest, time_stated, without_times
@@ -79,12 +79,21 @@ def choose(question: str, kind: str, document: Document, within: Sequence[Span] 
             the question asks for.
     """
     asked = asked_of(question, kind, own_names(document))
-    return None if asked is None else _chosen(asked, document, within)
+    if asked is None:
+        return None
+    found = _chosen(asked, document, within)
+    for other in with_substitutes(asked.item)[1:] if asked.item is not None and found is None else ():
+        found = found or _chosen(asked.instead(other), document, within)
+    return found
 
 
 def _chosen(asked: Asked, document: Document, within: Sequence[Span]) -> Choice | Ambiguous | None:
-    report = _report_of(_Same(tables_of(document)))
+    report = _report_of(_Same(tables_of(document)), document.text)
     found = [each for part in report.parts for each in _candidates(asked, part, report, within)]
+    if asked.item is not None and asked.item.kind == "money" and not asked.owner and not within:
+        # A note without the group's name may be of an associate; the statement itself does not have the item.
+        known = asked.item.statement in report.own_years
+        found = [each for each in found if not known or each.part.statement or each.part.is_summary]
     filled = [each for each in found if each.cell is not None]
     for rank in sorted({each.rank for each in filled}, reverse=True):
         read = [_read(asked, each, document) for each in filled if each.rank == rank]
@@ -96,8 +105,8 @@ def _chosen(asked: Asked, document: Document, within: Sequence[Span]) -> Choice 
 
 def _agreed(values: Sequence[Choice]) -> Choice | Ambiguous:
     """Return the first of the cells, or all if any has another value."""
-    first = values[0]
-    other = [each for each in values[1:] if not _alike(each, first)]
+    first = next((each for each in values if each.value.scale != UNKNOWN), values[0])
+    other = [each for each in values if not _alike(each, first)]
     distinct = [first]
     for each in other:
         if not any(_alike(each, known) for known in distinct):
@@ -112,7 +121,7 @@ def _alike(one: Choice, other: Choice) -> bool:
         return first.value == second.value
     if first.unit != second.unit or (first.currency and second.currency and first.currency != second.currency):
         return False
-    scaled = "unknown" not in (first.scale, second.scale)
+    scaled = UNKNOWN not in (first.scale, second.scale)
     numbers, steps = [], []
     for each, chosen in ((first, one), (second, other)):
         factor = float(SCALES.get(each.scale, Decimal(1)))
@@ -201,7 +210,7 @@ def _cells(
     stranger = bool(above - _known_words() - asked.words)
     for number, time in fitting:
         doubt = 2 * bool(foreign[number]) + stranger + (dated is False and bool(asked.time.year))
-        rank = 1 if stranger and part.rank(asked) < _STATEMENT else part.rank(asked)
+        rank = 1 if stranger and part.rank(asked, report) < _STATEMENT else part.rank(asked, report)
         yield _Candidate(part, row, row.cell(number), time, (rank, -doubt, tier))
 
 
@@ -223,7 +232,7 @@ def _cells_of_time(
             and _is_actual(asked, column, part.marks)
             and asked.owner <= part.title_words | column.words
         ):
-            yield _Candidate(part, row, row.cell(number), time, (part.rank(asked), 0, tier))
+            yield _Candidate(part, row, row.cell(number), time, (part.rank(asked, report), 0, tier))
 
 
 def _fitting_time(asked: Asked, time: Time, dated: bool, part: _Part, report: _Report) -> Time | None:
@@ -235,6 +244,8 @@ def _fitting_time(asked: Asked, time: Time, dated: bool, part: _Part, report: _R
     if not dated and own and asked.time.year and not time.year:
         time = replace(time, year=own)
     if not fits(time, asked.time):
+        return None
+    if not time.year and report.own_years and not asked.owner:  # the components of equity, for example
         return None
     if not asked.time.year and time.year:
         if own and time.year > own:  # a plan, or the years in which debt falls due
@@ -261,6 +272,7 @@ def _is_actual(asked: Asked, column: _Column, marks: frozenset[str]) -> bool:
 
 _PER_SHARE: Final = re.compile(r"\bper\s(?:\w+\s){0,3}(?:shares?|units?|ads|adss?|stock)\b|\beps\b", re.IGNORECASE)
 _OF_CHANGES: Final = re.compile(r"\bchanges? in\b|\badjustments? to reconcile\b", re.IGNORECASE)
+_NO_CASH: Final = re.compile(r"\bnon-?\s?cash\b", re.IGNORECASE)
 _RELATIVE: Final = re.compile(r"%|\bpercent|\bas a share of\b", re.IGNORECASE)
 
 
@@ -268,6 +280,8 @@ def _section_fits(asked: Asked, part: _Part, row: TableRow) -> bool:
     """Return whether the headings above a row allow the wanted figure there."""
     nearest = row.sections[-1] if row.sections else ""
     if not asked.per_share and (_PER_SHARE.search(nearest) or _PER_SHARE.search(row.label)):
+        return False
+    if _NO_CASH.search(" ".join(row.sections)) and not _NO_CASH.search(" ".join(asked.words)):
         return False
     if not asked.percent and _RELATIVE.search(nearest) and not _RELATIVE.search(row.label):
         return False
@@ -325,6 +339,8 @@ def _tier(asked: Asked, targets: dict[Words, int], row: TableRow, near: bool) ->
                 missing = frozenset() if core(words_of(nearest)) in asked.names else _OF_TITLE
             tier += 2 * (completed == asked.words) + (completed is words) - left_out
             best = max(best, (tier, missing), key=lambda each: each[0])
+    if _other_dilution(asked, row.label):
+        return 0, frozenset()
     if best[0] or asked.item is None:
         return best if best[0] or not near else _near(asked, row)
     if asked.item in items_of_label(row.label, row.sections):
@@ -335,6 +351,12 @@ def _tier(asked: Asked, targets: dict[Words, int], row: TableRow, near: bool) ->
 _OF_TITLE: Final = frozenset(["\x00"])
 """The missing words of a row that is labelled with the owner alone: the title must say the line item."""
 _BOTH: Final = (frozenset[str](), frozenset(["diluted"]))
+
+
+def _other_dilution(asked: Asked, label: str) -> bool:
+    """Return whether a row has the basic amounts per share and diluted ones are wanted, or the reverse."""
+    said = words_of(label) & {"basic", "diluted"}
+    return len(said) == 1 and asked.per_share and ("diluted" in said) != ("diluted" in asked.words)
 
 
 def _completes(words: Words, asked: Asked) -> bool:
@@ -470,14 +492,14 @@ _TITLES: Final = (
     (
         "income",
         re.compile(
-            r"\b(?:statements?|results)\s+of\s+(?:consolidated\s+)?(?:net\s+)?(?:operations?|income|earnings|profit|loss"
+            r"\bstatements?\s+of\s+(?:consolidated\s+)?(?:net\s+)?(?:operations?|income|earnings|profit|loss"
             r"|comprehensive)|\bincome\s+statements?\b|\bprofit\s+(?:and|or|&)\s+loss\b",
             re.IGNORECASE,
         ),
     ),
 )
 _NO_STATEMENT: Final = re.compile(
-    r"\bselected\b|\bsummar|\bhighlights?\b|\bquarterly\b|\breconcil|\bsegments?\b|\bgeograph|\bby\b|\bregistrant\b"
+    r"^\s*notes?\s+\d|\b(?:following|below|sets?\s+forth|presents?|shows?|compared\s+with)\b|\bselected\b|\bsummar|\bhighlights?\b|\bquarterly\b|\breconcil|\bsegments?\b|\bgeograph|\bby\b|\bregistrant\b"
     r"|\bguarantor|\bconsolidating\b|\bsupplement|\bdiscontinued\b|\bacqui|\beffects?\b|\bimpact\b|\bnotes?\s+to\b|\bfive[\s-]year\b"
     r"|\bkey\b|\bline\s+items?\b|\bpension|\bsubsidiar(?!ies$)|\bvariable\s+interest\b|\bparent\b|\bdata\b",
     re.IGNORECASE,
@@ -507,7 +529,7 @@ _ROWS: Final = (
 class _Part:
     """A table with what its heads and title say."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, of_parent: bool) -> None:
         self.table = table
         self.columns = [_column(table.head(number)) for number in range(len(table.heads))]
         owners = [column.owner for column in self.columns if not column.is_other]
@@ -519,22 +541,52 @@ class _Part:
             ]
         self.title_words = without_times(words_of(table.title))
         self.marks = _marks_of(table.title).difference(*(column.marks for column in self.columns))
-        self.statement = _statement_of(table)
+        if of_parent:
+            self.marks |= {"parent"}
+        self.is_summary = _SUMMARY.search(table.title) is not None
+        self.statement, self.is_titled = _statement_of(table)
+        self.is_consolidated = any(_CONSOLIDATED.search(each) for each in (table.title, *map(" ".join, table.heads)))
 
-    def rank(self, asked: Asked) -> int:
-        """Return 4 for the statement that has the wanted line item, 3 for another, 2 for other tables, 1 for parts."""
-        if self.statement:
-            return 4 if asked.item is None or asked.item.statement == self.statement else _STATEMENT
-        return 1 if _POOR.search(self.table.title) else 2
+    def rank(self, asked: Asked, report: _Report) -> int:
+        """Return 5 to 3 for statements, 2 for other tables, 1 for those that may be of a part of the group.
+
+        Statements with a title outrank those with typical rows only, and the one that has the line item the others.
+        """
+        if not self.statement:
+            return 1 if _POOR.search(self.table.title) else 2
+        if not self.is_consolidated and self.statement in report.consolidated:
+            return 1
+        return _STATEMENT + self.is_titled + (asked.item is None or asked.item.statement == self.statement)
 
 
-def _statement_of(table: Table) -> str:
-    """Return which statement a table is: "balance sheet", "income", "cash flow", or "" for other tables."""
+_SUMMARY: Final = re.compile(
+    r"\bselected\b|\bsummary\b|\bhighlights?\b|\bkey\s+(?:figures|data|financials?)\b|\b(?:five|ten)[\s-]year\b",
+    re.IGNORECASE,
+)
+"""Titles of tables that repeat figures of the statements."""
+_CONSOLIDATED: Final = re.compile(r"\bconsolidated\b|\bgroup\b", re.IGNORECASE)
+_OF_PARENT: Final = re.compile(
+    r"\bparent[\s-]+(?:company[\s-]+)?only\b|\bparent\s+(?:company|entity)\s+(?:condensed\s+)?financial\b|\bschedule\s+i\b"
+    r"|\bcondensed\s+financial\s+(?:information|statements)\s+of\s+(?:the\s+)?(?:registrant|parent)\b",
+    re.IGNORECASE,
+)
+"""Text above tables of the parent company alone."""
+_ABOVE: Final = 400  # project default
+"""Characters above a table that may say so."""
+_NEXT: Final = 1_500  # project default
+"""Characters between such a table and one that continues it."""
+
+
+def _statement_of(table: Table) -> tuple[str, bool]:
+    """Return which statement a table is, "" if none, and whether its title says so."""
     if _NO_STATEMENT.search(table.title) or _marks_of(table.title) & {"plan", "parent"}:
-        return ""
+        return "", False
     titled = {name for name, pattern in _TITLES if pattern.search(table.title)}
-    if len(titled) == 1:
-        return titled.pop()
+    return (titled.pop(), True) if len(titled) == 1 else (_with_rows_of(table), False)
+
+
+def _with_rows_of(table: Table) -> str:
+    """Return which statement has such rows as a table: "balance sheet", "income", "cash flow", or ""."""
     labels = [row.label for row in table.rows if len(row.label) < _LONGEST_LABEL]
     found = {name: sum(1 for label in labels if pattern.search(label)) for name, pattern in _ROWS}
     if found["cash flow"] > 1:
@@ -565,11 +617,13 @@ class _Report:
     """A document's tables and its own period.
 
     ``own_years`` are the latest years by statement, since a fiscal year may end in the next calendar year.
+    ``consolidated`` are the statements of which one is consolidated; others of their kind may be the parent's.
     """
 
     parts: tuple[_Part, ...]
     own_years: dict[str, str]
     is_annual: bool
+    consolidated: frozenset[str]
 
     @property
     def own_year(self) -> str:
@@ -579,8 +633,14 @@ class _Report:
 
 
 @lru_cache(maxsize=8)
-def _report_of(same: _Same) -> _Report:
-    parts = tuple(_Part(table) for table in same.tables)
+def _report_of(same: _Same, text: str) -> _Report:
+    """Return the tables with what they are. Cached for the last few documents."""
+    parts: list[_Part] = []
+    for table in same.tables:
+        near = bool(parts) and "parent" in parts[-1].marks and table.start - parts[-1].table.end < _NEXT
+        parts.append(
+            _Part(table, near or _OF_PARENT.search(text[max(0, table.start - _ABOVE) : table.start]) is not None)
+        )
     years: dict[str, Counter[str]] = {}
     lengths: set[int] = set()
     for part in parts:
@@ -599,7 +659,8 @@ def _report_of(same: _Same) -> _Report:
         if part.statement != "balance sheet":
             lengths |= {time.months for time in times}
     own = {name: max(counts, key=lambda each: (counts[each], each)) for name, counts in years.items()}
-    return _Report(parts, own, bool(lengths & {0, 12}))
+    consolidated = frozenset(part.statement for part in parts if part.is_consolidated and part.is_titled)
+    return _Report(tuple(parts), own, bool(lengths & {0, 12}), consolidated)
 
 
 @lru_cache(maxsize=64)
@@ -630,12 +691,17 @@ SHOWN: Final = 600
 """Characters of context on each side of a value, extended to the end of a line. project default"""
 
 
+_MARK: Final = re.compile(r"(?<=\d)\s*\(\w{1,2}\)$")
+"""A footnote mark behind a figure."""
+
+
 def answer_of(chosen: Choice | Ambiguous, document: Document) -> Answer:
     """Return the answer that cites the chosen row, or an unanswerable one with the reason and the rows."""
     if isinstance(chosen, Ambiguous):
         rows = tuple(lines_around(document, each.row.start, each.row.end, SHOWN) for each in chosen.cells[:_LISTED])
         return Answer("unanswerable", "unanswerable", context=rows, error=chosen.reason, replied_by=(BY_RULES,))
-    return cited_answer(document, chosen.cell.text, chosen.value, chosen.row.start, chosen.row.end)
+    said = _MARK.sub("", chosen.cell.text)
+    return cited_answer(document, said, chosen.value, chosen.row.start, chosen.row.end)
 
 
 def cited_answer(document: Document, said: str, value: TypedValue, start: int, end: int) -> Answer:

@@ -78,7 +78,7 @@ PERIOD: Final = re.compile(
 )
 """Words in a head that tell a time."""
 SPAN: Final = re.compile(
-    rf"\b(?:for\s(?:the\s)?)?(?:{_COUNT}[\s-](?:months?|weeks?)|(?:fiscal\s)?(?:years?|quarters?|periods?)(?=\s(?:ended|ending)))",
+    rf"\b(?:for\s(?:the\s)?)?(?:(?:{_COUNT}\s(?:and|or)\s)?{_COUNT}[\s-](?:months?|weeks?)|(?:fiscal\s)?(?:years?|quarters?|periods?)(?=\s(?:ended|ending)))",
     re.IGNORECASE,
 )
 DAY: Final = re.compile(rf"\b(?:as\s(?:of|at)\s)?(?:{MONTH}\s\d{{1,2}}\b,?|\d{{1,2}}\s{MONTH})", re.IGNORECASE)

@@ -41,4 +41,4 @@ async def read_calculation(tools: Tools, question: str) -> Answer | None:
 
 def _operand(document: Document, question: str) -> Answer | None:
     found = (stated_in_document(document, question, kind) for kind in ("money", "number", "percent"))
-    return next((answer for answer in found if answer is not None), None)
+    return next((answer for answer in found if answer is not None and answer.status == "answered"), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,8 +20,8 @@ from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Hit
 from okralong.pipelines.statements.amounts import has_cells
+from okralong.pipelines.statements.choice import answer_of, choose, with_unit
 from okralong.pipelines.statements.periods import Span
-from okralong.pipelines.statements.rows import row_answer, with_heads
 from okralong.pipelines.statements.values import Context, spans_of
 
 
@@ -49,16 +50,17 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
     if amount and hits and tools.scope_size == 1:
         document = await tools.full_text(hits[0].chunk.doc_id)
         passages = [passage_of(hit) for hit in hits]
-        row = await off_loop(len(document.text), partial(row_answer, question, wanted.kind, passages, document))
+        spans = [(passage.start_char, passage.end_char) for passage in passages]
+        row = await off_loop(len(document.text), partial(choose, question, wanted.kind, document, spans))
         if row is not None:
-            return row
+            return replace(answer_of(row, document), context=tuple(passages))
         if gives is not None:  # the reader ``Statement`` has already read all sentences of the document
             gives = _none_in
     found = await read_value_of(tools, "read", question, hits, wanted, gives)
     if found is None or not amount or not found.citations:
         return found
     document = await tools.full_text(found.citations[0].doc_id)
-    return await off_loop(len(document.text), partial(with_heads, question, wanted.kind, found, document))
+    return await off_loop(len(document.text), partial(with_unit, found, document))
 
 
 def _none_in(sentence: str) -> Span | None:

@@ -16,7 +16,6 @@ from typing import Final
 
 from okralong.pipelines.answering.answer_types import AMOUNTS
 from okralong.pipelines.answering.readers.spans import (
-    ASKS_CHANGE,
     LONGEST_LINE,
     level_of,
     lists_in,
@@ -25,55 +24,12 @@ from okralong.pipelines.answering.readers.spans import (
 )
 from okralong.pipelines.core.types import Answer, Document, TypedValue
 from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
-from okralong.pipelines.statements.columns import ABOVE
-from okralong.pipelines.statements.line_items import Item, mentions, named_in, with_substitutes
+from okralong.pipelines.statements.asked import line_item_of
+from okralong.pipelines.statements.choice import cited_answer
+from okralong.pipelines.statements.line_items import Item, mentions, with_substitutes
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
-from okralong.pipelines.statements.rows import ROUNDED, cited_answer
+from okralong.pipelines.statements.times import TIME_PHRASE
 from okralong.pipelines.statements.values import Context, read_value
-
-_OTHER: Final = re.compile(
-    r"\b(?:growth|margin|ratio|per|share of|percent\w*|segment|division|region|business unit|subsidiar\w*|forecast"
-    r"|guidance|outlook|expected|average|difference|comprehensive|adjusted|non-gaap|pro forma|backlog)\b|%",
-    re.IGNORECASE,
-)
-"""Words of questions that do not just ask for the amount of a line item."""
-_HOW_MUCH: Final = re.compile(
-    r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b))",
-    re.I,
-)
-""""how much cash was provided by ...", which is rewritten to "cash provided by ..."."""
-_AMOUNT_OF: Final = re.compile(
-    r"\b(?:amount|balance|value)\s+of\s+(?:the\s+)?|\s+(?:amount|balance)(?=\s*(?:\?|$))", re.I
-)
-"""Phrases that may surround any line item: "the amount of accounts payable", "the accounts payable amount"."""
-_TIME_WORDS: Final = (
-    r"(?:the|its|our|this|that|whole|full|entire|current|same|latest|last|recent|most|reporting|reported|fiscal|financial"
-    r"|calendar|first|second|third|fourth|three|six|nine|twelve|thirteen|one|two|both|quarter(?:s|ly)?|years?|annual"
-    r"|year-to-date|months?|weeks?|days?|periods?|half|ended|ending|and|of|to|in|for|during|on|as|at|end|close"
-    r"|january|february|march|april|may|june|july|august|september|october|november|december|respectively"
-    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|fy\d*|q[1-4]|[1-4]q|h[12]|\d{1,4}(?:st|nd|rd|th)?)"
-)
-_TIME: Final = rf"(?:for|in|during|of|at|as\sof|through|on)\s(?:{_TIME_WORDS}\b[\s,.'\u2019\u2013-]*){{1,24}}"
-"""A phrase of time: a preposition, then up to 24 of these words. No two alternatives may match the same text, or
-matching takes exponential time."""
-_ASKED_OF: Final = re.compile(
-    rf"(?:\s*\([^)]*\))*\s*(?:$|[?;:.!]|(?:of|by|for)\s(?:the\s)?(?:company|firm|group|registrant|corporation)\b"
-    rf"|attributable\b|,?\s?{_TIME}(?:$|[?;:.!(]))",
-    re.IGNORECASE,
-)
-"""What may follow the line item in a question about its total."""
-
-
-def line_item_of(question: str) -> Item | None:
-    """Return the line item that a question asks for, of the whole company and at one time.
-
-    Return None if it asks for several line items, for more than an amount, or for something else.
-    """
-    if _OTHER.search(question) or ASKS_CHANGE.search(question):
-        return None
-    plain = _AMOUNT_OF.sub("", _HOW_MUCH.sub(r"\1 ", question)).strip()
-    asked = {item for (_, end), item in named_in(plain) if _ASKED_OF.match(plain, end)}
-    return asked.pop() if len(asked) == 1 else None
 
 
 def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
@@ -94,12 +50,16 @@ def stated_in(question: str, kind: str) -> Callable[[str], Span | None] | None:
     return amount_in
 
 
+ABOVE: Final = 16_000  # project default
+"""Characters before and after an amount that are searched for the scale of the amounts around it."""
+ROUNDED: Final = 0.015
+"""Largest relative difference between amounts that count as the same. project default"""
 _AMOUNT_NEXT: Final = rf"(?=(?:[A-Z]{{3}}\s?)?[(\u2212-]?\s?(?:{BEFORE})?\s?[(\u2212-]?\s?\d)"
 _STATES: Final = re.compile(
     rf"""
     (?:\s?\([^)\n]{{1,40}}\))?
     (?:,?\s(?:attributable|applicable|available)\sto\s[^.,;$\d\n]{{3,70}}?)?
-    (?P<when>,?\s{_TIME})??
+    (?P<when>,?\s{TIME_PHRASE})??
     ,?\s?(?:
       \s?\b(?:was|were|is|of|totaled|totalled|amounted\sto|came\sto|came\sin\sat|reached|stood\sat)\s
         (?:(?:approximately|about|around|nearly|over|a\srecord|record)\s)?{_AMOUNT_NEXT}

@@ -10,6 +10,7 @@ from typing import Final
 from okralong.pipelines.answering.answer_types import AMOUNTS
 from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
 from okralong.pipelines.statements.amounts import amounts, has_cells
+from okralong.pipelines.statements.asked import ASKS_CHANGE
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.values import spans_of
 
@@ -75,10 +76,6 @@ def line_around(text: str, start: int, end: int) -> tuple[int, int]:
     return first, last
 
 
-ASKS_CHANGE: Final = re.compile(
-    r"\b(?:increas|decreas|declin|chang|grow|grew|rise|rose|fell|fall|drop|differ|gain|higher|lower|more|less)\w*",
-    re.IGNORECASE,
-)
 _CHANGED: Final = re.compile(
     r"\b(?:increas|decreas|declin|grew|grow|rose|ris|fell|fall|dropp?|improv|reduc)\w*\s+(?:(?:by|of)\s+)?"
     r"(?:approximately\s+|about\s+)?$",

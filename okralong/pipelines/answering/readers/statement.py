@@ -12,9 +12,10 @@ from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.readers.cover import asks_period, asks_shares, cover_shares, report_period
 from okralong.pipelines.answering.readers.named import LONGEST_QUESTION, named_document
 from okralong.pipelines.answering.readers.reader import Reader
-from okralong.pipelines.answering.readers.sentences import line_item_of, stated
+from okralong.pipelines.answering.readers.sentences import stated
 from okralong.pipelines.core.types import Answer, Document
-from okralong.pipelines.statements.rows import item_row, measure_row
+from okralong.pipelines.statements.asked import line_item_of
+from okralong.pipelines.statements.choice import Choice, answer_of, choose
 
 
 class Statement(Reader):
@@ -48,6 +49,8 @@ async def read_statement(ask: Ask) -> Answer | None:
 def stated_in_document(document: Document, question: str, kind: str) -> Answer | None:
     """Return the amount of a kind that a document states, or None.
 
+    The answer is "unanswerable", with the reason, if several cells fit and no sentence decides between them.
+
     Args:
         document: The document to search.
         question: The question without the document's name.
@@ -55,7 +58,9 @@ def stated_in_document(document: Document, question: str, kind: str) -> Answer |
     """
     if kind == "number" and asks_shares(question) and (shares := cover_shares(document)) is not None:
         return shares
+    found = choose(question, kind, document)
+    if isinstance(found, Choice):
+        return answer_of(found, document)
     item = line_item_of(question)
-    if item is None:
-        return measure_row(question, kind, document)
-    return item_row(question, kind, item, document) or stated(question, kind, item, document)
+    said = None if item is None else stated(question, kind, item, document)
+    return answer_of(found, document) if said is None and found is not None else said

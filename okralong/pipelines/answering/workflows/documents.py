@@ -47,7 +47,7 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.llm.config import ANALYZE
-from okralong.pipelines.statements.rows import with_heads
+from okralong.pipelines.statements.choice import with_unit
 from okralong.pipelines.statements.table_operations import AMOUNTS, Cell, Outcome, Refused, carry_out, written
 
 ROW_TOKENS: Final = 200  # project default
@@ -154,7 +154,7 @@ async def fill_cell(tools: Tools, question: str, answer_cell: AnswerCell) -> Ans
     found = await value_read(question, wanted, found)
     if wanted.kind in AMOUNTS and not wanted.many and shown:
         document = await tools.full_text(shown[0].doc_id)
-        found = await off_loop(len(document.text), partial(with_heads, question, wanted.kind, found, document))
+        found = await off_loop(len(document.text), partial(with_unit, found, document))
     return await with_confidence(tools, question, found) if tools.reads else found
 
 
