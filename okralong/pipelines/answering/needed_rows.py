@@ -19,7 +19,14 @@ from okralong.pipelines.core.tables import Table, TableRow
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Passage
 from okralong.pipelines.statements.compact import compact_parts
-from okralong.pipelines.statements.line_items import LineItem, items_needed, items_of_label, with_substitutes
+from okralong.pipelines.statements.line_items import (
+    LineItem,
+    items_needed,
+    items_of_label,
+    line_items,
+    named_in,
+    with_substitutes,
+)
 
 Chosen = tuple[Table, TableRow]
 
@@ -38,11 +45,23 @@ _BESIDE: Final = 0.3
 _STATEMENT: Final = 1.3
 _OTHER_YEAR: Final = 0.5
 """The factors of statements' rows, and of tables without a year that the question names. # project default"""
+_APART: Final = re.compile(
+    r"\b(?:percent(?:age)?s?|parent|condensed|pro\s?forma|quarter(?:ly)?|unaudited|segments?)\b|%", re.IGNORECASE
+)
+"""Words of titles of tables that do not have the report's own figures: such tables have the factor of another year."""
+_ITEM: Final = 0.05
+_MOST_ITEMS: Final = 10
+"""The weight of each line item that a table has, up to so many. # project default"""
+_OTHER_STATEMENT: Final = 0.6
+"""The factor of a line item in a table of another statement: cash in that of cash flows. # project default"""
 _CHANGE: Final = 0.6
 """The factor of rows of a cash flow statement that give the change of a balance. # project default"""
-_CHANGES: Final = re.compile(r"\b(?:changes? in|adjustments)\b", re.IGNORECASE)
+_CHANGES: Final = re.compile(r"\bchanges? in\b", re.IGNORECASE)
 _EMPTY: Final = "end ended year years fiscal period annual quarter change changes compared company group amount report"
 """Words of questions and labels that tell no rows apart."""
+_LOOSE: Final = stems("basic diluted common ordinary net consolidated attributable")
+"""Words that a label may have though the question does not."""
+_ANYWHERE: Final = re.compile("")
 _STATEMENTS: Final = re.compile(
     r"\b(?:balance\s+sheets?|financial\s+(?:position|condition)|statements?\s+of|income\s+statements?|cash\s+flows?)\b",
     re.IGNORECASE,
@@ -52,12 +71,24 @@ _YEAR: Final = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A row with the stems of its label, those of what stands around it, and the factor of its table."""
+    """A row that may be needed.
+
+    Attributes:
+        table: Its table.
+        row: The row.
+        words: The stems of its label.
+        around: The stems of its sections, and of its table's title and heads.
+        items: The line items that its label names.
+        statement: The statement that most line items of its table belong to.
+        factor: How much its table is preferred.
+    """
 
     table: Table
     row: TableRow
     words: frozenset[str]
     around: frozenset[str]
+    items: tuple[LineItem, ...]
+    statement: str
     factor: float
 
 
@@ -71,14 +102,16 @@ def rows_needed(question: str, tables: Iterable[Table], name: str = "", most: in
         most: The most rows to return.
     """
     rows = _candidates(question, tables)
-    chosen = _item_rows(question, rows)[:most]
+    chosen = [*_item_rows(question, rows), *_quoted_rows(question, rows)]
+    chosen = list({id(each.row): each for each in chosen}.values())[:most]
     held = Counter(word for each in rows for word in each.words)
     rarity = {word: math.log(1 + len(rows) / count) for word, count in held.items()}
     ignored = stems(f"{name} {_EMPTY}")
     # "How did product revenue and the cost of product revenue change?" needs two rows with the word.
     asked = Counter(each for word in question.split() for each in stems(word) if each in rarity and each not in ignored)
     first = max((_score(each, rarity, asked, []) for each in rows), default=0.0)
-    left = [each for each in rows if each.words & asked.keys() and each not in chosen]
+    taken = {id(each.row) for each in chosen}
+    left = [each for each in rows if each.words & asked.keys() and id(each.row) not in taken]
     for each in chosen:
         asked.subtract(each.words & asked.keys())
     while left and len(chosen) < most:
@@ -88,7 +121,21 @@ def rows_needed(question: str, tables: Iterable[Table], name: str = "", most: in
         chosen.append(best)
         left.remove(best)
         asked.subtract(best.words & asked.keys())
-    return [(each.table, each.row) for each in chosen]
+    return [(each.table, each.row) for each in [*chosen, *_beside(chosen, rows)]]
+
+
+def _beside(chosen: Sequence[_Candidate], rows: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return further rows of the chosen statements with line items, the nearest to a chosen row first."""
+    taken = {id(each.row) for each in chosen}
+    found: list[tuple[int, int, _Candidate]] = []
+    for at, each in enumerate(rows):
+        near = [abs(each.row.start - other.row.start) for other in chosen if other.table is each.table]
+        if near and each.items and each.statement in _PRIMARY and id(each.row) not in taken:
+            found.append((min(near), at, each))
+    return [each for _, _, each in sorted(found, key=lambda each: each[:2])]
+
+
+_PRIMARY: Final = ("balance sheet", "income", "cash flow")
 
 
 def _candidates(question: str, tables: Iterable[Table]) -> list[_Candidate]:
@@ -96,35 +143,78 @@ def _candidates(question: str, tables: Iterable[Table]) -> list[_Candidate]:
     found: list[_Candidate] = []
     for table in tables:
         heads = " ".join([table.title, *map(table.head, range(len(table.heads)))])
-        factor = _STATEMENT if _STATEMENTS.search(table.title) else 1.0
+        factor = _factor(table, question)
         there = set(_YEAR.findall(heads))
-        if years and there and not years & there:
-            factor *= _OTHER_YEAR
+        if years and there:
+            factor *= _OTHER_YEAR ** (len(years - there) / len(years))
         around = stems(heads)
-        for row in table.rows:
+        items = [tuple(items_of_label(row.label, row.sections)) for row in table.rows]
+        of_statements = Counter(item.statement for item in {each for named in items for each in named})
+        statement, count = max(of_statements.items(), key=lambda each: each[1], default=("", 0))
+        factor *= 1 + _ITEM * min(count, _MOST_ITEMS)
+        for row, named in zip(table.rows, items, strict=True):
             words, above = stems(row.label), " ".join(row.sections)
             if row.cells and words:
                 by = factor * (_CHANGE if _CHANGES.search(above) else 1.0)
-                found.append(_Candidate(table, row, words, around | stems(above), by))
+                found.append(_Candidate(table, row, words, around | stems(above), named, statement, by))
     return found
+
+
+def _factor(table: Table, question: str) -> float:
+    factor = _STATEMENT if _STATEMENTS.search(table.title) else 1.0
+    if _APART.search(table.title) and not _APART.search(question):
+        factor *= _OTHER_YEAR
+    return factor
 
 
 def _item_rows(question: str, rows: Sequence[_Candidate]) -> list[_Candidate]:
     """Return a row for each line item that the question needs, from the tables with most of them."""
-    by_item: dict[LineItem, list[_Candidate]] = {}
     needed = items_needed(question)
-    wanted = {each for item in needed for each in with_substitutes(item)}
-    for each in rows if wanted else ():
-        for item in wanted.intersection(items_of_label(each.row.label, each.row.sections)):
+    if not needed:  # the names of metrics are so specific that the words before them do not matter
+        named = [item for _, item in named_in(question, _ANYWHERE) if item.operands]
+        needed = list(dict.fromkeys(line_items()[each] for item in named for each in item.operands))
+    by_item: dict[LineItem, list[_Candidate]] = {}
+    for each in rows:
+        for item in each.items:
             by_item.setdefault(item, []).append(each)
-    held = Counter(id(table) for found in by_item.values() for table in {each.table for each in found})
+    sought = [
+        (item, by_item[item])
+        for item in (next((each for each in with_substitutes(one) if each in by_item), None) for one in needed)
+        if item is not None
+    ]
+    held = Counter(key for _, found in sought for key in {id(each.table) for each in found})
     chosen: dict[int, _Candidate] = {}
-    for item in needed:
-        found = next((by_item[each] for each in with_substitutes(item) if each in by_item), [])
-        if found:
-            best = max(found, key=lambda each: each.factor * (1 + _TOGETHER * held[id(each.table)]))
-            chosen.setdefault(id(best.row), best)
+    for item, found in sought:
+
+        def fit(each: _Candidate, statement: str = item.statement) -> float:
+            own = 1.0 if each.statement == statement else _OTHER_STATEMENT
+            return each.factor * own * (1 + _TOGETHER * held[id(each.table)]) / len(each.items)
+
+        best = max(found, key=fit)
+        chosen.setdefault(id(best.row), best)
     return list(chosen.values())
+
+
+def _quoted_rows(question: str, rows: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return a row for each label of two words or more that the question quotes, unless a longer one holds it."""
+    said = f" {_plain(question)} "
+    found: dict[str, _Candidate] = {}
+    for each in rows:
+        label = _plain(each.row.label)
+        if " " in label and f" {label} " in said and (label not in found or each.factor > found[label].factor):
+            found[label] = each
+    for label in sorted(found, key=len):
+        said_alone = said
+        for other in found:
+            if other != label and label in other:
+                said_alone = said_alone.replace(f" {other} ", " | ")
+        if f" {label} " not in said_alone:
+            del found[label]
+    return list(found.values())
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"[\w&-]+", re.sub(r"\([^()]*\)", " ", text).casefold()))
 
 
 def _score(each: _Candidate, rarity: Mapping[str, float], asked: Counter[str], chosen: Sequence[_Candidate]) -> float:
@@ -137,7 +227,7 @@ def _score(each: _Candidate, rarity: Mapping[str, float], asked: Counter[str], c
     if not held:
         return 0.0
     known = sum(rarity[word] for word in each.words if word in asked)
-    whole = sum(rarity[word] for word in each.words)
+    whole = known + sum(rarity[word] for word in each.words - _LOOSE if word not in asked)
     score = (held + _BESIDE * weight(each.around - each.words)) * (known / whole) ** 2 * each.factor
     return score * (_SAME_TABLE if any(other.table is each.table for other in chosen) else 1.0)
 

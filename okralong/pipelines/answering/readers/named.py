@@ -84,7 +84,8 @@ async def _titled(tools: Tools, names: Sequence[str], hits: Sequence[Hit]) -> li
 
 
 def _rows_of(document: Document, question: str, tokens: int) -> list[Passage]:
-    rows = rows_needed(question, tables_of(document), f"{document.doc_id} {document.title}")
+    name = " ".join([document.doc_id, document.title, *names_in(question)])
+    rows = rows_needed(question, tables_of(document), name)
     return rows_passages(document, rows, tokens)
 
 
