@@ -47,8 +47,8 @@ from okralong.pipelines.reporting.tables import markdown_table
 PLAIN = {"Std-RAG 5 x 512": "semantic", "hybrid 5 x 512": "reciprocal_rank"}
 PLAIN_COUNT, PLAIN_SIZE = 5, 512
 OFF, OURS = "ours, tables off", "ours"
-LEAST = 40
-"""Characters of a page, without white space, that must be shown. # project default: half a line"""
+LEAST = 20
+"""Characters of a page, without white space, that must be shown. # project default: a row"""
 
 
 @dataclass(frozen=True)
