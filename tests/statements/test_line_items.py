@@ -159,6 +159,7 @@ async def test_rows_stand_in_the_place_of_chunks(type_: QuestionType, shown: boo
             "|2024|2023",
             "Total current assets|310|200",
             "Total current liabilities|90|80",
+            "Deferred revenue|77|70",  # another line item of the statement, as there is room
         ]
     else:
         assert not rows
