@@ -8,31 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from okralong.pipelines.indexing.formats.page_lines import Line, Piece, Rule
-
-
-@dataclass(slots=True)
-class Column:
-    """The extent of a column: its digits from ``x0`` to ``x1``, with signs and brackets from ``left`` to ``right``."""
-
-    x0: float
-    x1: float
-    left: float
-    right: float
-
-    @property
-    def middle(self) -> float:
-        """The middle between its left and right edges."""
-        return (self.left + self.x1) / 2
-
-    def add(self, cell: Piece) -> None:
-        """Widen the column by a cell."""
-        self.x0, self.x1 = min(self.x0, cell.x0), max(self.x1, cell.x1)
-        self.left, self.right = min(self.left, cell.left), max(self.right, cell.right)
+from okralong.pipelines.indexing.formats.page_columns import Column
+from okralong.pipelines.indexing.formats.page_lines import Line, Piece, Rule, split_piece
+from okralong.pipelines.indexing.formats.page_titles import is_date_line, unit_in
 
 
 @dataclass(slots=True)
@@ -56,22 +38,6 @@ class Heads:
     bottom: int
 
 
-_SCALE: Final = (
-    r"(?:thousands?|millions?|billions?|mill\.|mio\.?|mrd\.?|tsd\.?|T?EUR|[TK]?€|KEUR|lakhs?|crores?"
-    r"|[$€£¥]\s?(?:m|mn|bn|k)\b|[$€£¥]?\s?['`\u2018\u2019]?000s?\b|[A-Z]{2,3}\s?['`\u2018\u2019]?000s?\b)"
-)
-_UNIT: Final = re.compile(rf"(?<![A-Za-z]){_SCALE}(?![A-Za-z])", re.IGNORECASE)
-_NO_UNIT: Final = re.compile(r"\d\s?(?:thousand|million|billion|mio|mrd)", re.IGNORECASE)
-_CURRENCY: Final = re.compile(
-    r"[A-Z]{0,3}[$€£¥₹]|\(?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|CNY|RMB|INR|AUD|CAD|NZD|HKD|SGD|ZAR|BRL|MXN|PLN)\)?"
-)
-_BRACKETED: Final = re.compile(r"\([^()]{2,120}\)")
-_LONGEST_UNIT: Final = 110
-_DATE: Final = re.compile(
-    r"\b(?:ended|ending|as (?:of|at)|at|january|february|march|april|may|june|july|august|september|october|november"
-    r"|december|months?|quarter|years?|weeks)\b|\b(?:19|20)\d\d\b",
-    re.IGNORECASE,
-)
 _DATE_GOES_ON: Final = re.compile(
     r"(?:,|\b(?:ended|ending|of|at|january|february|march|april|may|june|july|august|september|october|november"
     r"|december|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.?)$",
@@ -84,28 +50,6 @@ _TITLE: Final = re.compile(
 _YEARS: Final = re.compile(r"\b(?:19|20)\d\d\b")
 _MOST_LINES: Final = 12
 """Lines above the first row that may hold heads. # project default"""
-
-
-def unit_in(text: str) -> str:
-    """Return the part of a line that says the unit of a table, or ""."""
-    for bracket in _BRACKETED.finditer(text):
-        if _UNIT.search(bracket[0]) and not _NO_UNIT.search(bracket[0]):
-            return bracket[0]
-    if len(text) <= _LONGEST_UNIT and _UNIT.search(text) and not _NO_UNIT.search(text):
-        words = len(text.split())
-        if words <= 4 or re.match(r"\(?(?:all |the )?(?:expressed|amounts?|figures?|dollars?|in|stated)\b", text, re.I):
-            return text
-    return ""
-
-
-def is_unit(text: str) -> bool:
-    """Return whether a head is nothing but a unit: "£'000", "(in millions)", "$", "EUR"."""
-    return bool(_CURRENCY.fullmatch(text)) or unit_in(text) == text != ""
-
-
-def is_date_line(text: str) -> bool:
-    """Return whether a line names a date or a period."""
-    return bool(_DATE.search(text))
 
 
 def read_heads(
@@ -195,6 +139,8 @@ class _Reader:
         line = self.lines[index]
         if self._is_apart(line) or (self.done and not self._goes_on_above(line)):
             return False
+        borders = self.edges[1:-1]
+        line = replace(line, pieces=tuple(part for piece in line.pieces for part in split_piece(piece, borders)))
         over = [piece for piece in line.pieces if self._is_over_columns(piece)]
         if over and over[0] is not line.pieces[0]:  # a head left of the amounts of its wide column
             over = [
@@ -224,7 +170,7 @@ class _Reader:
         if self.below - line.y > far * self.height:
             return True
         amounts = line.amounts
-        return is_data(line) and not all(piece.is_period or piece.may_be_head for piece in amounts)
+        return line.is_data and not all(piece.is_period or piece.may_be_head for piece in amounts)
 
     def _is_over_columns(self, piece: Piece) -> bool:
         height, zone = self.height, self.zone
@@ -502,12 +448,3 @@ def _cheapest(
                         reached[last + 1] = (total, [*chosen, list(range(first, last + 1))])
         best = reached
     return min(((cost + skipped * (count - end), chosen) for end, (cost, chosen) in best.items()), default=None)
-
-
-def is_data(line: Line) -> bool:
-    """Return whether a line has two amounts or more, and most of them cannot be years."""
-    amounts = line.amounts
-    real = [piece for piece in amounts if not piece.may_be_head]
-    if len(amounts) < 2 or len(real) < len(amounts) / 2:
-        return False
-    return len(real) == len(amounts) or any(char.isdigit() for piece in real for char in piece.text)

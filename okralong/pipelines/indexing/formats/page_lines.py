@@ -126,6 +126,20 @@ class Line:
         return [piece for piece in self.pieces if piece.amount]
 
     @property
+    def is_data(self) -> bool:
+        """Whether it has two amounts or more, and most of them cannot be years."""
+        amounts = self.amounts
+        real = [piece for piece in amounts if not piece.may_be_head]
+        if len(amounts) < 2 or len(real) < len(amounts) / 2:
+            return False
+        return len(real) == len(amounts) or any(char.isdigit() for piece in real for char in piece.text)
+
+    def is_prose(self, width: float) -> bool:
+        """Return whether most of its part of the page, which has this width, is one piece of text."""
+        piece = self.pieces[0]
+        return len(self.pieces) <= 2 and piece.right - piece.left > 0.62 * width and not piece.amount
+
+    @property
     def text(self) -> str:
         """The text of all pieces."""
         return " ".join(piece.text for piece in self.pieces)
@@ -329,6 +343,22 @@ def _pieces(words: Sequence[Word], height: float, blank_groups: bool) -> list[Pi
     if openers:
         pieces.append(_Open(openers, amount=False))
     return [_closed(piece) for piece in pieces]
+
+
+def split_piece(piece: Piece, borders: Sequence[float]) -> list[Piece]:
+    """Return the parts of a text whose words have wide gaps at these borders of columns; mostly it has one part."""
+    words = piece.words
+    if piece.amount or len(words) < 2:
+        return [piece]
+    gaps = [after.x0 - before.x1 for before, after in pairwise(words)]
+    least = max(0.4 * _EM * words[0].height, 1.4 * sorted(gaps)[len(gaps) // 2] if len(gaps) > 2 else 0.0)
+    parts: list[list[Word]] = [[words[0]]]
+    for gap, before, word in zip(gaps, words, words[1:], strict=False):
+        reach = word.height
+        if gap >= least and any(before.x1 - reach < border < word.x0 + reach for border in borders):
+            parts.append([])
+        parts[-1].append(word)
+    return [piece] if len(parts) == 1 else [_closed(_Open(part, amount=False)) for part in parts]
 
 
 def _is_closed(piece: _Open, closer: str) -> bool:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from okralong.pipelines.core.tables import TableCell, TableRow
-from okralong.pipelines.indexing.formats.page_heads import Column
+from okralong.pipelines.indexing.formats.page_columns import Column
 from okralong.pipelines.indexing.formats.page_lines import Line, Piece
 
 _GOES_ON: Final = re.compile(r"[a-z(&\d]")

@@ -1,0 +1,131 @@
+"""Title and unit of a page's table, from the lines above its rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from okralong.pipelines.indexing.formats.page_lines import Line, Piece
+
+_SCALE: Final = (
+    r"(?:thousands?|millions?|billions?|mill\.|mio\.?|mrd\.?|tsd\.?|T?EUR|[TK]?€|KEUR|lakhs?|crores?"
+    r"|[$€£¥]\s?(?:m|mn|bn|k)\b|[$€£¥]?\s?['`\u2018\u2019]?000s?\b|[A-Z]{2,3}\s?['`\u2018\u2019]?000s?\b)"
+)
+_UNIT: Final = re.compile(rf"(?<![A-Za-z]){_SCALE}(?![A-Za-z])", re.IGNORECASE)
+_NO_UNIT: Final = re.compile(r"\d\s?(?:thousand|million|billion|mio|mrd)", re.IGNORECASE)
+_CURRENCY: Final = re.compile(
+    r"[A-Z]{0,3}[$€£¥₹]|\(?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|CNY|RMB|INR|AUD|CAD|NZD|HKD|SGD|ZAR|BRL|MXN|PLN)\)?"
+)
+_BRACKETED: Final = re.compile(r"\([^()]{2,120}\)")
+_LONGEST_UNIT: Final = 110
+_DATE: Final = re.compile(
+    r"\b(?:ended|ending|as (?:of|at)|at|january|february|march|april|may|june|july|august|september|october|november"
+    r"|december|months?|quarter|years?|weeks)\b|\b(?:19|20)\d\d\b",
+    re.IGNORECASE,
+)
+_TITLE_LINES: Final = 14
+"""Lines above a table in which its title is looked for. # project default"""
+_SENTENCE_START: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+_INTRODUCES: Final = re.compile(
+    r"\b(?:table|follow\w*|below|set forth|sets out|summar\w+|as shown|shown)\b", re.IGNORECASE
+)
+
+
+_PAGE_TOP: Final = 6
+"""First lines of a page, where a unit counts for all of its tables."""
+
+
+def unit_in(text: str) -> str:
+    """Return the part of a line that says the unit of a table, or ""."""
+    for bracket in _BRACKETED.finditer(text):
+        if _UNIT.search(bracket[0]) and not _NO_UNIT.search(bracket[0]):
+            return bracket[0]
+    if len(text) <= _LONGEST_UNIT and _UNIT.search(text) and not _NO_UNIT.search(text):
+        words = len(text.split())
+        if words <= 4 or re.match(r"\(?(?:all |the )?(?:expressed|amounts?|figures?|dollars?|in|stated)\b", text, re.I):
+            return text
+    return ""
+
+
+def is_unit(text: str) -> bool:
+    """Return whether a head is nothing but a unit: "£'000", "(in millions)", "$", "EUR"."""
+    return bool(_CURRENCY.fullmatch(text)) or unit_in(text) == text != ""
+
+
+def is_date_line(text: str) -> bool:
+    """Return whether a line names a date or a period."""
+    return bool(_DATE.search(text))
+
+
+def table_title(lines: Sequence[Line], top: int, floor: int, width: float) -> tuple[str, list[Piece]]:
+    """Return the title above a table, with the period that stands below it.
+
+    It is the heading or the sentence that introduces the table; with neither, the heading of its paragraph.
+    """
+    dates: list[Line] = []
+    below = lines[top].y
+    index, least = top, max(floor, top - _TITLE_LINES)
+    while index > least:
+        index -= 1
+        line = lines[index]
+        text = line.text
+        if below - line.y > 6 * line.height or line.is_data:
+            break
+        below = line.y
+        if unit_in(text) == text:
+            continue
+        if is_date_line(text) and len(text) < 70 and text[-1] not in ".:,;" and len(dates) < 2:
+            dates.insert(0, line)
+        elif text[-1] == ":" or (text[-1] == "." and len(text) > 40):
+            first, paragraph = _paragraph(lines, index, least, width)
+            sentences = _SENTENCE_START.split(paragraph)
+            if text[-1] == ":":
+                return sentences[-1], list(line.pieces)
+            if told := [sentence for sentence in sentences if _INTRODUCES.search(sentence)]:
+                return told[-1], list(line.pieces)
+            dates.clear()
+            index, below = first, lines[first].y
+        elif _is_heading(lines, index, width):
+            title = " ".join([text, *(date.text for date in dates)])
+            return title, [piece for each in (line, *dates) for piece in each.pieces]
+    return " ".join(date.text for date in dates), [piece for date in dates for piece in date.pieces]
+
+
+def _is_heading(lines: Sequence[Line], index: int, width: float) -> bool:
+    """Return whether a line stands alone and starts as a heading does."""
+    line = lines[index]
+    text = line.text
+    if len(text) > 120 or text[-1] in ".,;" or not (text[0].isupper() or text[0].isdigit() or text[0] in "("):
+        return False
+    above = lines[index - 1] if index else None
+    near = above is not None and line.y - above.y < 1.5 * line.height and above.is_prose(width)
+    return not near or line.height > 1.1 * (above.height if above else 0.0)
+
+
+def _paragraph(lines: Sequence[Line], last: int, least: int, width: float) -> tuple[int, str]:
+    """Return the first line of the paragraph that ends in a line, and its text."""
+    first = last
+    while first > least:
+        above = lines[first - 1]
+        if not above.is_prose(width) or lines[first].y - above.y > 1.6 * above.height:
+            break
+        first -= 1
+    return first, " ".join(line.text for line in lines[first : last + 1])
+
+
+def table_unit(lines: Sequence[Line], stated: Sequence[Piece], levels: Sequence[Sequence[str]], above: range) -> str:
+    """Return the unit line of a table, "" if there is none.
+
+    Args:
+        lines: The lines of the page.
+        stated: The pieces of the stub's head, and units over the columns.
+        levels: The heads of the columns, which may all have one unit.
+        above: The lines that the unit may be in, from the first one below the table before to the first row.
+    """
+    found = [unit_in(piece.text) for piece in stated]
+    found.extend(sorted(set.intersection(*({level for level in each if is_unit(level)} for each in levels))))
+    found.extend(unit_in(lines[index].text) for index in reversed(above))
+    tops = [line.text for line in lines[: min(_PAGE_TOP, above.start)]]
+    found.extend(text for text in tops if unit_in(text) == text and " " in text)
+    return next(filter(None, found), "")
