@@ -1,74 +1,166 @@
-"""Values of table cells with the scale, currency and kind that their table states."""
+"""Values of table cells in many notations, with the scale, currency and kind that their tables state."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
-from okralong.pipelines.statements.units import cell_value, unit_of
+from okralong.pipelines.core.types import Document, Section
+from okralong.pipelines.statements.amounts import UNKNOWN
+from okralong.pipelines.statements.cell_numbers import Separators, printed, separators_of
+from okralong.pipelines.statements.unit_lines import stated
+from okralong.pipelines.statements.units import around_of, cell_value, unit_of
+
+NOTATIONS = Path(__file__).parent / "notations.txt"
+"""Tables between lines of "===": title, unit, head of the labels, text around, heads; after "---" the rows. A cell is
+followed by the value that it has, its currency, "%", "?" for an unknown scale, and "none" for no value."""
+Case = tuple[Table, str, list[tuple[TableRow, TableCell, str]]]
 
 
-def table_of(text: str, unit: str = "", title: str = "") -> Table:
-    """Build a table from lines of cells with bars; the first lines, up to an empty one, are its heads.
+def notations() -> Iterator[Case]:
+    for block in NOTATIONS.read_text().strip().split("\n===\n"):
+        top, _, body = block.partition("\n---\n")
+        said, heads = {"title": "", "unit": "", "stub": "", "around": ""}, [""]
+        for line in top.split("\n"):
+            name, _, text = line.partition(": ")
+            if name in said:
+                said[name] = text.replace("\\n", "\n").replace("\\f", "\f")
+            else:
+                heads = [each.strip() for each in line.split("|")[1:]]
+        rows, sections, expected = [], (), []
+        for line in body.split("\n"):
+            label, *cells = (each.strip() for each in line.split("|"))
+            if not cells:
+                sections = (label,)
+                continue
+            parts = [(column, *cell.split(" => ")) for column, cell in enumerate(cells) if cell]
+            filled = tuple(TableCell(column, text, 0, 0) for column, text, _ in parts)
+            rows.append(TableRow(label, 0, 0, filled, sections))
+            expected += [(rows[-1], cell, wanted) for cell, (_, _, wanted) in zip(filled, parts, strict=True)]
+        columns = tuple((head,) for head in heads)
+        around = said.pop("around")
+        yield Table(0, 0, columns, tuple(rows), **said), around, expected
 
-    A line without bars is the heading of the rows below it.
-    """
-    top, _, body = text.strip("\n").partition("\n\n")
-    lines = [[cell.strip() for cell in line.split("|")] for line in top.split("\n")]
-    heads = tuple(tuple(filter(None, each)) for each in zip(*(line[1:] for line in lines), strict=True))
-    rows, sections = [], ()
-    for line in body.split("\n"):
-        label, *cells = (cell.strip() for cell in line.split("|"))
-        if not cells:
-            sections = (label,)
-        filled = tuple(TableCell(column, cell, 0, 0) for column, cell in enumerate(cells) if cell)
-        rows.append(TableRow(label, 0, 0, filled, sections))
-    return Table(0, 0, heads, tuple(rows), unit=unit, title=title, stub=lines[-1][0])
 
-
-INCOME = table_of(
-    """
-    | Year ended | Year ended | Change
-    | 2023 | 2022 |
-
-    Net sales | $ 10,135 | 9,000 | 12.6
-    Net loss | (234) | n.m. |
-    Gross margin % | 35.1 | |
-    Employees | 1,200 | |
-    Earnings per share
-    Basic | 1.20 | |
-    Weighted average shares
-    Basic | 100,200 | |
-    """,
-    "(in thousands, except per share data)",
-)
+@pytest.mark.parametrize(("table", "around", "cells"), notations(), ids=lambda each: getattr(each, "unit", ""))
+def test_every_notation_is_read_or_its_scale_is_unknown(
+    table: Table, around: str, cells: list[tuple[TableRow, TableCell, str]]
+) -> None:
+    for row, cell, wanted in cells:
+        found, unit = cell_value(table, row, cell, around), unit_of(table, row, cell, around)
+        if wanted == "none":
+            assert found is None, row.label
+            continue
+        assert found is not None, row.label
+        assert unit.known == (found.scale != UNKNOWN) == (wanted != "?"), row.label
+        if wanted != "?":
+            value, _, currency = wanted.partition(" ")
+            assert (Decimal(found.value), found.unit == "%") == (Decimal(value.rstrip("%")), value.endswith("%")), row
+            assert found.currency == currency, row.label
 
 
 @pytest.mark.parametrize(
-    ("label", "column", "value", "scale", "currency", "kind"),
+    ("line", "scales"),
     [
-        ("Net sales", 0, "10135000", "thousand", "USD", "money"),
-        ("Net sales", 1, "9000000", "thousand", "USD", ""),
-        ("Net sales", 2, "12.6", "", "", "percent"),
-        ("Net loss", 0, "-234000", "thousand", "USD", ""),
-        ("Gross margin %", 0, "35.1", "", "", "percent"),
-        ("Employees", 0, "1200", "", "", "count"),
+        ("(in thousands)", [("thousand", "")]),
+        ("in TEUR", [("thousand", "EUR")]),
+        ("Mio. EUR", [("million", "EUR")]),
+        ("\u20ac m", [("million", "EUR")]),
+        ("in Millionen Euro", [("million", "EUR")]),
+        ("\u767e\u4e07\u5186", [("million", "JPY")]),
+        ("RMB ten thousand", [("ten thousand", "CNY")]),
+        ("Rs. Cr.", [("crore", "INR")]),
+        ("MUS$", [("unknown", "USD")]),
+        ("US dollar bonds", []),
+        ("Paper mill", []),
+        ("$5 million notes", []),
+        ("Section 401(k) plan", []),
+        ("File No. 000-17363", []),
     ],
 )
-def test_a_table(label: str, column: int, value: str, scale: str, currency: str, kind: str) -> None:
-    row = next(row for row in INCOME.rows if row.label == label)
-    cell = row.cell(column)
-    assert cell is not None
-    unit, found = unit_of(INCOME, row, cell), cell_value(INCOME, row, cell)
+def test_unit_lines(line: str, scales: list[tuple[str, str]]) -> None:
+    assert list(stated(line).scales) == scales
+
+
+def test_separators_follow_the_table() -> None:
+    for cells, text, value in [
+        (["1,5"], "1.234", "1234"),
+        (["12.345.678"], "1.234", "1234"),
+        (["1.5"], "1.234", "1.234"),
+        (["1'234.50"], "1'234", "1234"),
+        (["12,34,567"], "1,234", "1234"),
+        ([], "1,234", "1234"),
+    ]:
+        found = printed(text, separators_of(cells))
+        assert found is not None, cells
+        assert found.digits == Decimal(value)
+    assert printed("1.234", separators_of([])) is None  # a thousand in some countries only
+    assert printed("1.234", separators_of(["1,5", "1.5"])) is None
+    assert printed("1.234", separators_of([], "2.000,5")) is not None
+
+
+@given(st.text(alphabet="0123456789.,'()-\u2212% $\u20ackmxbn\u2014", max_size=40))
+def test_any_cell_has_one_number_or_none(text: str) -> None:
+    found = printed(text, Separators())
+    assert found is None or any(each.isdigit() for each in text)
+
+
+@given(
+    st.integers(-(10**12), 10**12), st.integers(0, 3), st.sampled_from([(",", "."), (".", ","), (" ", ","), ("'", ".")])
+)
+def test_every_convention_is_read_back(digits: int, places: int, marks: tuple[str, str]) -> None:
+    exact = Decimal(digits).scaleb(-places)
+    text = f"{exact:,.{places}f}".replace(",", "\0").replace(".", marks[1]).replace("\0", marks[0])
+    found = printed(text, Separators(marks[1]))
     assert found is not None
-    assert (found.value, unit.scale, unit.currency, unit.kind, unit.known) == (value, scale, currency, kind, True)
-    assert (found.scale, found.currency) == (scale, currency)
+    assert found.digits == exact
 
 
-def test_the_comma_of_a_date_nearby_is_no_decimal_separator() -> None:
-    table = table_of("| 2022\n\nTotal assets | 171,142", "(in thousands)")
-    (row,) = table.rows
-    around = "Consolidated statements as of December 31, 2022 2021 2020 and 2019, with $116, 1 and 7 of others"
-    value = cell_value(table, row, row.cells[0], around)
-    assert value is not None
-    assert value.value == "171142000"
+def document(*pages: tuple[str, Table | None]) -> Document:
+    text, sections, tables = "", [], []
+    for number, (page, table) in enumerate(pages, 1):
+        sections.append(Section("page", str(number), len(text)))
+        text += page + "\n"
+        if table is not None:
+            tables.append(
+                Table(len(text) - 1, len(text), table.heads, table.rows, str(number), table.title, table.unit)
+            )
+    return Document("report", text, sections=tuple(sections), tables=tuple(tables))
+
+
+def amounts(*texts: str, unit: str = "") -> Table:
+    cells = [TableRow(f"Item {text}", 0, 0, (TableCell(0, text, 0, 0),)) for text in texts]
+    return Table(0, 0, (("2023",),), tuple(cells), unit=unit)
+
+
+def scale_of(report: Document, at: int) -> str:
+    assert report.tables is not None
+    table = report.tables[at]
+    return unit_of(table, table.rows[0], table.rows[0].cells[0], around_of(report, table)).scale
+
+
+def test_notes_inherit_the_unit_of_their_heading() -> None:
+    heading = "Notes to the Consolidated Financial Statements\n(in thousands, except share data)\n1. Basis"
+    report = document(("Letter", amounts("5,102")), (heading, None), ("7. Debt", amounts("1,102")))
+    assert (scale_of(report, 0), scale_of(report, 1)) == (UNKNOWN, "thousand")
+
+
+def test_figures_that_another_table_has_decide() -> None:
+    stated_in = amounts("45,312", "12,977", unit="(in millions)")
+    report = document(
+        ("Balance sheet", stated_in), ("Debt", amounts("45,312", "12,977", "301")), ("", amounts("7,315"))
+    )
+    assert (scale_of(report, 1), scale_of(report, 2)) == ("million", UNKNOWN)
+
+
+def test_a_document_that_prints_in_full_says_so_by_its_numbers() -> None:
+    numbers = " ".join(f"{each},412,977" for each in range(1, 30))
+    report = document((numbers, amounts("12,977")))
+    assert scale_of(report, 0) == ""
+    assert scale_of(document((f"{numbers}\n(in thousands)", None), ("Debt", amounts("12,977"))), 0) == UNKNOWN

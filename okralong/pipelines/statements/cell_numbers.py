@@ -200,7 +200,7 @@ def printed(cell: str, by: Separators) -> Printed | None:
     if after["basis"]:
         digits /= 100
     unit = "%" if percent else "x" if after["times"] else (after["words"] or "").strip()
-    year = re.fullmatch(r"(?:19|20)\d\d", cell.strip()) is not None
+    year = re.fullmatch(r"\(?(?:19|20)\d\d\)?", cell.strip()) is not None
     return Printed(digits, places, grouped, unit, scale, codes[0] if codes else "", bool(after["cents"]), year)
 
 

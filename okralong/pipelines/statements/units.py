@@ -59,22 +59,29 @@ def cell_value(table: Table, row: TableRow, cell: TableCell, around: str = "") -
 def around_of(document: Document, table: Table) -> str:
     """Return what a document states of a table's unit outside of it: above it, on its page, in headings and notes.
 
-    If no text states a scale, figures decide that other tables have, too: at least two, all in the same scale.
+    If no text near the table states a scale, figures decide that other tables have, too: two of them, all in the same
+    scale, or one in the scale of the document's note on all amounts. The note alone decides where no table states a
+    scale.
     """
     return _around(_Same(document), _Same(table))
 
 
 @lru_cache(maxsize=64)
 def _around(document: _Same[Document], table: _Same[Table]) -> str:
-    around = _stated_around(document.thing, table.thing)
-    amounts = list(_reader(table, around).amounts())
+    parts, notes = _stated_around(document.thing, table.thing)
+    around = _BETWEEN.join((*parts, notes))
+    near = _without_scales(around)
+    amounts = list(_reader(table, near).amounts())
     if any(unit.known for _, unit in amounts):
-        return around
+        return near
     others = _figures(document)
-    scales = [next(iter(found)) for digits, _ in amounts if len(found := others.get(digits, ())) == 1]
-    if len(scales) < _SAME_FIGURES or len(set(scales)) > 1:
+    if not others or _reader(table, near).is_financial:
         return around
-    return around.replace(_BETWEEN, f"{_BETWEEN}(in {scales[0]}s)\n" if scales[0] else f"{_BETWEEN}(in full)\n", 1)
+    scales = [next(iter(found)) for digits, _ in amounts if len(found := others.get(digits, ())) == 1]
+    noted = {scale for line in notes.split("\n") for scale, _ in stated(line).scales}
+    if len(set(scales)) == 1 and (len(scales) >= _SAME_FIGURES or noted == set(scales)):
+        parts = (f"{parts[0]}\n({f'in {scales[0]}s' if scales[0] else 'in full'})", *parts[1:])
+    return _without_scales(_BETWEEN.join((*parts, notes)))
 
 
 @lru_cache(maxsize=4)
@@ -82,10 +89,17 @@ def _figures(document: _Same[Document]) -> dict[Decimal, set[str]]:
     """Return the scales in which the tables of a document have each large figure."""
     found: dict[Decimal, set[str]] = {}
     for table in tables_of(document.thing):
-        for digits, unit in _reader(_Same(table), _stated_around(document.thing, table)).amounts():
+        parts, notes = _stated_around(document.thing, table)
+        for digits, unit in _reader(_Same(table), _without_scales(_BETWEEN.join((*parts, notes)))).amounts():
             if unit.known:
                 found.setdefault(digits, set()).add(unit.scale)
     return found
+
+
+def _without_scales(around: str) -> str:
+    """Remove notes that state a scale for all amounts: tables of other things than money stand in documents, too."""
+    near, _, notes = around.rpartition(_BETWEEN)
+    return near + _BETWEEN + "\n".join(line for line in notes.split("\n") if not stated(line).scales)
 
 
 _SAME_FIGURES: Final = 2
@@ -93,7 +107,8 @@ _SAME_FIGURES: Final = 2
 share two figures, all but one, which was misread, would get it from these; and a fifth of the tables without one do."""
 
 
-def _stated_around(document: Document, table: Table) -> str:
+def _stated_around(document: Document, table: Table) -> tuple[tuple[str, ...], str]:
+    """Return the texts that may state the unit of a table, nearest first, and the document's notes on all amounts."""
     text = document.text
     pages = [each for each in document.sections if each.start_char <= table.start and each.kind != "heading"]
     first = pages[-1].start_char if pages else 0
@@ -101,7 +116,7 @@ def _stated_around(document: Document, table: Table) -> str:
     top = text[first : min(first + _TOP, table.start)] if pages else ""
     headings, notes = _notes(text)
     heading = next((line for start, end, line in reversed(headings) if start <= table.start < end), "")
-    return _BETWEEN.join(each.replace(_BETWEEN, "\n") for each in (above, top, heading, notes))
+    return tuple(each.replace(_BETWEEN, "\n") for each in (above, top, heading)), notes.replace(_BETWEEN, "\n")
 
 
 _BETWEEN: Final = "\f"
@@ -166,13 +181,13 @@ _NOTE: Final = 160
 """Characters on each side of words that begin such a note. project default"""
 _ANCHOR: Final = re.compile(
     r"otherwise\s(?:stated|noted|indicated|specified)|\ball\s(?:\w+\s){0,3}(?:amounts|figures|values)\b"
-    r"|nearest\s(?:thousand|million|\S{0,4}000)|presentation\s+currency"
+    r"|presentation\s+currency"
     r"|(?:presented|expressed|stated|reported)\s+in\s+(?:thousands|millions|\S+\s+dollars|euros?|US|EUR|GBP|CHF)\b",
     re.IGNORECASE,
 )
 _ALL_IN: Final = re.compile(
-    r"\b(?:amounts?|figures|values|statements?|accounts|data|tables?|information|rounded)\b[^.;$\d]{0,120}?"
-    r"\s(?P<said>(?:in|nearest)\s(?!addition|the\b)[^.;:]{2,50})|\b(?P<said2>presentation\scurrency\b[^.;]{1,60})",
+    r"\b(?:amounts?|figures|values|statements?|accounts|data|tables?|information)\b[^.;$\d]{0,120}?"
+    r"\s(?P<said>in\s(?!addition|the\b)[^.;:]{2,50})|\b(?P<said2>presentation\scurrency\b[^.;]{1,60})",
     re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(r"(?<![\d.,])\d[\d.,]*\d(?![\d.,])")
@@ -205,6 +220,7 @@ class _Reader:
 
     def __init__(self, table: Table, around: str) -> None:
         self._table, self._around = table, around
+        self._percents: dict[int, bool] = {}
         parts = around.split(_BETWEEN)
         cells = (cell.text for _, cell in table.values())
         self._separators = separators_of(cells, around)
@@ -275,33 +291,47 @@ class _Reader:
         heads, sections = " | ".join(above[: len(above) - len(row.sections)]), " | ".join(row.sections)
         large = number.grouped or abs(number.digits) >= _LARGE
         money = bool(number.currency or number.scale)
-        if _PERCENT.search(heads):
+        if _has(_PERCENT, heads):
             return "?" if money or large else "percent"
-        if _PERCENT.search(label):
+        if _has(_PERCENT, label):
             return "money" if money else "?" if large else "percent"
+        if not money and not large and (_has(_RATE_HEAD, heads) or self._may_be_percents(cell.column)):
+            return "percent" if _has(_RATE_HEAD, heads) else "?"
         if not money and above and _is_change(above[0]) and (changed := self._change(row, cell, number)):
             return changed
         for place in (label, heads):
-            if not money and _SHARE_COUNT.search(without := _PER_UNIT.sub(" ", place)) and not _STOCK.search(without):
+            if not money and _has(_SHARE_COUNT, without := _PER_UNIT.sub(" ", place)) and not _has(_STOCK, without):
                 return "shares"
-            if number.cents or _PER_UNIT.search(place):
+            if number.cents or _has(_PER_UNIT, place):
                 return "?" if place is heads and large and not number.places else "per unit"
             if not money and (kind := _counted(place, self._table.title + sections)):
                 return kind
-        if _PER_UNIT.search(sections) and not (large and not number.places):
-            return "?" if _EARNINGS.search(label) else "per unit"
-        if not money and not _NO_SHARES.search(label) and (kind := _counted(sections, "")):
+        if _has(_PER_UNIT, sections) and not (large and not number.places):
+            return "?" if _has(_EARNINGS, label) else "per unit"
+        if not money and not _has(_NO_SHARES, label) and (kind := _counted(sections, "")):
             return kind
-        if _PERCENT.search(sections) and not money:
+        if _has(_PERCENT, sections) and not money:
             return "?" if large else "percent"
-        if _MAYBE_PERCENT.search(label) and not money and not large:
-            return "percent" if _IS_PERCENT.search(label) and not _NO_PERCENT.search(label) else "?"
-        if _MAYBE_PER_UNIT.search(label) and not large and not number.scale:
+        if _has(_MAYBE_PERCENT, label) and not money and not large:
+            return "percent" if _has(_IS_PERCENT, label) and not _has(_NO_PERCENT, label) else "?"
+        if _has(_MAYBE_PER_UNIT, label) and not large and not number.scale:
             return "?"
         excepted = any(each.shares is not None for each in self._own)
-        if excepted and not money and not _NO_SHARES.search(label) and _SOME_SHARES.search(f"{label} | {heads}"):
-            return "?"
+        for place in (label, heads) if not money else ():
+            instruments = _has(_INSTRUMENTS, place) or (excepted and _has(_SOME_SHARES, place))
+            if instruments and not _has(_NO_SHARES, place):
+                return "?"
         return "money" if number.currency else ""
+
+    def _may_be_percents(self, column: int) -> bool:
+        """Return whether a column has percent signs, and no number that cannot be a percentage."""
+        if column not in self._percents:
+            cells = [cell.text for _, cell in self._table.values() if cell.column == column]
+            found = [each for text in cells if (each := printed(text, self._separators)) is not None]
+            self._percents[column] = any(each.unit == "%" for each in found) and not any(
+                each.grouped or abs(each.digits) >= _LARGE or each.currency for each in found
+            )
+        return self._percents[column]
 
     def _change(self, row: TableRow, cell: TableCell, number: Printed) -> Kind | Literal["?"]:
         """Return whether a change is in percent or an amount, by the row's other cells; "" for an amount."""
@@ -340,10 +370,19 @@ class _Reader:
         noted = {each.scale or UNKNOWN for each in self._notes if each.scales}
         bare = any(each.in_full or each.ends_in_currency for each in near[1:])
         if noted:
-            return noted.pop() if len(noted) == 1 and not bare else UNKNOWN
+            return noted.pop() if len(noted) == 1 and not bare and self.is_financial else UNKNOWN
         if bare or any(each.in_full and not each.currencies for each in self._notes) or _is_in_full(number):
             return ""
         return UNKNOWN
+
+    @cached_property
+    def is_financial(self) -> bool:
+        """Return whether a note on all amounts holds: the table stands in the statements and counts no shares."""
+        top = self._around.split(_BETWEEN)[1:2]
+        if not any(_STATEMENTS.search(each[:_HEAD_OF_PAGE]) for each in [self._table.title, *top]):
+            return False
+        texts = [*(" ".join(each) for each in self._table.heads), *(row.label for row in self._table.rows)]
+        return not any(_has(_INSTRUMENTS, each) or _has(_SOME_SHARES, each) for each in texts)
 
     @staticmethod
     def _told(places: list[Stated], currency: str) -> str | None:
@@ -359,7 +398,7 @@ class _Reader:
         if number.scale:
             return number.scale
         in_full = "" if _is_in_full(number) else UNKNOWN
-        of_row = _SHARE_COUNT.search(" | ".join((row.label, *row.sections))) is not None
+        of_row = _has(_SHARE_COUNT, " | ".join((row.label, *row.sections)))
         for place, each in enumerate([*near, *self._own, *self._far]):
             if each.shares is not None:
                 return each.shares
@@ -373,7 +412,7 @@ class _Reader:
 
     def _scale_of_count(self, row: TableRow, near: list[Stated]) -> str:
         own = next((each.scale for each in near if each.scale and not each.of_money), "")
-        if own or not any(each.scale and not each.of_money for each in self._own) or _NEVER_SCALED.search(row.label):
+        if own or not any(each.scale and not each.of_money for each in self._own) or _has(_NEVER_SCALED, row.label):
             return own
         excepted = set(" ".join(each.excepted for each in self._own).replace(",", " ").split()) - {
             "of",
@@ -454,6 +493,12 @@ def _is_in_full(number: Printed) -> bool:
 _DIGITS_IN_FULL: Final = 9  # project default
 
 
+@lru_cache(maxsize=32768)
+def _has(pattern: re.Pattern[str], text: str) -> bool:
+    """Return whether a label or head matches; cached, because each is looked at for each of its cells."""
+    return pattern.search(text) is not None
+
+
 def _is_change(head: str) -> bool:
     """Return whether a head says only that its column has changes: "Change 2023 vs 2022"."""
     words = set(re.findall(r"[^\W\d_]+", head.casefold()))
@@ -478,16 +523,16 @@ _IN_CHANGES: Final = frozenset(
 
 def _counted(text: str, around: str) -> Kind:
     """Return "shares" or "count" if a label or head says so, else ""."""
-    if _SHARE_COUNT.search(text) and not _STOCK.search(text):
+    if _has(_SHARE_COUNT, text) and not _has(_STOCK, text):
         return "shares"
-    if _COUNT.search(text):
+    if _has(_COUNT, text):
         return "count"
-    people = _STAFF.search(text)
-    return "count" if people and not _NO_SHARES.search(text) and not _OWED.search(around) else ""
+    people = _has(_STAFF, text)
+    return "count" if people and not _has(_NO_SHARES, text) and not _has(_OWED, around) else ""
 
 
 _PERCENT: Final = re.compile(
-    r"(?<!\d)(?<!\d\s)(?:%|\bper\s?cent(?:age)?s?\b|\bpct\b|\bin\sprozent\b|\bpourcentage\b|\bporcentaje\b"
+    r"(?:(?:^|[^\d\s])\s*|\b(?:19|20)\d\d\s?)(?:%|\bper\s?cent(?:age)?s?\b|\bpct\b|\bin\sprozent\b|\bpourcentage\b|\bporcentaje\b"
     r"|\bbasis\spoints\b|\bbps\b)",
     re.IGNORECASE,
 )
@@ -502,12 +547,19 @@ _PER_UNIT: Final = re.compile(
     re.IGNORECASE,
 )
 _MAYBE_PER_UNIT: Final = re.compile(r"^\W*(?:(?:basic|diluted|and)\W*)+$|\bprices?\b|\bpar\svalue\b", re.IGNORECASE)
+_HEAD_OF_PAGE: Final = 150  # project default
+_STATEMENTS: Final = re.compile(
+    r"\bfinancial\s+(?:statements|position)\b|\bbalance\s+sheets?\b|\bcash\s+flows?\b|\bstatements?\s+of\s|\bincome\s+statement"
+    r"|\bprofit\s+(?:and|or)\s+loss\b",
+    re.IGNORECASE,
+)
+_RATE_HEAD: Final = re.compile(r"\b(?:rates?|yields?)\W*$", re.IGNORECASE)
 _NOTE_HEAD: Final = re.compile(r"\W*(?:notes?|ref(?:erence)?|anhang|notiz)\W*(?:no\W*)?", re.IGNORECASE)
 _EARNINGS: Final = re.compile(r"\b(?:income|loss|profit|numerator|attributable)\b", re.IGNORECASE)
 """Labels below a heading such as "Earnings per share" that may be its numerator."""
 _NO_SHARES: Final = re.compile(
     r"\b(?:repurchases?|purchases?|repurchased|issuances?|issue|proceeds|acquisitions?|sales?|buy-?backs?|dividends?|costs?"
-    r"|cancellation|treasury|redemption|premium|capital|payments?|profit|income|loss|earnings|equity|reserve|expenses?"
+    r"|exercise\sof|cancellation|treasury|redemption|premium|capital|payments?|profit|income|loss|earnings|equity|reserve|expenses?"
     r"|benefits?|compensation|salaries|wages|pay|payable|loans?|remuneration|taxes|value|amount|due|revenues?|assets)\b",
     re.IGNORECASE,
 )
@@ -520,6 +572,11 @@ _SHARE_COUNT: Final = re.compile(
     re.IGNORECASE,
 )
 _SOME_SHARES: Final = re.compile(r"\bshares\b", re.IGNORECASE)
+_INSTRUMENTS: Final = re.compile(
+    r"\b(?:performance\srights|shareholdings?|shares\s(?:re)?purchased|shares\s(?:granted|awarded|vested|redeemed)|stock\soptions|options|warrants|rsus?|psus?|restricted\s(?:stock\s|share\s)?units)\b",
+    re.IGNORECASE,
+)
+"""Rows that may count instruments or value them."""
 _STOCK: Final = re.compile(
     r"\bpar\svalue\b|\bstock[,:;]|\bcapital\b|\d\sshares\b|\bprice\b|\bfair\svalue\b", re.IGNORECASE
 )
