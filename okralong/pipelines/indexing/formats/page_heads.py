@@ -139,8 +139,7 @@ class _Reader:
         line = self.lines[index]
         if self._is_apart(line) or (self.done and not self._goes_on_above(line)):
             return False
-        borders = self.edges[1:-1]
-        line = replace(line, pieces=tuple(part for piece in line.pieces for part in split_piece(piece, borders)))
+        line = replace(line, pieces=tuple(part for piece in line.pieces for part in self._parts(piece)))
         over = [piece for piece in line.pieces if self._is_over_columns(piece)]
         if over and over[0] is not line.pieces[0]:  # a head left of the amounts of its wide column
             over = [
@@ -164,9 +163,20 @@ class _Reader:
         self.below = line.y
         return True
 
+    def _parts(self, piece: Piece) -> list[Piece]:
+        """Return the heads that a piece is made of, where those of neighbouring columns nearly touch."""
+        edges = self.edges[1:-1]
+        lefts = [column.left for column in self.columns[1:]]
+        rights = [right for column in self.columns[:-1] for right in (column.x1, column.right)]
+        return split_piece(piece, [*lefts, *edges], [*rights, *edges])
+
     def _is_apart(self, line: Line) -> bool:
         """Return whether a line is too far above, or is a row of another table."""
-        far = 4.0 if not self.pieces or all(piece.is_period for piece in line.pieces if piece.left > self.zone) else 2.6
+        over = [piece for piece in line.pieces if piece.right > self.zone]
+        dates = all(piece.is_period for piece in over) or (
+            len(over) > 1 and all(is_date_line(each.text) for each in over)
+        )
+        far = 4.0 if not self.pieces or dates else 2.6
         if self.below - line.y > far * self.height:
             return True
         amounts = line.amounts

@@ -345,8 +345,8 @@ def _pieces(words: Sequence[Word], height: float, blank_groups: bool) -> list[Pi
     return [_closed(piece) for piece in pieces]
 
 
-def split_piece(piece: Piece, borders: Sequence[float]) -> list[Piece]:
-    """Return the parts of a text whose words have wide gaps at these borders of columns; mostly it has one part."""
+def split_piece(piece: Piece, lefts: Sequence[float], rights: Sequence[float]) -> list[Piece]:
+    """Return the parts of a text whose words have wide gaps at the edges of columns; mostly it has one part."""
     words = piece.words
     if piece.amount or len(words) < 2:
         return [piece]
@@ -354,8 +354,9 @@ def split_piece(piece: Piece, borders: Sequence[float]) -> list[Piece]:
     least = max(0.4 * _EM * words[0].height, 1.4 * sorted(gaps)[len(gaps) // 2] if len(gaps) > 2 else 0.0)
     parts: list[list[Word]] = [[words[0]]]
     for gap, before, word in zip(gaps, words, words[1:], strict=False):
-        reach = word.height
-        if gap >= least and any(before.x1 - reach < border < word.x0 + reach for border in borders):
+        reach = 0.6 * word.height
+        ends = any(abs(right - before.x1) < reach for right in rights)
+        if gap >= least and (ends or any(abs(left - word.x0) < reach for left in lefts)):
             parts.append([])
         parts[-1].append(word)
     return [piece] if len(parts) == 1 else [_closed(_Open(part, amount=False)) for part in parts]

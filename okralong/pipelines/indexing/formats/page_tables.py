@@ -220,8 +220,8 @@ class _Page:
         if len(columns) == 1 and not _is_plausible_single(columns, cells, heads):
             return None
         title, title_pieces = table_title(lines, heads.top if not headless else first, floor, self.width)
-        above = range(max(floor, heads.top - _UNIT_LINES), first)
-        unit = table_unit(lines, [*heads.stub, *heads.units], heads.levels, above)
+        above = [*range(max(floor, heads.top - _UNIT_LINES), heads.top), *range(heads.bottom, first)]
+        unit = table_unit(lines, [*heads.stub, *heads.units], heads.levels, above, floor)
         return _Found(columns, reader, heads, first, last, title, title_pieces, unit)
 
     def _cells(self, line: Line, run: _Run) -> list[Piece]:

@@ -114,18 +114,27 @@ def _paragraph(lines: Sequence[Line], last: int, least: int, width: float) -> tu
     return first, " ".join(line.text for line in lines[first : last + 1])
 
 
-def table_unit(lines: Sequence[Line], stated: Sequence[Piece], levels: Sequence[Sequence[str]], above: range) -> str:
+def table_unit(
+    lines: Sequence[Line], stated: Sequence[Piece], levels: Sequence[Sequence[str]], above: Sequence[int], floor: int
+) -> str:
     """Return the unit line of a table, "" if there is none.
 
     Args:
         lines: The lines of the page.
         stated: The pieces of the stub's head, and units over the columns.
-        levels: The heads of the columns, which may all have one unit.
-        above: The lines that the unit may be in, from the first one below the table before to the first row.
+        levels: The heads of the columns; half of them or more may have one unit, and no other unit among them.
+        above: The lines that the unit may be in, from top to bottom.
+        floor: The first line below the table before; units above the first table count for all of the page.
     """
     found = [unit_in(piece.text) for piece in stated]
-    found.extend(sorted(set.intersection(*({level for level in each if is_unit(level)} for each in levels))))
+    found.append(_unit_of_columns(levels))
     found.extend(unit_in(lines[index].text) for index in reversed(above))
-    tops = [line.text for line in lines[: min(_PAGE_TOP, above.start)]]
+    tops = [line.text for line in lines[: min(_PAGE_TOP, floor)]]
     found.extend(text for text in tops if unit_in(text) == text and " " in text)
     return next(filter(None, found), "")
+
+
+def _unit_of_columns(levels: Sequence[Sequence[str]]) -> str:
+    """Return the only unit in the heads of columns, if half of them or more have it."""
+    units = [unit for unit in (next(filter(is_unit, each), "") for each in levels) if unit]
+    return units[0] if len(set(units)) == 1 and 2 * len(units) >= len(levels) else ""
