@@ -351,7 +351,8 @@ def split_piece(piece: Piece, lefts: Sequence[float], rights: Sequence[float]) -
     if piece.amount or len(words) < 2:
         return [piece]
     gaps = [after.x0 - before.x1 for before, after in pairwise(words)]
-    least = max(0.4 * _EM * words[0].height, 1.4 * sorted(gaps)[len(gaps) // 2] if len(gaps) > 2 else 0.0)
+    width = sum(word.x1 - word.x0 for word in words) / sum(len(word.text) for word in words)
+    least = max(1.1 * width, 1.4 * sorted(gaps)[len(gaps) // 2] if len(gaps) > 2 else 0.0)  # a blank is narrower
     parts: list[list[Word]] = [[words[0]]]
     for gap, before, word in zip(gaps, words, words[1:], strict=False):
         reach = 0.6 * word.height
