@@ -270,6 +270,20 @@ def test_a_new_title_ends_a_table(tmp_path: Path) -> None:
     assert tables(read(tmp_path, pdf_of(statement(), with_heads)))[1][2] == ""
 
 
+def test_a_section_at_the_top_of_a_page_is_no_title(tmp_path: Path) -> None:
+    rows = (("Cash paid for interest", "(250)", "(190)"), ("Cash paid for taxes", "(400)", "(385)"))
+    below = statement(rows, (), "Supplemental information:", "", y=774)
+    found = read(tmp_path, pdf_of(statement(), below))
+    assert tables(found) == [PLAIN, ("2", *PLAIN[1:4], [*rows])]
+    assert [row.sections for row in (found.tables or ())[1].rows] == [("Supplemental information:",)] * 2
+
+
+def test_another_unit_is_that_of_another_table(tmp_path: Path) -> None:
+    """It has the heads of the table before, as most have, but takes no title."""
+    found = read(tmp_path, pdf_of(statement(), statement(title="", unit="(in millions)")))
+    assert tables(found) == [PLAIN, ("2", "", "(in millions)", *PLAIN[3:])]
+
+
 def test_columns_elsewhere_take_no_heads(tmp_path: Path) -> None:
     third = statement([(*row, "1,000") for row in ROWS], (), "", "", y=774, columns=(300, 380, 460))
     beside = statement(ROWS, (), "", "", y=774, columns=(250, 320))

@@ -23,8 +23,8 @@ _DOCUMENT_S: Final = 40.0
 """The same for those of a document, a third of what reading it may take. # project default"""
 _LEAST_LINES: Final = 2
 
-_AMOUNT: Final = re.compile(r"(?<![^\s($\u20ac\u00a3+\u2212-])\d[\d.,]*[)%]*(?=\s|$)")
-"""A number that stands alone."""
+_AMOUNT: Final = re.compile(r"(?<![^\s($\u20ac\u00a3+\u2212-])\d[\d.,]*[)%*-]*[A-Za-z]{0,3}(?=\s|$)")
+"""A number that stands alone, also "1.2m"."""
 
 
 @dataclass
@@ -99,6 +99,8 @@ _TOP_CHARS: Final = 300
 """Characters of a running head above a table at the top of a page. # project default"""
 _CONTINUED: Final = ("continued", "cont'd", "cont\u2019d", "contd", "fortsetzung", "suite")
 _BESIDE: Final = " ().,:;-\u2013\u2014*[]"
+_MOST_SECTION: Final = 80
+"""Characters of a section's heading, which ends in a colon as sentences before a table do. # project default"""
 _SHIFT: Final = 40.0
 """Points by which the columns of a table may stand elsewhere on the next page, as left and right pages do. # project
 default"""
@@ -118,8 +120,8 @@ def document_tables(pages: Iterable[PageTables | None]) -> tuple[Table, ...]:
     """Return the tables of a document from those of its pages, None for a page without text.
 
     A table without heads at the top of a page takes heads, title and unit of the last table of the page before if its
-    columns stand as there. So does a table with the same heads and no title, and one whose title is the same or ends in
-    "(continued)", for a title and unit that it lacks. Other tables without heads are left out.
+    columns stand as there. So does a table with the same heads and no title, and one whose title is the same, with
+    or without "(continued)", for a title and unit that it lacks. Other tables without heads are left out.
     """
     tables: list[Table] = []
     before: PageTable | None = None
@@ -139,19 +141,29 @@ def document_tables(pages: Iterable[PageTables | None]) -> tuple[Table, ...]:
 
 def _continued(each: PageTable, before: PageTable | None) -> PageTable | None:
     """Return a table with what it takes from the one before, None if it has no heads."""
-    table, title = each.table, _first_title(each.table.title)
+    table = each.table
     if before is not None:
-        first = before.table
-        goes_on = not title or title == _first_title(first.title)
-        if goes_on and not any(table.heads):
-            columns = _same_columns(each.columns, before.columns)
-            if columns is not None and any(first.heads):
+        first, title = before.table, _first_title(table.title)
+        same_title = bool(title) and title == _first_title(first.title)
+        columns = _same_columns(each.columns, before.columns)
+        if not any(table.heads) and any(first.heads) and columns is not None:
+            if table.title.endswith(":") and len(table.title) <= _MOST_SECTION:
+                table = _below(table.title, table)
+            if same_title or not table.title:
                 heads = tuple(first.heads[column] for column in columns)
-                table = replace(table, heads=heads, stub=table.stub or first.stub)
-                return replace(each, table=_with_head(table, first))
-        elif goes_on and (title or (table.heads == first.heads and _same_columns(each.columns, before.columns))):
+                return replace(
+                    each, table=_with_head(replace(table, heads=heads, stub=table.stub or first.stub), first)
+                )
+        goes_on = not title and table.heads == first.heads and columns and table.unit in ("", first.unit)
+        if any(table.heads) and (same_title or goes_on):
             return replace(each, table=_with_head(table, first))
     return each if all(table.heads) or len(table.heads) == 1 else None
+
+
+def _below(section: str, table: Table) -> Table:
+    """Return a table whose title is rather the section that its rows are below."""
+    rows = tuple(replace(row, sections=(section, *row.sections)) for row in table.rows)
+    return replace(table, rows=rows, title="")
 
 
 def _first_title(title: str) -> str:
