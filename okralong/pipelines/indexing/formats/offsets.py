@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -68,9 +70,10 @@ def _aligned(said: str, solid: str) -> Any:
         if i == len(said) or j == len(solid):
             break
         dropped, added = _difference(said, i, solid, j)
-        for place in _within(said[i : i + dropped], solid[j : j + added]):
-            found[i] = j + place
-            i, dropped = i + 1, dropped - 1
+        if max(dropped, added) <= 2 * _NEAR:
+            within = SequenceMatcher(None, said[i : i + dropped], solid[j : j + added], autojunk=False)
+            for block in within.get_matching_blocks():
+                found[i + block.a : i + block.a + block.size] = np.arange(j + block.b, j + block.b + block.size)
         i, j = i + dropped, j + added
     return found
 
@@ -89,31 +92,22 @@ def _common_start(one: str, i: int, other: str, j: int) -> int:
 
 def _difference(one: str, i: int, other: str, j: int) -> tuple[int, int]:
     """Return how many characters to skip in each text so that both go on alike."""
-    for both in range(1, _NEAR + 1):
-        for skip in range(both + 1):
-            if one[i + skip : i + skip + _ANCHOR] == other[j + both - skip : j + both - skip + _ANCHOR]:
-                return skip, both - skip
-    for same in range(_NEAR // 2 + 1, 2 * _NEAR):  # as many others, such as a word that was turned round
-        anchor = one[i + same : i + same + _ANCHOR]
-        if anchor and anchor == other[j + same : j + same + _ANCHOR]:
-            return same, same
-    return _long_difference(one, i, other, j)
+    found = _near_difference(one[i : i + 4 * _NEAR], other[j : j + 4 * _NEAR], _LONG_ANCHOR, _LONG_ANCHOR)
+    if found is None:
+        dropped = one.find(other[j : j + _LONG_ANCHOR], i) - i
+        added = other.find(one[i : i + _LONG_ANCHOR], j) - j
+        if dropped >= 0 or added >= 0:
+            return (dropped, 0) if added < 0 or 0 <= dropped <= added else (0, added)
+        found = _near_difference(one[i : i + 4 * _NEAR], other[j : j + 4 * _NEAR], _ANCHOR, 1)
+    return found or (1, 1)
 
 
-def _long_difference(one: str, i: int, other: str, j: int) -> tuple[int, int]:
-    dropped = one.find(other[j : j + _LONG_ANCHOR], i) - i
-    added = other.find(one[i : i + _LONG_ANCHOR], j) - j
-    if dropped >= 0 and (added < 0 or dropped <= added):
-        return dropped, 0
-    return (0, added) if added >= 0 else (1, 1)
-
-
-def _within(part: str, whole: str) -> list[int]:
-    """Return the places in ``whole`` of the characters of ``part`` if all are there in order, else nothing."""
-    places, place = [], -1
-    for char in part:
-        place = whole.find(char, place + 1)
-        if place < 0:
-            return []
-        places.append(place)
-    return places
+def _near_difference(one: str, other: str, anchor: int, least: int) -> tuple[int, int] | None:
+    """Return the same for a small difference, after which ``anchor`` characters agree, or ``least`` up to both ends."""
+    both = ((skip, total - skip) for total in range(1, _NEAR + 1) for skip in range(total + 1))
+    same = ((count, count) for count in range(_NEAR // 2 + 1, 2 * _NEAR))  # such as a word that was turned round
+    for dropped, added in chain(both, same):
+        after = one[dropped : dropped + anchor]
+        if after == other[added : added + anchor] and len(after) >= least:
+            return dropped, added
+    return None

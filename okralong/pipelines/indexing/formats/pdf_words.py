@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from ctypes import CFUNCTYPE, byref, c_float, c_int, c_void_p, cast
+from ctypes import CFUNCTYPE, addressof, byref, c_float, c_int, c_void_p, cast, sizeof
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -17,11 +17,20 @@ from okralong.pipelines.indexing.formats.offsets import Offsets, codes_of, is_bl
 from okralong.pipelines.indexing.formats.page_lines import Rule, Word
 from okralong.pipelines.indexing.formats.pdf_raised import characters
 
-# With addresses as numbers, so that a call per character takes half the time of ``byref`` and a pointer's type.
-_box_to = CFUNCTYPE(c_int, c_void_p, c_int, c_void_p)(cast(pdfium.FPDFText_GetLooseCharBox, c_void_p).value or 0)
-_origin_to = CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, c_void_p)(
-    cast(pdfium.FPDFText_GetCharOrigin, c_void_p).value or 0
-)
+
+def _by_address(function: Any, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """Return a function of PDFium that takes pointers as numbers: a call takes half the time, and there are many."""
+    address = cast(function, c_void_p).value
+    assert address is not None
+    return CFUNCTYPE(result, *arguments)(address)
+
+
+_box_to = _by_address(pdfium.FPDFText_GetLooseCharBox, c_int, c_void_p, c_int, c_void_p)
+_origin_to = _by_address(pdfium.FPDFText_GetCharOrigin, c_int, c_void_p, c_int, c_void_p, c_void_p)
+_object_of_page = _by_address(pdfium.FPDFPage_GetObject, c_void_p, c_void_p, c_int)
+_object_of_form = _by_address(pdfium.FPDFFormObj_GetObject, c_void_p, c_void_p, c_int)
+_kind_of = _by_address(pdfium.FPDFPageObj_GetType, c_int, c_void_p)
+_bounds_to = _by_address(pdfium.FPDFPageObj_GetBounds, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)
 
 _BOX_BYTES: Final = 16
 """Size of an FS_RECTF: left, top, right and bottom as floats."""
@@ -87,7 +96,7 @@ def _boxes(textpage: Any, count: int) -> Any:
     boxes = np.zeros((count, 4), dtype=np.float32)
     at = boxes.ctypes.data
     addresses = range(at, at + count * _BOX_BYTES, _BOX_BYTES)
-    for _ in map(_box_to, repeat(cast(textpage.raw, c_void_p).value), range(count), addresses):
+    for _ in map(_box_to, repeat(_address(textpage)), range(count), addresses):
         pass
     return boxes.astype(np.float64)
 
@@ -97,7 +106,7 @@ def _origins(textpage: Any, places: Any) -> Any:
     origins = np.zeros((len(places), 2))
     at = origins.ctypes.data
     xs, ys = range(at, at + 16 * len(places), 16), range(at + 8, at + 8 + 16 * len(places), 16)
-    for _ in map(_origin_to, repeat(cast(textpage.raw, c_void_p).value), places.tolist(), xs, ys):
+    for _ in map(_origin_to, repeat(_address(textpage)), places.tolist(), xs, ys):
         pass
     return origins
 
@@ -189,7 +198,11 @@ def _rules(page: Any, turn: int, shown: Box) -> list[Rule]:
 def _thin_boxes(page: Any) -> Iterator[Box]:
     """Yield left, top, right and bottom of the lines and thin fills of a page, in its own coordinates."""
     count = pdfium.FPDFPage_CountObjects(page.raw)
-    return _thin_within(partial(pdfium.FPDFPage_GetObject, page.raw), count, None, 0, _Budget())
+    return _thin_within(partial(_object_of_page, _address(page)), count, None, 0, _Budget())
+
+
+def _address(page: Any) -> int | None:
+    return cast(page.raw, c_void_p).value
 
 
 @dataclass
@@ -211,29 +224,26 @@ def _thin_within(
     object_at: Callable[[int], Any], count: int, outer: Matrix | None, depth: int, budget: _Budget
 ) -> Iterator[Box]:
     objects = list(map(object_at, range(budget.take(count))))
-    kinds = list(map(pdfium.FPDFPageObj_GetType, objects))
-    left, bottom, right, top = edges = [c_float() for _ in range(4)]
-    places = [byref(edge) for edge in edges]
-    for each, kind in zip(objects, kinds, strict=True):
+    kinds = list(map(_kind_of, objects))
+    edges = (c_float * 4)()
+    places = [addressof(edges) + place * sizeof(c_float) for place in (0, 3, 2, 1)]
+    for address, kind in zip(objects, kinds, strict=True):
         if kind == pdfium.FPDF_PAGEOBJ_PATH:
             budget.paths -= 1
             if budget.paths < 0:
                 return
-            if not pdfium.FPDFPageObj_GetBounds(each, *places):
+            if not _bounds_to(address, *places):
                 continue
-            box = (left.value, top.value, right.value, bottom.value)
-            if _is_thin(box):
-                yield _moved(box, outer) if outer else box
+            left, top, right, bottom = edges
+            if right - left < _THIN or top - bottom < _THIN:
+                yield _moved((left, top, right, bottom), outer) if outer else (left, top, right, bottom)
             else:
-                yield from _thin_parts(each, outer, budget)
+                yield from _thin_parts(cast(address, pdfium.FPDF_PAGEOBJECT), outer, budget)
         elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _MOST_DEPTH:
-            within = partial(pdfium.FPDFFormObj_GetObject, each)
-            matrix = _chained(_matrix(each), outer)
-            yield from _thin_within(within, pdfium.FPDFFormObj_CountObjects(each), matrix, depth + 1, budget)
-
-
-def _is_thin(box: Box) -> bool:
-    return min(box[2] - box[0], box[1] - box[3]) < _THIN
+            form = cast(address, pdfium.FPDF_PAGEOBJECT)
+            matrix = _chained(_matrix(form), outer)
+            within = partial(_object_of_form, address)
+            yield from _thin_within(within, pdfium.FPDFFormObj_CountObjects(form), matrix, depth + 1, budget)
 
 
 def _thin_parts(path: Any, outer: Matrix | None, budget: _Budget) -> Iterator[Box]:
@@ -251,9 +261,7 @@ def _thin_parts(path: Any, outer: Matrix | None, budget: _Budget) -> Iterator[Bo
         if segment is None or pdfium.FPDFPathSegment_GetType(segment) == pdfium.FPDF_SEGMENT_MOVETO:
             if len(part) > 1:
                 xs, ys = zip(*part, strict=True)
-                box = min(xs), max(ys), max(xs), min(ys)
-                if _is_thin(box):
-                    yield _moved(box, matrix)
+                yield _moved((min(xs), max(ys), max(xs), min(ys)), matrix)
             part = []
         if segment is not None and pdfium.FPDFPathSegment_GetPoint(segment, *places):
             part.append((x.value, y.value))

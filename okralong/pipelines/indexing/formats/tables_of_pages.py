@@ -151,9 +151,8 @@ def _continued(each: PageTable, before: PageTable | None) -> PageTable | None:
                 table = _below(table.title, table)
             if same_title or not table.title:
                 heads = tuple(first.heads[column] for column in columns)
-                return replace(
-                    each, table=_with_head(replace(table, heads=heads, stub=table.stub or first.stub), first)
-                )
+                table = replace(table, heads=heads, stub=table.stub or first.stub)
+                return replace(each, table=_with_head(table, first))
         goes_on = not title and table.heads == first.heads and columns and table.unit in ("", first.unit)
         if any(table.heads) and (same_title or goes_on):
             return replace(each, table=_with_head(table, first))
