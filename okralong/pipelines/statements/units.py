@@ -324,13 +324,22 @@ class _Reader:
         return "money" if number.currency else ""
 
     def _may_be_percents(self, column: int) -> bool:
-        """Return whether a column has percent signs, and no number that cannot be a percentage."""
+        """Return whether a column may be percentages whose sign only some cells have.
+
+        A percentage in a row such as "Growth" says nothing of the others, unless these are all small and have decimals.
+        """
         if column not in self._percents:
-            cells = [cell.text for _, cell in self._table.values() if cell.column == column]
-            found = [each for text in cells if (each := printed(text, self._separators)) is not None]
-            self._percents[column] = any(each.unit == "%" for each in found) and not any(
-                each.grouped or abs(each.digits) >= _LARGE or each.currency for each in found
-            )
+            found = [
+                (row.label, number)
+                for row, cell in self._table.values()
+                if cell.column == column and (number := printed(cell.text, self._separators)) is not None
+            ]
+            marked = [label for label, number in found if number.unit == "%"]
+            others = [number for _, number in found if number.unit != "%"]
+            small = not any(each.grouped or abs(each.digits) >= _LARGE or each.currency for each in others)
+            own = all(_has(_PERCENT, label) or _has(_MAYBE_PERCENT, label) for label in marked)
+            decimals = all(each.places and abs(each.digits) <= _WHOLE for each in others)
+            self._percents[column] = bool(marked) and small and (not own or decimals)
         return self._percents[column]
 
     def _change(self, row: TableRow, cell: TableCell, number: Printed) -> Kind | Literal["?"]:
@@ -472,6 +481,7 @@ class _Reader:
 
 _TELLING: Final = 4
 """Digits, without zeros at the end, of figures that are searched in other tables. project default"""
+_WHOLE: Final = 100
 _MOST_SHARES: Final = 20_000_000_000
 """Shares from here on show that the table prints them in full. project default"""
 _LARGE: Final = 1000
