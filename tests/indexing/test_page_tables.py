@@ -88,6 +88,94 @@ def test_years_over_pairs_of_columns_without_rules() -> None:
     assert table.heads == (("2023", "Amount"), ("2023", "Percent"), ("2022", "Amount"), ("2022", "Percent"))
 
 
+def test_repeated_heads_below_right_aligned_years() -> None:
+    page = PageOfWords()
+    page.line((-390, "2023"), (-540, "2022"))
+    page.line((-320, "Pension"), (-390, "Other"), (-470, "Pension"), (-540, "Other"))
+    for label in ("Cost", "Interest"):
+        page.line((50, label), (-320, "1,100"), (-390, "2,100"), (-470, "1,000"), (-540, "2,000"))
+    (table,) = page.tables()
+    assert table.heads == (("2023", "Pension"), ("2023", "Other"), ("2022", "Pension"), ("2022", "Other"))
+
+
+def test_a_wrapped_head_in_the_middle_of_a_group_does_not_span_it() -> None:
+    page = PageOfWords()
+    for left in (245, 440):
+        page.rule(left, left + 150, below=17)
+    page.line((270, "December 31, 2023"), (465, "December 31, 2022"))
+    page.line((-345, "Accumulated"), (-540, "Accumulated"))
+    page.line(
+        (-270, "Gross"), (-350, "Amortization"), (-400, "Net"), (-465, "Gross"), (-545, "Amortization"), (-595, "Net"),
+        gap=10,
+    )  # fmt: skip
+    for label in ("Software", "Patents"):
+        values = [(-right, "1,100") for right in (270, 340, 400, 465, 535, 595)]
+        page.line((50, label), *values)
+    (table,) = page.tables()
+    assert table.heads[:3] == (
+        ("December 31, 2023", "Gross"), ("December 31, 2023", "Accumulated Amortization"), ("December 31, 2023", "Net")
+    )  # fmt: skip
+    assert table.heads[4] == ("December 31, 2022", "Accumulated Amortization")
+
+
+def test_a_title_over_the_columns_is_no_head() -> None:
+    page = PageOfWords()
+    page.line((180, "EXAMPLE CORP. AND SUBSIDIARIES"))
+    page.line((150, "CONSOLIDATED STATEMENTS OF CHANGES IN EQUITY"))
+    columns = (150, 220, 290, 360, 430)
+    page.line(
+        *(
+            (-right, head)
+            for right, head in zip(columns, ("Stock", "Capital", "Deficit", "Other", "Total"), strict=True)
+        )
+    )
+    for label in ("Opening", "Closing"):
+        page.line((20, label), *((-right, "1,100") for right in columns))
+    (table,) = page.tables()
+    assert table.heads == (("Stock",), ("Capital",), ("Deficit",), ("Other",), ("Total",))
+    assert table.title == "CONSOLIDATED STATEMENTS OF CHANGES IN EQUITY"
+
+
+def test_columns_of_words_have_heads_and_cells_of_their_own() -> None:
+    page = PageOfWords()
+    page.line((50, "Director"), (150, "Type"), (-300, "Opening"), (340, "Maturity"), (-480, "Closing"))
+    page.line((50, "A Smith"), (150, "Ordinary"), (-300, "1,100"), (340, "June 24"), (-480, "2,100"))
+    page.line((50, "B Jones"), (150, "Preferred"), (-300, "1,200"), (340, "May 25"), (-480, "2,200"))
+    (table,) = page.tables()
+    assert table.stub == "Director"
+    assert table.heads == (("Type",), ("Opening",), ("Maturity",), ("Closing",))
+    assert grid(table) == [
+        ["A Smith", "Ordinary", "1,100", "June 24", "2,100"],
+        ["B Jones", "Preferred", "1,200", "May 25", "2,200"],
+    ]
+
+
+def test_the_title_is_the_sentence_that_introduces_the_table() -> None:
+    page = PageOfWords()
+    page.line((50, "Leases"))
+    page.line((50, "We lease offices. The following table shows the payments (in thousands) of our"), gap=24)
+    page.line((50, "leases:"))
+    page.line((-350, "2023"), (-440, "2022"), gap=24)
+    page.line((50, "Operating"), (-350, "1,100"), (-440, "1,000"))
+    page.line((50, "Finance"), (-350, "90"), (-440, "80"))
+    (table,) = page.tables()
+    assert table.title == "The following table shows the payments (in thousands) of our leases:"
+    assert table.unit == "(in thousands)"
+
+
+def test_a_unit_at_the_top_of_the_page_counts_for_all_its_tables() -> None:
+    page = PageOfWords()
+    page.line((180, "(dollars in thousands, except per share data)"))
+    for _ in range(3):
+        for _ in range(6):
+            page.line((50, "Some text about the taxes that the group pays in the countries that it is active in."))
+        page.line((-350, "2023"), (-440, "2022"), gap=24)
+        page.line((50, "Local"), (-350, "1,100"), (-440, "1,000"))
+        page.line((50, "Foreign"), (-350, "90"), (-440, "80"))
+        page.line((50, "End."), gap=30)
+    assert [table.unit for table in page.tables()] == ["(dollars in thousands, except per share data)"] * 3
+
+
 def test_wrapped_heads_and_labels_are_joined() -> None:
     page = PageOfWords()
     page.line((-400, "Enterprise"))

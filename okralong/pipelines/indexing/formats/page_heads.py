@@ -292,11 +292,7 @@ class _Reader:
         if not edges[group[0]] < piece.middle < edges[group[-1] + 1]:
             return False
         over_periods = all(heads.piece.is_period for place in group for heads in self.heads_of[place][-1:])
-        if over_periods or is_date_line(piece.text) or piece.is_period or len(self._touched(piece)) > 1:
-            return True
-        return abs(self._group_middle(group) - piece.middle) < min(
-            abs(self.middles[place] - piece.middle) for place in group
-        )
+        return over_periods or is_date_line(piece.text) or piece.is_period or len(self._touched(piece)) > 1
 
     def _joins(self, piece: Piece, touched: list[int]) -> bool:
         """Return whether a piece can be a line of the only head below it; a date over other words spans columns."""

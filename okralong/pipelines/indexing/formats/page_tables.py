@@ -221,7 +221,7 @@ class _Page:
             return None
         title, title_pieces = table_title(lines, heads.top if not headless else first, floor, self.width)
         above = [*range(max(floor, heads.top - _UNIT_LINES), heads.top), *range(heads.bottom, first)]
-        unit = table_unit(lines, [*heads.stub, *heads.units], heads.levels, above, floor)
+        unit = table_unit(lines, [*heads.stub, *heads.units], heads.levels, above, heads.top)
         return _Found(columns, reader, heads, first, last, title, title_pieces, unit)
 
     def _cells(self, line: Line, run: _Run) -> list[Piece]:
@@ -259,7 +259,7 @@ class _Page:
                 for piece in self.lines[index].pieces[1:]
                 if piece.left < zone and piece not in values and overlap(piece, column) > 0
             ]
-            if len(cells) < 0.5 * len(run.rows):
+            if len(cells) < min(2.0, 0.5 * len(run.rows)):
                 continue
             for cell in cells:
                 column.add(cell)

@@ -115,7 +115,7 @@ def _paragraph(lines: Sequence[Line], last: int, least: int, width: float) -> tu
 
 
 def table_unit(
-    lines: Sequence[Line], stated: Sequence[Piece], levels: Sequence[Sequence[str]], above: Sequence[int], floor: int
+    lines: Sequence[Line], stated: Sequence[Piece], levels: Sequence[Sequence[str]], above: Sequence[int], top: int
 ) -> str:
     """Return the unit line of a table, "" if there is none.
 
@@ -124,12 +124,12 @@ def table_unit(
         stated: The pieces of the stub's head, and units over the columns.
         levels: The heads of the columns; half of them or more may have one unit, and no other unit among them.
         above: The lines that the unit may be in, from top to bottom.
-        floor: The first line below the table before; units above the first table count for all of the page.
+        top: The topmost line of the table; a unit in the first lines of the page counts for all tables below it.
     """
     found = [unit_in(piece.text) for piece in stated]
     found.append(_unit_of_columns(levels))
     found.extend(unit_in(lines[index].text) for index in reversed(above))
-    tops = [line.text for line in lines[: min(_PAGE_TOP, floor)]]
+    tops = [line.text for line in lines[: min(_PAGE_TOP, top)]]
     found.extend(text for text in tops if unit_in(text) == text and " " in text)
     return next(filter(None, found), "")
 
