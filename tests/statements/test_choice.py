@@ -340,6 +340,24 @@ def test_an_answer_cites_the_row() -> None:
     assert source.quote in answer.context[0].text
 
 
+@pytest.mark.parametrize(
+    ("when", "value"),
+    [
+        ("Q4 of fiscal 2024", "100000000"),
+        ("Q2 2024", None),
+        ("the fourth quarter of 2023", "90000000"),
+        ("Q4 2025", None),
+    ],
+)
+def test_quarters_are_those_of_the_fiscal_year(when: str, value: str | None) -> None:
+    writer = Writer()
+    writer.text = "For the fiscal year ended June 30, 2024 and the fiscal years ended June 30, 2023 and 2022.\n"
+    heads = [("Three months ended June 30,", "2024"), ("Three months ended June 30,", "2023")]
+    document = writer.add(heads, [("Net sales", "100", "90")], "Quarterly results").document()
+    found = choose(f"What were net sales in {when}?", "money", document)
+    assert (found.value.value if isinstance(found, Choice) else found) == value
+
+
 LABELS = st.lists(
     st.text("bcdfgklmnprstvz", min_size=5, max_size=9).map(lambda word: f"{word}o quix"),
     min_size=1,

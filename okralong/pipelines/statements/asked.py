@@ -142,7 +142,7 @@ def asked_of(question: str, kind: str, own: Words = frozenset()) -> Asked | None
         kind: The wanted answer type.
         own: The words of the document's own names; "Alder's revenue" has no owner in Alder's report.
     """
-    time = time_of(question)
+    time = time_of(question) if len(question) <= _LONGEST else None
     if time is None:
         return None
     marks = frozenset(name for name, pattern in MARKS.items() if pattern.search(question))
@@ -189,6 +189,8 @@ _OF_OWNER: Final = re.compile(
 """A measure and the name of its owner."""
 
 
+_LONGEST: Final = 2_000  # project default
+"""Characters of a question that is read; one for an amount has a hundred."""
 _ANYWHERE: Final = re.compile(r"(?:^|\W)$")
 MEASURES: Final = frozenset(
     [
@@ -238,7 +240,7 @@ MEASURES: Final = frozenset(
 _PROPER: Final = re.compile(r"(?<![.?!]\s)\b(?:[A-Z]|\w*\d)[\w&.-]*")
 """A word of a name."""
 _OWNER: Final = re.compile(
-    r"(?:\bthe\s+)?(?P<name>(?:[A-Z\d][\w&.-]*\s+){0,4}[A-Z\d][\w&.-]*?)(?:['\u2019]s|(?<=s)['\u2019])(?=\s)"
+    r"(?:\bthe\s+)?(?<!\w)(?P<name>(?:[A-Z\d][\w&.-]*\s+){0,4}[A-Z\d][\w&.-]*?)(?:['\u2019]s|(?<=s)['\u2019])(?=\s)"
 )
 """A name in the genitive: "AB-3's"."""
 _IN_CURRENCY: Final = re.compile(

@@ -80,13 +80,18 @@ _MARKS: Final = re.compile(
     r"(?<=[A-Za-z)])[\s\u00b9\u00b2\u00b3\u2070-\u2079*\u2020\u2021.:\u200b\xa0]+$|(?<=[a-z]{3})\d$"
 )
 """Footnote marks and leaders at the end of a label."""
+_LONGEST: Final = 400  # project default
+"""Characters of a label that are compared."""
 _TOKEN: Final = re.compile(r"[a-z]+(?:-?\d+[a-z\d]*)?|\d+(?:\.\d+)?[a-z]*")
+
+
+_PLAIN: Final = str.maketrans("\u2010\u2011\u2019", "--'")
 
 
 @lru_cache(maxsize=65_536)
 def words_of(text: str) -> Words:
     """Return the words that distinguish one measure from another, in normal form; "AB-3" is one word."""
-    plain = text.casefold().replace("\u2010", "-").replace("\u2011", "-").replace("\u2019", "'").replace("'s", "")
+    plain = " ".join(text.casefold().translate(_PLAIN).split()).replace("'s", "")
     plain = re.sub(r"\beps\b", "earnings per share", plain)
     plain = _CASH.sub("cash", plain).replace("noncurrent", "non current").replace("s'", "s")
     found = (_one_form(word) for word in _TOKEN.findall(plain) if word not in _EMPTY)
@@ -118,7 +123,7 @@ def label_forms(label: str) -> tuple[tuple[Words, int], ...]:
 
     Brackets and "net of ..." add nothing; a label with "(% change)" or "(per share)" has no forms but its own.
     """
-    plain = _MARKS.sub("", _NOTE.sub("", label.strip()))
+    plain = _MARKS.sub("", _NOTE.sub("", " ".join(label.split())[:_LONGEST]))
     forms = {words_of(plain): 0}
     if "%" in plain or any(_OF_CHANGE.search(each) for each in _BRACKETS.findall(plain)):
         return tuple((words | {"%"}, rank) for words, rank in forms.items())

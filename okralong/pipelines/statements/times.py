@@ -78,6 +78,7 @@ _PART_OF: Final = re.compile(
     re.IGNORECASE,
 )
 _ORDER: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "1st": 1, "2nd": 2, "3rd": 3, "4th": 4}
+MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH: Final = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
 _DAY: Final = re.compile(rf"\b{_MONTH}\s\d{{1,2}}\b|\b\d{{1,2}}\s{_MONTH}(?!\w)", re.IGNORECASE)
 _YEARS: Final = re.compile(

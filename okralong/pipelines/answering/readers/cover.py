@@ -9,7 +9,7 @@ from typing import Final
 from okralong.pipelines.answering.readers.sentences import sentence_around
 from okralong.pipelines.core.types import Answer, Document, TypedValue
 from okralong.pipelines.statements.amounts import amounts
-from okralong.pipelines.statements.choice import cited_answer
+from okralong.pipelines.statements.cited import cited_answer
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.values import read_value
 

@@ -25,7 +25,7 @@ from okralong.pipelines.answering.readers.spans import (
 from okralong.pipelines.core.types import Answer, Document, TypedValue
 from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.statements.asked import line_item_of
-from okralong.pipelines.statements.choice import cited_answer
+from okralong.pipelines.statements.cited import cited_answer
 from okralong.pipelines.statements.line_items import Item, mentions, with_substitutes
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.times import TIME_PHRASE
