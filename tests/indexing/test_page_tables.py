@@ -231,6 +231,27 @@ def test_a_contents_page_is_no_table() -> None:
     assert page.tables() == []
 
 
+def test_numbers_of_a_chart_are_no_table() -> None:
+    page = PageOfWords()
+    page.line((-400, "Low"), (-500, "High"))
+    for value in range(5):
+        page.line((-400, f"{value}.50"), (-500, f"{value}.00"))
+    assert page.tables() == []
+
+
+def test_a_section_heading_of_two_lines() -> None:
+    page = PageOfWords()
+    page.line((-400, "2023"), (-500, "2022"))
+    page.line((50, "Adjustments to reconcile income to net cash used in operating"))
+    page.line((50, "activities:"))
+    page.line((50, "Interest"), (-400, "1,200"), (-500, "1,100"))
+    page.line((50, "Dividends"), (-400, "200"), (-500, "100"))
+    (table,) = page.tables()
+    assert {row.sections for row in table.rows} == {
+        ("Adjustments to reconcile income to net cash used in operating activities:",)
+    }
+
+
 def test_a_column_of_notes_is_dropped() -> None:
     page = PageOfWords()
     page.line((-320, "Note"), (-400, "2023"), (-500, "2022"))

@@ -32,7 +32,7 @@ class _Label:
 
     @property
     def text(self) -> str:
-        return " ".join(piece.text for piece in self.pieces)
+        return _label_text(self.pieces)
 
 
 @dataclass(slots=True)
@@ -106,7 +106,12 @@ class RowReader:
         ):
             self.rows[-1].labels.extend(label)
             return
-        self.waiting.append(_Label(label[0].left, line.y, label))
+        last = self.waiting[-1] if self.waiting else None
+        if last and above < 1.45 * line.height and _GOES_ON.match(text) and not _FINISHED.search(last.text):
+            last.pieces.extend(label)
+            last.y = line.y
+        else:
+            self.waiting.append(_Label(label[0].left, line.y, label))
 
     def _joined(self, label: list[Piece], line: Line) -> list[Piece]:
         """Return the label of a row with the waiting lines that it starts with."""

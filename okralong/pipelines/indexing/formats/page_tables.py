@@ -36,6 +36,8 @@ _UNIT_LINES: Final = 7
 """Lines above the heads that the unit may be in. # project default"""
 _NOTE_LINES: Final = 6
 """Lines above the first row where the head "Note" may stand. # project default"""
+_LEAST_LABELED: Final = 0.34
+"""Share of rows with a label; charts have fewer. # project default"""
 _LONGEST_HEAD: Final = 250
 """Characters; longer ones are prose. # project default"""
 
@@ -211,7 +213,7 @@ class _Page:
                 labels = [piece for piece in labels if piece not in of_columns]
             if texts and index not in cells_of:
                 labels = [piece for piece in labels if piece.left < texts[0].x0]
-            if index < first and (labels == [] or unit_in(line.text) or line.is_prose(self.width)):
+            if index < first and (labels == [] or unit_in(line.text) or (headless and line.is_prose(self.width))):
                 continue
             reader.read(index, values, labels)
         if headless and before is not None and reader.rows is before.reader.rows:
@@ -311,7 +313,7 @@ class _Page:
                 return None
             kept = list(range(len(found.columns)))
         rows = found.reader.table_rows({place: new for new, place in enumerate(kept)})
-        if not rows:
+        if not rows or sum(bool(row.label) for row in rows) < _LEAST_LABELED * len(rows):
             return None
         pieces = [*found.heads.pieces, *found.heads.stub, *found.title_pieces]
         stub = " ".join(
