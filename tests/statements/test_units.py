@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -164,3 +165,13 @@ def test_a_document_that_prints_in_full_says_so_by_its_numbers() -> None:
     report = document((numbers, amounts("12,977")))
     assert scale_of(report, 0) == ""
     assert scale_of(document((f"{numbers}\n(in thousands)", None), ("Debt", amounts("12,977"))), 0) == UNKNOWN
+
+
+@pytest.mark.parametrize("piece", ["(", " ", "weighted average ", "per a ", "in thousands of ", "1,000 ", "number of "])
+def test_a_label_or_page_built_to_be_slow_is_read_at_once(piece: str) -> None:
+    long = piece * (40_000 // len(piece))
+    row = TableRow(long, 0, 0, (TableCell(0, "1,102", 0, 0),), (long,))
+    report = document((long, Table(0, 0, ((long,),), (row,), title=long, unit=long, stub=long)))
+    began = time.process_time()
+    scale_of(report, 0)
+    assert time.process_time() - began < 3

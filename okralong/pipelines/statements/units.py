@@ -239,7 +239,7 @@ class _Reader:
 
     def _is_reference(self, cell: TableCell) -> bool:
         """Return whether a cell has the number of a note."""
-        return _NOTE_HEAD.fullmatch(self._table.head(cell.column)) is not None
+        return _NOTE_HEAD.fullmatch(self._table.head(cell.column)[:_LONGEST]) is not None
 
     def amounts(self) -> Iterator[tuple[Decimal, Unit]]:
         """Yield the amounts of four digits or more, as printed without their sign, with their units."""
@@ -276,7 +276,7 @@ class _Reader:
     def _near(self, row: TableRow, cell: TableCell) -> list[str]:
         """Return the texts that a cell belongs to, nearest first: its label, heads and sections."""
         heads = self._table.heads[cell.column] if cell.column < len(self._table.heads) else ()
-        return [row.label, *reversed(heads), *reversed(row.sections)]
+        return [each[:_LONGEST] for each in (row.label, *reversed(heads), *reversed(row.sections))]
 
     # ---- Kinds.
 
@@ -503,10 +503,14 @@ def _is_in_full(number: Printed) -> bool:
 _DIGITS_IN_FULL: Final = 9  # project default
 
 
+_LONGEST: Final = 400
+"""Characters of a label or head that are read: files may be built to make searches slow. project default"""
+
+
 @lru_cache(maxsize=32768)
 def _has(pattern: re.Pattern[str], text: str) -> bool:
     """Return whether a label or head matches; cached, because each is looked at for each of its cells."""
-    return pattern.search(text) is not None
+    return pattern.search(text[:_LONGEST]) is not None
 
 
 def _is_change(head: str) -> bool:
