@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from okralong.pipelines.core.types import Document
-from okralong.pipelines.statements.choice import Ambiguous, Choice, answer_of, choose
+from okralong.pipelines.core.types import Answer, Citation, Document, TypedValue
+from okralong.pipelines.statements.choice import Ambiguous, Choice, answer_of, choose, contradicts
 from tests.statements.tables import Writer
 
 INCOME = Writer().add(
@@ -338,6 +338,26 @@ def test_an_answer_cites_the_row() -> None:
     assert (answer.answer, answer.replied_by) == ("900", ("statement-rules",))
     assert source.quote == document.text[source.start_char : source.end_char] == "Total assets | 900 | 850"
     assert source.quote in answer.context[0].text
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "wrong"),
+    [
+        ("What was net income in 2024?", "85", True),
+        ("What was net income in 2023?", "85", False),
+        ("What was net income in 2023?", "450", True),
+        ("What was the profit of the shop in 2023?", "450", False),
+        ("What was it?", "85", False),
+    ],
+)
+def test_a_cell_that_a_model_read_may_be_of_another_year_or_line_item(question: str, said: str, wrong: bool) -> None:
+    document = INCOME.document()
+    at = document.text.index(f" {said} ") + 1
+    row = next(row for row in document.tables[0].rows if row.start < at < row.end) if document.tables else None
+    assert row is not None
+    cited = Citation("alder", row.start, row.end, document.text[row.start : row.end])
+    answer = Answer("answered", said, (cited,), value=TypedValue(said, float(said)))
+    assert contradicts(question, "money", answer, document) == wrong
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from okralong.pipelines.statements.report_tables import (
     own_names,
     report_of,
 )
-from okralong.pipelines.statements.text_tables import tables_of
 from okralong.pipelines.statements.times import Time, fits, latest, time_stated, without_times
 from okralong.pipelines.statements.units import around_of, cell_value, unit_of
 
@@ -195,10 +194,7 @@ def _cells(asked: Asked, part: Part, report: Report, row: TableRow, tier: int, m
         missing = frozenset()
     missing -= above
     marks = part.marks | marks_of(" ".join(row.sections))
-    times = [
-        time_stated(table.head(number), *reversed(row.sections), table.stub, table.title, table.unit)
-        for number in range(len(table.heads))
-    ]
+    times = [part.time_of(row, number) for number in range(len(table.heads))]
     open_times = [
         (number, time)
         for number, time in enumerate(times)
@@ -424,19 +420,40 @@ def answer_of(chosen: Choice | Ambiguous, document: Document) -> Answer:
 
 def with_unit(answer: Answer, document: Document) -> Answer:
     """Add the scale and currency that a table states for the answer's value, if the value is one of its cells."""
-    value = answer.value
-    if value is None or value.number is None or not answer.citations or (value.scale and value.currency):
+    value, found = answer.value, _cell_of(answer, document)
+    if found is None or value is None or (value.scale and value.currency):
         return answer
+    part, row, cell = found
+    whole = cell_value(part.table, row, cell, around_of(document, part.table))
+    if whole is None or (whole.unit == "%") != (value.unit == "%") or (value.scale and whole.scale != value.scale):
+        return answer
+    time = part.time_of(row, cell.column)
+    period = value.period or (time.written if time else "")
+    return replace(answer, value=replace(whole, currency=whole.currency or value.currency, period=period))
+
+
+def contradicts(question: str, kind: str, answer: Answer, document: Document) -> bool:
+    """Return whether an answer is a table's cell of another period, line item or kind of figure than the question's."""
+    asked, found = asked_of(question, kind, own_names(document)), _cell_of(answer, document)
+    if asked is None or found is None:
+        return False
+    part, row, cell = found
+    time, report = part.time_of(row, cell.column), report_of(document)
+    marks = part.marks | marks_of(" ".join(row.sections))
+    if time is None or not _is_actual(asked, part.columns[cell.column], marks):
+        return True
+    if time.year and not fits(report.fiscal(time) if asked.time.part else time, asked.time):
+        return True
+    other = asked.item is not None and items_of_label(row.label, row.sections)
+    return bool(other) and not _tier(asked, _targets(asked), row, near=True)[0]
+
+
+def _cell_of(answer: Answer, document: Document) -> tuple[Part, TableRow, TableCell] | None:
+    """Return the cell that holds an answer's number, or None."""
+    if answer.value is None or answer.value.number is None or not answer.citations:
+        return None
     cited = answer.citations[0]
     at = document.text.find(answer.answer, cited.start_char, cited.end_char)
-    around = [each for each in tables_of(document) if each.start <= at < each.end]
-    for table, row, cell in ((each, row, cell) for each in around for row, cell in each.values()):
-        if not cell.start <= at < cell.end:
-            continue
-        whole = cell_value(table, row, cell, around_of(document, table))
-        if whole is None or (whole.unit == "%") != (value.unit == "%") or (value.scale and whole.scale != value.scale):
-            return answer
-        time = time_stated(table.head(cell.column), *reversed(row.sections), table.stub, table.title, table.unit)
-        period = value.period or (time.written if time else "")
-        return replace(answer, value=replace(whole, currency=whole.currency or value.currency, period=period))
-    return answer
+    parts = [part for part in report_of(document).parts if part.table.start <= at < part.table.end]
+    cells = ((part, row, cell) for part in parts for row, cell in part.table.values())
+    return next((each for each in cells if each[2].start <= at < each[2].end), None)

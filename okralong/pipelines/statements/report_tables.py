@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
-from okralong.pipelines.core.tables import Table
+from okralong.pipelines.core.tables import Table, TableRow
 from okralong.pipelines.core.types import Document
 from okralong.pipelines.statements.asked import MARKS, Asked
 from okralong.pipelines.statements.labels import Words, words_of
@@ -161,6 +161,11 @@ class Part:
         self.is_summary = _SUMMARY.search(table.title) is not None
         self.statement, self.is_titled = _statement_of(table)
         self.is_consolidated = any(_CONSOLIDATED.search(each) for each in (table.title, *map(" ".join, table.heads)))
+
+    def time_of(self, row: TableRow, column: int) -> Time | None:
+        """Return the time of a cell by its heads, the headings above it and the title, or None if it has several."""
+        table = self.table
+        return time_stated(table.head(column), *reversed(row.sections), table.stub, table.title, table.unit)
 
     @cached_property
     def times_down(self) -> list[Time]:

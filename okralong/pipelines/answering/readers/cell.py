@@ -18,9 +18,9 @@ from okralong.pipelines.answering.readers.spans import cited, level_of, line_aro
 from okralong.pipelines.answering.retrieve import pool
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
-from okralong.pipelines.core.types import Answer, Hit
+from okralong.pipelines.core.types import Answer, Document, Hit
 from okralong.pipelines.statements.amounts import has_cells
-from okralong.pipelines.statements.choice import answer_of, choose, with_unit
+from okralong.pipelines.statements.choice import answer_of, choose, contradicts, with_unit
 from okralong.pipelines.statements.periods import Span
 from okralong.pipelines.statements.values import Context, spans_of
 
@@ -60,7 +60,14 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
     if found is None or not amount or not found.citations:
         return found
     document = await tools.full_text(found.citations[0].doc_id)
-    return await off_loop(len(document.text), partial(with_unit, found, document))
+    return await off_loop(len(document.text), partial(_checked, question, wanted.kind, found, document))
+
+
+def _checked(question: str, kind: str, answer: Answer, document: Document) -> Answer:
+    """Return the answer with the unit of its cell; "unanswerable" if the cell is for another period or line item."""
+    if contradicts(question, kind, answer, document):
+        return Answer("unanswerable", UNANSWERABLE, context=answer.context)
+    return with_unit(answer, document)
 
 
 def _none_in(sentence: str) -> Span | None:
