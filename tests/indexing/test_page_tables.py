@@ -78,6 +78,18 @@ def test_heads_over_several_columns_by_their_rules() -> None:
     assert grid(table)[1] == ["Costs", "(1)", "(2)", "(3)", "(4)"]
 
 
+def test_a_rule_in_two_parts_below_a_spanning_head() -> None:
+    page = PageOfWords()
+    page.line((290, "Issued"), (-470, "Capital"), (-560, "Total"))
+    page.rule(250, 298)
+    page.rule(312, 360)
+    page.line((-298, "Shares"), (340, "$"), (-470, "paid"), (-560, "equity"))
+    for label in ("Opening", "Closing"):
+        page.line((50, label), (-298, "17,274"), (-360, "6,509"), (-470, "1,100"), (-560, "2,200"))
+    (table,) = page.tables()
+    assert table.heads == (("Issued", "Shares"), ("Issued", "$"), ("Capital paid",), ("Total equity",))
+
+
 def test_years_over_pairs_of_columns_without_rules() -> None:
     page = PageOfWords()
     page.line((330, "2023"), (485, "2022"))
@@ -374,6 +386,19 @@ def test_time_grows_with_the_number_of_words(kind: str) -> None:
 def test_rules_without_end() -> None:
     words = balance_sheet().words
     assert growth(lambda size: page_tables(words, [Rule(x, x + 50, 100.0) for x in range(size)]), 2_000) < LINEAR
+
+
+def test_many_tables_with_many_rules() -> None:
+    def work(size: int) -> None:
+        page = PageOfWords()
+        for _ in range(size):
+            page.line((-400, "2023"), (-500, "2022"), gap=60)
+            page.rules += [Rule(x, x + 50, page.y + 2) for x in range(0, 600, 60)]
+            page.line((50, "Sales"), (-400, "10,200"), (-500, "9,800"))
+            page.line((50, "Costs"), (-400, "8,200"), (-500, "7,800"))
+        assert len(page_tables(page.words, page.rules)) == size
+
+    assert growth(work, 40) < LINEAR
 
 
 AMOUNTS = st.one_of(

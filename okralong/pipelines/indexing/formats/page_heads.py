@@ -7,6 +7,7 @@ of columns whose middle it stands over.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -68,9 +69,11 @@ def read_heads(
         floor: The index of the first line that may belong to it.
         columns: The columns of values, from left to right.
         labels: The left and right edges of the labels.
-        rules: The rules of the page.
+        rules: The rules of the page from the top to the bottom.
     """
-    reader = _Reader(lines, first, columns, labels[1], rules)
+    top = lines[max(floor, first - _MOST_LINES)].y - lines[first].height
+    low, high = (bisect_left(rules, y, key=lambda rule: rule.y) for y in (top, lines[first].y))
+    reader = _Reader(lines, first, columns, labels[1], rules[low:high])
     index = first - 1
     while index >= max(floor, first - _MOST_LINES) and reader.takes(index):
         index -= 1
@@ -333,14 +336,17 @@ class _Reader:
         """Return the columns above the rule below a piece, with the rule's ends."""
         height, middle = self.height, piece.middle
         border = min(self.zone - 4 * height, self.label_right) - 2 * height
-        below = [
+        near = [
             rule
             for rule in self.rules
             if line.y - 0.1 * height < rule.y < line.y + 1.1 * height
             and rule.y < self.below - 0.45 * height
-            and border < rule.x0 < middle + 2
-            and middle < rule.x1 + 2
+            and rule.x0 > border
         ]
+        below = [rule for rule in near if rule.x0 - 2 < middle < rule.x1 + 2]
+        if not below:  # one line in parts
+            parts = [rule for rule in near if min(rule.x1, piece.right) - max(rule.x0, piece.left) > 2]
+            below = parts if len(parts) > 1 else []
         if not below:
             return [], 0.0, 0.0
         left, right = min(rule.x0 for rule in below), max(rule.x1 for rule in below)

@@ -53,6 +53,7 @@ def page_tables(words: Sequence[Word], rules: Sequence[Rule]) -> list[PageTable]
         rules: Its horizontal lines.
     """
     tables: list[PageTable] = []
+    rules = sorted(rules, key=lambda rule: rule.y)
     for lines in parts_of(words):
         left, right = min(line.pieces[0].left for line in lines), max(line.pieces[-1].right for line in lines)
         near = [rule for rule in rules if rule.x0 < right and rule.x1 > left]
