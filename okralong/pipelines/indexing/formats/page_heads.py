@@ -183,7 +183,7 @@ class _Reader:
         if self.below - line.y > far * self.height:
             return True
         amounts = line.amounts
-        return line.is_data and not all(piece.is_period or piece.may_be_head for piece in amounts)
+        return not all(piece.is_period or piece.may_be_head for piece in amounts)
 
     def _is_over_columns(self, piece: Piece) -> bool:
         height, zone = self.height, self.zone
