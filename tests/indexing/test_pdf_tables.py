@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from okralong.pipelines.core.tables import Table
+from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import NOT_READ
 from okralong.pipelines.indexing.documents import RawDocument, Source
 from okralong.pipelines.indexing.formats.ocr import NO_OCR, Ocr
-from okralong.pipelines.indexing.formats.page_lines import Word
+from okralong.pipelines.indexing.formats.page_lines import PageTable, Word
 from okralong.pipelines.indexing.formats.pdf import read_pdf
-from okralong.pipelines.indexing.formats.tables_of_pages import TableReader
+from okralong.pipelines.indexing.formats.tables_of_pages import PageTables, TableReader, document_tables
 from okralong.pipelines.indexing.formats.time_limit import TooSlow, processor_time
 from tests.indexing.growth import LINEAR, growth
 from tests.indexing.pdf_files import RawPdf
@@ -294,6 +294,14 @@ def test_columns_elsewhere_take_no_heads(tmp_path: Path) -> None:
 def test_left_and_right_pages_may_be_shifted(tmp_path: Path) -> None:
     shifted = statement(ROWS, (), "", "", x=90, y=774, columns=[right + 18 for right in COLUMNS])
     assert tables(read(tmp_path, pdf_of(statement(), shifted))) == [PLAIN, ("2", *PLAIN[1:])]
+
+
+def test_cells_that_the_text_mixes_are_left_out() -> None:
+    """Two lines of a cell may stand in the text with those of the next cell between them."""
+    rows = (TableRow("Agreement", 0, 30, (TableCell(0, "by and among", 10, 22), TableCell(1, "10-K", 14, 18))),)
+    mixed = PageTable(Table(0, 30, (("Exhibit",), ("Form",)), rows), ((0, 50), (60, 90)))
+    (found,) = document_tables([PageTables("1", 0, "Agreement by a10-Knd among", (mixed,))])
+    assert [cell.text for _, cell in found.values()] == ["10-K"]
 
 
 # Limits.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
-from okralong.pipelines.core.tables import Table, TableRow
+from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.indexing.documents import Losses
 from okralong.pipelines.indexing.formats.page_lines import PageTable, Rule, Word
 from okralong.pipelines.indexing.formats.page_tables import page_tables
@@ -132,11 +132,23 @@ def document_tables(pages: Iterable[PageTables | None]) -> tuple[Table, ...]:
             continue
         for at, each in enumerate(page.tables):
             is_at_top = at == 0 and len(page.text[: each.table.start].strip()) <= _TOP_CHARS
-            last = _continued(each, before if is_at_top else None)
+            last = _continued(_as_in(page.text, each), before if is_at_top else None)
             if last is not None:
                 tables.append(_moved(last.table, page.start, page.name))
         before = last
     return tuple(tables)
+
+
+def _as_in(text: str, each: PageTable) -> PageTable:
+    """Return a table without cells that the text does not have in one piece, as where it mixes two columns of words."""
+
+    def is_there(cell: TableCell) -> bool:
+        return "".join(text[cell.start : cell.end].split()) == "".join(cell.text.split())
+
+    if all(is_there(cell) for _, cell in each.table.values()):
+        return each
+    rows = tuple(replace(row, cells=tuple(filter(is_there, row.cells))) for row in each.table.rows)
+    return replace(each, table=replace(each.table, rows=tuple(row for row in rows if row.cells)))
 
 
 def _continued(each: PageTable, before: PageTable | None) -> PageTable | None:
