@@ -23,8 +23,6 @@ from okralong.pipelines.statements.line_items import (
     LineItem,
     items_needed,
     items_of_label,
-    line_items,
-    named_in,
     with_substitutes,
 )
 
@@ -36,6 +34,8 @@ _COVERED: Final = 0.15
 """The share that a word of the question keeps once a chosen row has it. # project default"""
 _LEAST: Final = 0.3
 """A row is chosen if it scores at least this share of the first one. # project default"""
+_HALF: Final = 0.5
+"""The least share of a label's words, weighted by rarity, that the question must have. # project default"""
 _SAME_TABLE: Final = 1.2
 """The factor of rows of a table that is shown already: they need no further head. # project default"""
 _TOGETHER: Final = 0.5
@@ -51,17 +51,23 @@ _APART: Final = re.compile(
 """Words of titles of tables that do not have the report's own figures: such tables have the factor of another year."""
 _ITEM: Final = 0.05
 _MOST_ITEMS: Final = 10
-"""The weight of each line item that a table has, up to so many. # project default"""
+_STATEMENT_ITEMS: Final = 3
+"""The weight of each line item that a table has, up to so many; with so few it is no statement. # project default"""
+_COLUMNS: Final = 4
+_WIDE: Final = 0.7
+"""The factor of tables with more columns: of segments, of equity's parts. # project default"""
 _OTHER_STATEMENT: Final = 0.6
 """The factor of a line item in a table of another statement: cash in that of cash flows. # project default"""
 _CHANGE: Final = 0.6
 """The factor of rows of a cash flow statement that give the change of a balance. # project default"""
 _CHANGES: Final = re.compile(r"\bchanges? in\b", re.IGNORECASE)
-_EMPTY: Final = "end ended year years fiscal period annual quarter change changes compared company group amount report"
+_EMPTY: Final = (
+    "end ended year years fiscal period annual quarter change changes compared group amount report data available "
+    "inc corp corporation company co ltd limited plc"
+)
 """Words of questions and labels that tell no rows apart."""
 _LOOSE: Final = stems("basic diluted common ordinary net consolidated attributable")
 """Words that a label may have though the question does not."""
-_ANYWHERE: Final = re.compile("")
 _STATEMENTS: Final = re.compile(
     r"\b(?:balance\s+sheets?|financial\s+(?:position|condition)|statements?\s+of|income\s+statements?|cash\s+flows?)\b",
     re.IGNORECASE,
@@ -102,11 +108,12 @@ def rows_needed(question: str, tables: Iterable[Table], name: str = "", most: in
         most: The most rows to return.
     """
     rows = _candidates(question, tables)
-    chosen = [*_item_rows(question, rows), *_quoted_rows(question, rows)]
+    ignored = stems(f"{name} {_EMPTY}")
+    chosen = [*_item_rows(question, rows), *_quoted_rows(question, [each for each in rows if each.words - ignored])]
     chosen = list({id(each.row): each for each in chosen}.values())[:most]
+    sure = list(chosen)
     held = Counter(word for each in rows for word in each.words)
     rarity = {word: math.log(1 + len(rows) / count) for word, count in held.items()}
-    ignored = stems(f"{name} {_EMPTY}")
     # "How did product revenue and the cost of product revenue change?" needs two rows with the word.
     asked = Counter(each for word in question.split() for each in stems(word) if each in rarity and each not in ignored)
     first = max((_score(each, rarity, asked, []) for each in rows), default=0.0)
@@ -121,15 +128,15 @@ def rows_needed(question: str, tables: Iterable[Table], name: str = "", most: in
         chosen.append(best)
         left.remove(best)
         asked.subtract(best.words & asked.keys())
-    return [(each.table, each.row) for each in [*chosen, *_beside(chosen, rows)]]
+    return [(each.table, each.row) for each in [*chosen, *_beside(sure, chosen, rows)]]
 
 
-def _beside(chosen: Sequence[_Candidate], rows: Sequence[_Candidate]) -> list[_Candidate]:
-    """Return further rows of the chosen statements with line items, the nearest to a chosen row first."""
+def _beside(sure: Sequence[_Candidate], chosen: Sequence[_Candidate], rows: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return further rows with line items from the statements of the ``sure`` rows, the nearest first."""
     taken = {id(each.row) for each in chosen}
     found: list[tuple[int, int, _Candidate]] = []
     for at, each in enumerate(rows):
-        near = [abs(each.row.start - other.row.start) for other in chosen if other.table is each.table]
+        near = [abs(each.row.start - other.row.start) for other in sure if other.table is each.table]
         if near and each.items and each.statement in _PRIMARY and id(each.row) not in taken:
             found.append((min(near), at, each))
     return [each for _, _, each in sorted(found, key=lambda each: each[:2])]
@@ -151,6 +158,7 @@ def _candidates(question: str, tables: Iterable[Table]) -> list[_Candidate]:
         items = [tuple(items_of_label(row.label, row.sections)) for row in table.rows]
         of_statements = Counter(item.statement for item in {each for named in items for each in named})
         statement, count = max(of_statements.items(), key=lambda each: each[1], default=("", 0))
+        statement = statement if count >= _STATEMENT_ITEMS else ""
         factor *= 1 + _ITEM * min(count, _MOST_ITEMS)
         for row, named in zip(table.rows, items, strict=True):
             words, above = stems(row.label), " ".join(row.sections)
@@ -164,24 +172,21 @@ def _factor(table: Table, question: str) -> float:
     factor = _STATEMENT if _STATEMENTS.search(table.title) else 1.0
     if _APART.search(table.title) and not _APART.search(question):
         factor *= _OTHER_YEAR
-    return factor
+    return factor if len(table.heads) <= _COLUMNS else factor * _WIDE
 
 
 def _item_rows(question: str, rows: Sequence[_Candidate]) -> list[_Candidate]:
     """Return a row for each line item that the question needs, from the tables with most of them."""
     needed = items_needed(question)
-    if not needed:  # the names of metrics are so specific that the words before them do not matter
-        named = [item for _, item in named_in(question, _ANYWHERE) if item.operands]
-        needed = list(dict.fromkeys(line_items()[each] for item in named for each in item.operands))
     by_item: dict[LineItem, list[_Candidate]] = {}
     for each in rows:
         for item in each.items:
             by_item.setdefault(item, []).append(each)
-    sought = [
-        (item, by_item[item])
-        for item in (next((each for each in with_substitutes(one) if each in by_item), None) for one in needed)
-        if item is not None
-    ]
+    sought: list[tuple[LineItem, list[_Candidate]]] = []
+    for one in needed:
+        known = [(item, by_item[item]) for item in with_substitutes(one) if item in by_item]
+        own = [(item, found) for item, found in known if any(each.statement == item.statement for each in found)]
+        sought += [*own, *((item, found) for item, found in known if any(each.statement for each in found))][:1]
     held = Counter(key for _, found in sought for key in {id(each.table) for each in found})
     chosen: dict[int, _Candidate] = {}
     for item, found in sought:
@@ -228,6 +233,8 @@ def _score(each: _Candidate, rarity: Mapping[str, float], asked: Counter[str], c
         return 0.0
     known = sum(rarity[word] for word in each.words if word in asked)
     whole = known + sum(rarity[word] for word in each.words - _LOOSE if word not in asked)
+    if known < _HALF * whole:
+        return 0.0
     score = (held + _BESIDE * weight(each.around - each.words)) * (known / whole) ** 2 * each.factor
     return score * (_SAME_TABLE if any(other.table is each.table for other in chosen) else 1.0)
 

@@ -147,10 +147,10 @@ class ReadPolicy(Settings):
 
 
 class LineItemsPolicy(Settings):
-    """Showing rows for line items of financial statements. Not in the paper.
+    """Showing rows of tables that questions need. Not in the paper.
 
-    For questions of the types ``rows``, the statement row of each line item that code finds in the named document
-    replaces a chunk (``readers/named.py``).
+    For questions of the types ``rows``, the rows of line items and other rows that code finds in the named documents
+    replace the last chunks (``needed_rows.py``).
     """
 
     rows: list[QuestionType] = Field(default_factory=list)
