@@ -157,7 +157,7 @@ def _grid(text: str, block: _Block) -> list[RawRow]:
     shown = [(line, text[line.start : line.end]) for line in block.lines]
     mark = block.mark
     opened = mark == "|" and all(words.lstrip().startswith(mark) for _, words in shown)
-    rows = []
+    rows: list[RawRow] = []
     for line, words in shown:
         if _RULE.issuperset(words[:200]) and "-" in words[:200]:
             if len(rows) == 1:
