@@ -354,6 +354,11 @@ SHAPES = {
         "2022 2021 $ Change % Change\nSales $ 12 $ 10 $ 2 20.0 %\nCosts 8 9 (1) (11.1)%\n",
         ["2022 | 2021 | $ Change | % Change", "Sales | $ 12 | $ 10 | $ 2 | 20.0 %", "Costs | 8 | 9 | (1) | (11.1)%"],
     ),
+    "a title with the same years": (
+        "Pay for the years ended December 31, 2022, 2021, and\n2020 (in thousands):\n2022 2021 2020\n"
+        "Shares $ 1,874 $ 1,304 $ 774\nTax (394) (274) (163)\n",
+        ["2022 | 2021 | 2020", "Shares | $ 1,874 | $ 1,304 | $ 774", "Tax | (394) | (274) | (163)"],
+    ),
     "dot leaders": (
         "2022 2021\nCash . . . . . . . . . . $ 639,729 $ 593,599\nLand . . . . . . . . 12,000 13,000\n",
         ["2022 | 2021", "Cash | $ 639,729 | $ 593,599", "Land | 12,000 | 13,000"],

@@ -15,7 +15,7 @@ from typing import Final
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import Document, Section
 from okralong.pipelines.statements.table_grid import GridTable, grid_tables
-from okralong.pipelines.statements.table_lines import TextLine, line_tables, text_line, with_joined
+from okralong.pipelines.statements.table_lines import line_tables
 from okralong.pipelines.statements.table_rows import RawRow, finished
 from okralong.pipelines.statements.table_words import (
     DAY,
@@ -27,6 +27,7 @@ from okralong.pipelines.statements.table_words import (
     is_unit,
     unit_in,
 )
+from okralong.pipelines.statements.text_lines import TextLine, text_line, with_joined
 
 _LONGEST_ROW: Final = 20_000
 """Characters of a line with bars that may be a row. # project default"""
