@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from okralong.pipelines.answering.readers.named import MOST_NAMED, needed_rows
 from okralong.pipelines.core.config import load_config
@@ -10,7 +15,7 @@ from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import Document, Question, QuestionType
 from okralong.pipelines.methods.registry import FullPolicy, load_strategy
-from okralong.pipelines.statements.line_items import items_needed, items_of_label, line_items
+from okralong.pipelines.statements.line_items import items_needed, items_of_label, line_items, named_in
 from tests.fakes.tools import ScriptedTools, analysis, ask_of
 
 
@@ -54,6 +59,79 @@ def test_the_line_items_that_a_question_needs(question: str, items: list[str]) -
 )
 def test_a_label_names_an_item_as_a_whole(label: str, items: list[str]) -> None:
     assert [item.id for item in items_of_label(label)] == items
+
+
+@pytest.mark.parametrize(
+    ("label", "sections", "items"),
+    [
+        ("Basic", ["Net loss per common share:"], ["eps_basic"]),
+        ("Basic and diluted", ["Earnings per share"], ["eps"]),
+        ("Accounts receivable", ["Changes in operating assets and liabilities:"], ["change_in_receivables"]),
+        ("Accounts receivable", ["Current assets:"], ["accounts_receivable"]),
+        ("Net income attributable to Alder Inc.", [], ["net_income_to_parent"]),
+        ("Net loss attributable to noncontrolling interests", [], ["net_income_to_noncontrolling_interests"]),
+        ("Net loss attributable to Alder Inc. per share", [], []),
+        ("Total Alder Inc. shareholders\u2019 equity", [], ["stockholders_equity"]),
+        ("Treasury stock, at cost, 1,177 shares", [], ["treasury_stock"]),
+        ("Other income (expense), net", [], ["other_income_net"]),
+        ("Gains (losses) on investments", [], ["gain_on_investments"]),
+        ("Profit/(loss) for the period", [], ["net_income"]),
+        ("Revenue, excluding fuel", [], []),
+        ("Other current assets", [], ["other_current_assets"]),
+        ("Sales tax", [], []),
+    ],
+)
+def test_a_label_with_its_section_and_qualifiers(label: str, sections: list[str], items: list[str]) -> None:
+    assert [item.id for item in items_of_label(label, sections)] == items
+
+
+@pytest.mark.parametrize(
+    ("question", "items"),
+    [
+        ("What is the FY2018 capital expenditure amount for Alder?", ["capital_expenditures"]),
+        ("What is the year end FY2018 net PPNE for Alder?", ["property_plant_and_equipment"]),
+        ("What is the 3 year average of capex as a % of revenue?", ["capital_expenditures", "revenue"]),
+        ("What is tangible book value?", ["stockholders_equity", "goodwill", "intangible_assets"]),
+        ("Who has the higher free cash flow?", ["operating_cash_flow", "capital_expenditures"]),
+        ("What was net income of affiliates?", ["equity_method_income"]),
+        ("What were total liabilities and equity?", ["liabilities_and_equity"]),
+        ("What was income before income taxes?", ["pretax_income"]),
+        ("What was the turnover of 2021?", ["revenue"]),
+        ("Where is the sales office?", []),
+    ],
+)
+def test_the_wordings_of_analysts(question: str, items: list[str]) -> None:
+    assert [item.id for item in items_needed(question)] == items
+
+
+def test_elements_are_written_as_in_the_taxonomies() -> None:
+    elements = {each for item in line_items().values() for each in item.elements}
+    assert len(elements) > 400
+    assert all(re.fullmatch(r"(?:us-gaap|ifrs-full|dei):[A-Z][A-Za-z\d]+", each) for each in elements)
+
+
+def test_the_first_name_of_an_item_is_found_under_it() -> None:
+    assert [item.id for item in line_items().values() if item not in items_of_label(item.names[0])] == []
+
+
+@given(st.text(alphabet="net icom(los)\n,-'& 12Aa", max_size=400))
+def test_any_text_is_searched(text: str) -> None:
+    items_of_label(text)
+    assert all(text[start:end].strip() for (start, end), _ in named_in(text))
+
+
+@pytest.mark.parametrize(
+    "piece", ["net income (loss) ", "net ", "(loss", "income and ", " ", "cash, ", "attributable to "]
+)
+def test_time_grows_with_the_text(piece: str) -> None:
+    def seconds(copies: int) -> float:
+        start = time.perf_counter()
+        list(named_in(piece * copies))
+        items_of_label(piece * copies)
+        return time.perf_counter() - start
+
+    seconds(1)
+    assert seconds(16_000) < 40 * max(seconds(2_000), 0.002)
 
 
 def statement(name: str, current_assets: str, filler: int = 30) -> Document:

@@ -61,8 +61,6 @@ class LineItem:
         return tuple(dict.fromkeys(each for formula in self.formulas for each in _ID.findall(formula)))
 
 
-Item = LineItem
-
 _ID: Final = re.compile(r"[a-z][a-z\d_]+(?!\()\b")
 """"change(revenue)" is a function of revenue, no item."""
 
@@ -149,12 +147,6 @@ def items_needed(question: str) -> list[LineItem]:
     found = [item for _, item in _asked(question)]
     needed = (line_items()[each] for item in found for each in (item.operands or [item.id]))
     return list(dict.fromkeys(needed))
-
-
-def item_asked(question: str) -> LineItem | None:
-    """Return the only line item or metric that a question names, or None if it names none or several."""
-    found = {item for _, item in _asked(question)}
-    return found.pop() if len(found) == 1 else None
 
 
 def _asked(question: str) -> Iterator[tuple[Span, LineItem]]:

@@ -26,7 +26,7 @@ from okralong.pipelines.core.types import Answer, Document, TypedValue
 from okralong.pipelines.statements.amounts import BEFORE, SCALES, WORD_SCALE, Amount, amounts, has_cells
 from okralong.pipelines.statements.asked import line_item_of
 from okralong.pipelines.statements.cited import cited_answer
-from okralong.pipelines.statements.line_items import Item, mentions, with_substitutes
+from okralong.pipelines.statements.line_items import LineItem, mentions, with_substitutes
 from okralong.pipelines.statements.periods import YEAR, Span, dates, periods
 from okralong.pipelines.statements.times import TIME_PHRASE
 from okralong.pipelines.statements.values import Context, read_value
@@ -112,7 +112,7 @@ class _Stated:
     whole: bool
 
 
-def stated(question: str, kind: str, item: Item, document: Document) -> Answer | None:
+def stated(question: str, kind: str, item: LineItem, document: Document) -> Answer | None:
     """Return the amount of a line item that a sentence of the document states, or None.
 
     It is for the time that the question names, or else for the latest time that any sentence names; the first such
@@ -145,7 +145,7 @@ def _alike(one: TypedValue, other: TypedValue) -> bool:
     return abs(one.number - other.number) <= ROUNDED * max(abs(one.number), abs(other.number))
 
 
-def _sentences(question: str, kind: str, item: Item, text: str) -> Iterator[_Stated]:
+def _sentences(question: str, kind: str, item: LineItem, text: str) -> Iterator[_Stated]:
     asked = [time for _, time in times_in(question)]
     by_quarter, by_year = _QUARTER.search(question), _YEARLY.search(question)
     for start, end in mentions(item, text):
