@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from okralong.pipelines.core.types import Answer, Citation, Document, TypedValue
-from okralong.pipelines.statements.choice import Ambiguous, Choice, answer_of, choose, contradicts
+from okralong.pipelines.statements.choice import Ambiguous, Blank, Choice, answer_of, choose, contradicts
 from tests.statements.tables import Writer
 
 INCOME = Writer().add(
@@ -190,7 +190,7 @@ PER_SHARE = Writer().add(
 def test_the_cell_that_is_asked_for_or_none(writer: Writer, question: str, value: str | None, period: str) -> None:
     found = choose(question, "money", writer.document())
     if value is None:
-        assert found is None
+        assert found is None or isinstance(found, Blank)
         return
     assert isinstance(found, Choice)
     assert (found.value.value, found.value.period) == (value, period)
@@ -296,7 +296,7 @@ INCOME_STATEMENT = ("Consolidated Statements of Income", YEARS, [("Revenue", "10
 )
 def test_of_several_tables_the_right_one(document: Document, question: str, value: str | None) -> None:
     found = choose(question, "money", document)
-    assert (found.value.value if isinstance(found, Choice) else found) == value
+    assert (found.value.value if isinstance(found, Choice) else None if isinstance(found, Blank) else found) == value
 
 
 def test_cells_that_fit_equally_give_no_value_and_a_reason_that_names_them() -> None:
@@ -375,7 +375,7 @@ def test_quarters_are_those_of_the_fiscal_year(when: str, value: str | None) -> 
     heads = [("Three months ended June 30,", "2024"), ("Three months ended June 30,", "2023")]
     document = writer.add(heads, [("Net sales", "100", "90")], "Quarterly results").document()
     found = choose(f"What were net sales in {when}?", "money", document)
-    assert (found.value.value if isinstance(found, Choice) else found) == value
+    assert (found.value.value if isinstance(found, Choice) else None if isinstance(found, Blank) else found) == value
 
 
 LABELS = st.lists(
@@ -423,3 +423,34 @@ def test_each_cell_is_found_by_its_label_and_head(
             assert found.cell.text == line[column + 1]
             assert choose(f"What was the bazqua {line[0]} {said}?", "number", document) is None
             assert choose(f"What was the bazqua {said}?", "number", document) is None
+
+
+def test_a_blank_cell_of_a_statement_is_no_value_and_no_note_takes_its_place() -> None:
+    writer = Writer().add(
+        ["2024", "2023"],
+        [("Total revenues", "—", "139,709")],
+        "Consolidated Statements of Operations",
+        "(in thousands)",
+    )
+    document = writer.add(["2024", "2023"], [("Revenues", "12", "11")], "Segment results", "(in thousands)").document()
+    found = choose("What was the revenue in 2024?", "money", document)
+    assert isinstance(found, Blank)
+    answer = answer_of(found, document)
+    assert (answer.status, answer.context[0].doc_id) == ("unanswerable", document.doc_id)
+    assert (
+        answer.error
+        == 'no value: the statement has — ("Total revenues", "2024", Consolidated Statements of Operations).'
+    )
+
+
+def test_amounts_per_share_are_not_taken_from_numbers_of_shares() -> None:
+    rows: list[tuple[str, ...]] = [
+        ("Net income per share:",),
+        ("Diluted earnings per share attributable to common stockholders", "0.46"),
+        ("Weighted-average common shares used in calculating:",),
+        ("Diluted earnings per share attributable to common stockholders", "53,622,904"),
+    ]
+    document = Writer().add(["2024"], rows, "Consolidated Statements of Operations").document()
+    found = choose("What were the diluted earnings per share in 2024?", "money", document)
+    assert isinstance(found, Choice)
+    assert found.cell.text == "0.46"

@@ -69,7 +69,21 @@ class Ambiguous:
 _LISTED: Final = 4
 
 
-def _place(chosen: Choice) -> str:
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """A statement's cell that fits a question and says that there is no value: "—", "n.m."."""
+
+    table: Table
+    row: TableRow
+    cell: TableCell
+
+    @property
+    def reason(self) -> str:
+        """Why there is no value, with the place of the cell."""
+        return f"no value: the statement has {_place(self)}."
+
+
+def _place(chosen: Choice | Blank) -> str:
     heads = chosen.table.head(chosen.cell.column)
     where = [chosen.table.title, f"page {chosen.table.page}" if chosen.table.page else ""]
     named = ", ".join(each for each in where if each)
@@ -77,7 +91,10 @@ def _place(chosen: Choice) -> str:
     return f'{chosen.cell.text} ("{below}", "{heads}"{f", {named}" if named else ""})'
 
 
-def choose(question: str, kind: str, document: Document, within: Sequence[Span] = ()) -> Choice | Ambiguous | None:
+Chosen = Choice | Ambiguous | Blank
+
+
+def choose(question: str, kind: str, document: Document, within: Sequence[Span] = ()) -> Chosen | None:
     """Return the cell that a question asks for, the cells that fit equally, or None if no cell fits.
 
     Args:
@@ -96,7 +113,7 @@ def choose(question: str, kind: str, document: Document, within: Sequence[Span] 
     return found
 
 
-def _chosen(asked: Asked, document: Document, within: Sequence[Span]) -> Choice | Ambiguous | None:
+def _chosen(asked: Asked, document: Document, within: Sequence[Span]) -> Chosen | None:
     report = report_of(document)
     found = [each for part in report.parts for each in _candidates(asked, part, report, within)]
     if asked.item is not None and asked.item.kind == "money" and not asked.owner and not within:
@@ -109,6 +126,9 @@ def _chosen(asked: Asked, document: Document, within: Sequence[Span]) -> Choice 
         values = [each for each in read if each is not None]
         if values:
             return _agreed(values)
+        blank = next((each for each in filled if each.rank == rank and each.is_blank), None)
+        if blank is not None and blank.cell is not None and rank[0] >= STATEMENT and rank[2] > _NEAR:
+            return Blank(blank.part.table, blank.row, blank.cell)
     return None
 
 
@@ -121,6 +141,12 @@ def _agreed(values: Sequence[Choice]) -> Choice | Ambiguous:
         if not any(_alike(each, known) for known in distinct):
             distinct.append(each)
     return first if not other else Ambiguous(tuple(distinct))
+
+
+def allows(found: Chosen, value: TypedValue | None) -> bool:
+    """Return whether a value that a sentence states may be one of the chosen cells'; a blank cell allows none."""
+    cells = found.cells if isinstance(found, Ambiguous) else (found,) if isinstance(found, Choice) else ()
+    return value is not None and any(_alike(each, replace(each, value=value)) for each in cells)
 
 
 def _alike(one: Choice, other: Choice) -> bool:
@@ -170,6 +196,11 @@ class _Candidate:
     cell: TableCell | None
     time: Time
     rank: tuple[int, int, int]
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the cell says that there is no value."""
+        return self.cell is not None and not any(each.isdigit() for each in self.cell.text)
 
 
 def _candidates(asked: Asked, part: Part, report: Report, within: Sequence[Span]) -> Iterator[_Candidate]:
@@ -274,6 +305,7 @@ def _is_actual(asked: Asked, column: Column, marks: frozenset[str]) -> bool:
 
 
 _OF_CHANGES: Final = re.compile(r"\bchanges? in\b|\badjustments? to reconcile\b", re.IGNORECASE)
+_NUMBER_OF_SHARES: Final = re.compile(r"\b(?:weighted|number|average)\b.*\bshares\b", re.IGNORECASE)
 _NO_CASH: Final = re.compile(r"\bnon-?\s?cash\b", re.IGNORECASE)
 _RELATIVE: Final = re.compile(r"%|\bpercent|\bas a share of\b", re.IGNORECASE)
 
@@ -282,6 +314,8 @@ def _section_fits(asked: Asked, part: Part, row: TableRow) -> bool:
     """Return whether the headings above a row allow the wanted figure there."""
     nearest = row.sections[-1] if row.sections else ""
     if not asked.per_share and (PER_SHARE.search(nearest) or PER_SHARE.search(row.label)):
+        return False
+    if asked.per_share and _NUMBER_OF_SHARES.search(nearest) and not PER_SHARE.search(nearest):
         return False
     if _NO_CASH.search(" ".join(row.sections)) and not _NO_CASH.search(" ".join(asked.words)):
         return False
@@ -409,10 +443,11 @@ _MARK: Final = re.compile(r"(?<=\d)\s*\(\w{1,2}\)$")
 """A footnote mark behind a figure."""
 
 
-def answer_of(chosen: Choice | Ambiguous, document: Document) -> Answer:
+def answer_of(chosen: Chosen, document: Document) -> Answer:
     """Return the answer that cites the chosen row, or an unanswerable one with the reason and the rows."""
-    if isinstance(chosen, Ambiguous):
-        rows = tuple(lines_around(document, each.row.start, each.row.end, SHOWN) for each in chosen.cells[:_LISTED])
+    if not isinstance(chosen, Choice):
+        cells = chosen.cells[:_LISTED] if isinstance(chosen, Ambiguous) else (chosen,)
+        rows = tuple(lines_around(document, each.row.start, each.row.end, SHOWN) for each in cells)
         return Answer("unanswerable", "unanswerable", context=rows, error=chosen.reason, replied_by=(BY_RULES,))
     said = _MARK.sub("", chosen.cell.text)
     return cited_answer(document, said, chosen.value, chosen.row.start, chosen.row.end)

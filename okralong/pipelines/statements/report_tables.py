@@ -199,7 +199,7 @@ def is_time(label: str) -> bool:
 
 _CONSOLIDATED: Final = re.compile(r"\bconsolidated\b|\bgroup\b", re.IGNORECASE)
 _OF_PARENT: Final = re.compile(
-    r"\bparent[\s-]+(?:company[\s-]+)?only\b|\bparent\s+(?:company|entity)\s+(?:condensed\s+)?financial\b|\bschedule\s+i\b"
+    r"\bparent[\s-]+(?:company[\s-]+)?only\b|\bparent\s+(?:company|entity)\s+(?:condensed\s+)?(?:financial|information|disclosures?)\b|\bschedule\s+i\b"
     r"|\bcondensed\s+financial\s+(?:information|statements)\s+of\s+(?:the\s+)?(?:registrant|parent)\b",
     re.IGNORECASE,
 )

@@ -15,7 +15,7 @@ from okralong.pipelines.answering.readers.reader import Reader
 from okralong.pipelines.answering.readers.sentences import stated
 from okralong.pipelines.core.types import Answer, Document
 from okralong.pipelines.statements.asked import line_item_of
-from okralong.pipelines.statements.choice import Choice, answer_of, choose
+from okralong.pipelines.statements.choice import Choice, allows, answer_of, choose
 
 
 class Statement(Reader):
@@ -49,7 +49,8 @@ async def read_statement(ask: Ask) -> Answer | None:
 def stated_in_document(document: Document, question: str, kind: str) -> Answer | None:
     """Return the amount of a kind that a document states, or None.
 
-    The answer is "unanswerable", with the reason, if several cells fit and no sentence decides between them.
+    The answer is "unanswerable", with the reason, if a statement's cell says that there is no value, or if several
+    cells fit and no sentence decides between them.
 
     Args:
         document: The document to search.
@@ -63,4 +64,6 @@ def stated_in_document(document: Document, question: str, kind: str) -> Answer |
         return answer_of(found, document)
     item = line_item_of(question)
     said = None if item is None else stated(question, kind, item, document)
-    return answer_of(found, document) if said is None and found is not None else said
+    if found is None or (said is not None and allows(found, said.value)):
+        return said
+    return answer_of(found, document)
