@@ -15,6 +15,7 @@ from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import Document, Section
 from okralong.pipelines.statements.amounts import UNKNOWN
 from okralong.pipelines.statements.cell_numbers import Separators, printed, separators_of
+from okralong.pipelines.statements.dollars import own_dollar
 from okralong.pipelines.statements.unit_lines import stated
 from okralong.pipelines.statements.units import around_of, cell_value, unit_of
 
@@ -165,6 +166,37 @@ def test_a_document_that_prints_in_full_says_so_by_its_numbers() -> None:
     report = document((numbers, amounts("12,977")))
     assert scale_of(report, 0) == ""
     assert scale_of(document((f"{numbers}\n(in thousands)", None), ("Debt", amounts("12,977"))), 0) == UNKNOWN
+
+
+COUNTRIES = "Our plants in Canada and Ontario deliver to Toronto. "
+
+
+@pytest.mark.parametrize(
+    ("text", "currency"),
+    [
+        ("Amounts are expressed in thousands of Canadian dollars.\n" + COUNTRIES, "CAD"),
+        ("(Tabular amounts are in thousands of Canadian dollars)\n" + COUNTRIES, "CAD"),
+        ("The statements are presented in Australian dollars.", "AUD"),
+        ("The presentation currency of the group is the Hong Kong dollar.", "HKD"),
+        ("(Expressed in thousands of United States dollars)\n" + COUNTRIES, "USD"),
+        ("FORM 10-K\nWe have loans denominated in Canadian dollars.", "USD"),
+        ("The United States market grew. Loans of C$5 million and U.S. notes.", "USD"),
+        (COUNTRIES, "unknown"),
+        ("Stated in Canadian dollars. Reported in US dollars.", "unknown"),
+        ("We grow oats. " * 4000, "unknown"),
+        ("We grow oats.", ""),
+    ],
+)
+def test_a_plain_dollar_is_that_of_the_document(text: str, currency: str) -> None:
+    assert own_dollar(text) == currency
+
+
+def test_the_document_tells_the_dollar_of_a_table() -> None:
+    page = "Amounts are expressed in thousands of Canadian dollars.\n" + COUNTRIES
+    report = document((page, None), ("Rent", amounts("$ 4,120", unit="(in thousands)")))
+    assert report.tables is not None
+    (table,) = report.tables
+    assert unit_of(table, table.rows[0], table.rows[0].cells[0], around_of(report, table)).currency == "CAD"
 
 
 @pytest.mark.parametrize("piece", ["(", " ", "weighted average ", "per a ", "in thousands of ", "1,000 ", "number of "])

@@ -64,7 +64,8 @@ class Printed:
     """A number as printed, before any scale of its table.
 
     ``grouped`` means that it has thousands separators, ``places`` counts its decimals. ``scale``, ``currency``,
-    ``unit`` ("%", "x", or a word after it) are what the cell itself says; ``cents`` that it says cents or pence.
+    ``unit`` ("%", "x", or a word after it) are what the cell itself says; ``cents`` that it says cents or pence;
+    ``plain_dollar`` that its sign is "$", which may mean another dollar than USD.
     """
 
     digits: Decimal
@@ -75,6 +76,7 @@ class Printed:
     currency: str = ""
     cents: bool = False
     year: bool = False
+    plain_dollar: bool = False
 
 
 def separators_of(cells: Iterable[str], around: str = "") -> Separators:
@@ -201,7 +203,8 @@ def printed(cell: str, by: Separators) -> Printed | None:
         digits /= 100
     unit = "%" if percent else "x" if after["times"] else (after["words"] or "").strip()
     year = re.fullmatch(r"\(?(?:19|20)\d\d\)?", cell.strip()) is not None
-    return Printed(digits, places, grouped, unit, scale, codes[0] if codes else "", bool(after["cents"]), year)
+    code = codes[0] if codes else ""
+    return Printed(digits, places, grouped, unit, scale, code, bool(after["cents"]), year, set(marks) == {"$"})
 
 
 _LONGEST: Final = 60

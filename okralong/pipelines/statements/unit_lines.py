@@ -22,7 +22,8 @@ class Stated:
         scales: The scales of money, each with the currency beside it ("" if none): ("thousand", "USD").
         currencies: The currencies in order; "dollar" and "yuan/yen" signs are their usual currencies.
         plain_dollar: The only sign or name of USD is "$" or "dollars", which may mean another dollar.
-        in_full: A currency is named as the unit ("in euros", "(US$)"), or amounts "in full", and no scale.
+        in_full: A currency is named as the unit in words ("in euros"), or amounts "in full", and no scale.
+        only_currency: The text is a currency, at most with a year: "RMB", "2023 US$", "$/#"; it says nothing of scales.
         shares: The scale of share counts: "" if they are excepted, None if nothing is said.
         of_money: The scale is tied to money ("EUR million"), not to all amounts ("in millions").
         ends_in_currency: The last word is a currency without a scale, as in the head "Salary US$".
@@ -34,6 +35,7 @@ class Stated:
     currencies: tuple[str, ...] = ()
     plain_dollar: bool = False
     in_full: bool = False
+    only_currency: bool = False
     shares: str | None = None
     of_money: bool = False
     ends_in_currency: bool = False
@@ -122,7 +124,7 @@ _LONG: Final = "|".join(sorted((each for each in _SHORT if len(each) > 1), key=l
 _ALONE: Final = "|".join(each for each in _LONG.split("|") if each not in ("th", "mm", "md", "mil", "cr", "ths"))
 _SCALE: Final = re.compile(
     rf"""
-    (?<![A-Za-z\d])(?<!\d[\s-])(?i:{_ALL_WORDS})(?![A-Za-z])
+    (?<![A-Za-z\d])(?:(?<!\d[\s-])|(?<=\b20\d\d\s)|(?<=\b19\d\d\s))(?i:{_ALL_WORDS})(?![A-Za-z])
     | (?<![\d.,])['\u2018\u2019`\u00b4]?(?P<zeros>000)['\u2018\u2019`\u00b4]?s?(?!\d|[.,-]\d)
     | ['\u2018\u2019`\u00b4](?P<lakhs>00,000)s?(?!\d)
     | (?<![A-Za-z\d])(?<!\d[\s-])(?P<pre>(?i:{_LONG})|[TtKkMm])\.?\s?(?={_CUR}(?![a-z]{{2}}))
@@ -159,12 +161,13 @@ def stated(text: str) -> Stated:
         elif _SHARES.search(_PER_SHARE.sub(" ", excepted)):
             shares = ""
     cents = CENTS.search(text) is not None
-    in_full = not found and not cents and (_IN_FULL.search(text) is not None or _names_unit(text, money))
+    only = not found and not cents and len(money) == 1 and _is_currency(text, money)
+    in_full = not (found or cents or only) and (_IN_FULL.search(text) is not None or _names_unit(text, money))
     codes = tuple(dict.fromkeys("USD" if code == "$" else code for _, _, code in money))
     plain = "USD" in codes and all(code != "USD" for _, _, code in money)
     tied = bool(of_money) and all(each.currency for each in of_money)
-    last = not found and bool(money) and not re.search(r"\w", text[money[-1][1] :])
-    return Stated(scales, codes, plain, in_full, shares, tied, last, cents, excepted)
+    last = not found and not only and bool(money) and not re.search(r"\w", text[money[-1][1] :])
+    return Stated(scales, codes, plain, in_full, only, shares, tied, last, cents, excepted)
 
 
 _LONGEST: Final = 2000  # project default
@@ -261,6 +264,12 @@ def _currencies(text: str) -> list[tuple[int, int, str]]:
     return found
 
 
+def _is_currency(text: str, money: Sequence[tuple[int, int, str]]) -> bool:
+    """Return whether a text is no more than a currency: "RMB", "(US$)", "2023 $", "$/#"."""
+    ((start, end, _),) = money
+    return re.sub(r"(?:19|20)\d\d|\W", "", text[:start] + " " + text[end:]) == ""
+
+
 def _names_unit(text: str, money: Sequence[tuple[int, int, str]]) -> bool:
     """Return whether a currency is named as the unit: "(US$)", "in euros", "2023 RMB"."""
     for start, end, _ in money:
@@ -269,9 +278,7 @@ def _names_unit(text: str, money: Sequence[tuple[int, int, str]]) -> bool:
             continue
         if re.search(r"\b(?:in|en)$", before, re.IGNORECASE) and (not after or after[0] in ");,.]"):
             return True
-        if (before.endswith(("(", "[", ",", ":")) and (not after or after[0] in ")],;")) or not re.sub(
-            r"(?:19|20)\d\d|\W", "", before + after
-        ):
+        if before.endswith(("(", "[", ",", ":")) and (not after or after[0] in ")],;"):
             return True
     return False
 
@@ -291,7 +298,8 @@ def stated_in(text: str) -> list[Stated]:
         inside = [
             told
             for match in _BRACKETS.finditer(line)
-            if not _WHOLE.fullmatch(match[0]) and ((told := stated(match[0])).scales or told.in_full)
+            if not _WHOLE.fullmatch(match[0])
+            and ((told := stated(match[0])).scales or told.in_full or told.only_currency)
         ]
         found += inside or ([stated(line)] if _is_unit_line(line.strip()) else [])
     return found

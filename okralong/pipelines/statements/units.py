@@ -21,6 +21,7 @@ from okralong.pipelines.core.tables import Table, TableCell, TableRow
 from okralong.pipelines.core.types import Document, TypedValue
 from okralong.pipelines.statements.amounts import SCALES, UNKNOWN, plain
 from okralong.pipelines.statements.cell_numbers import Printed, printed, proven_decimal, separators_of
+from okralong.pipelines.statements.dollars import DOLLARS, own_dollar
 from okralong.pipelines.statements.text_tables import tables_of
 from okralong.pipelines.statements.unit_lines import Stated, currencies_in, stated, stated_in
 
@@ -97,9 +98,16 @@ def _figures(document: _Same[Document]) -> dict[Decimal, set[str]]:
 
 
 def _without_scales(around: str) -> str:
-    """Remove notes that state a scale for all amounts: tables of other things than money stand in documents, too."""
+    """Remove scales that notes state for all amounts: tables of other things than money stand in documents, too."""
     near, _, notes = around.rpartition(_BETWEEN)
-    return near + _BETWEEN + "\n".join(line for line in notes.split("\n") if not stated(line).scales)
+    kept = []
+    for line in notes.split("\n"):
+        told = stated(line)
+        if not told.scales:
+            kept.append(line)
+        elif len(told.currencies) == 1 and not told.plain_dollar:
+            kept.append(told.currencies[0])
+    return near + _BETWEEN + "\n".join(kept)
 
 
 _SAME_FIGURES: Final = 2
@@ -148,8 +156,10 @@ def _notes(text: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
     numbers = Counter(mark for each in _NUMBER.findall(text[:_SAMPLED]) if (mark := proven_decimal(each)))
     if numbers and max(numbers.values()) > _CLEARLY * (numbers.total() - max(numbers.values())):
         said["1.5" if max(numbers, key=lambda mark: numbers[mark]) == "." else "1,5"] = None
-    if _is_unscaled(text):
+    if _is_unscaled(text) or {each.lower() for each in _NEAREST.findall(text)} in ({"dollar"}, {"euro"}, {"pound"}):
         said["in full"] = None
+    if dollar := own_dollar(text):
+        said[_DOLLAR_IS + dollar] = None
     return tuple(headings), "\n".join(said)
 
 
@@ -162,6 +172,13 @@ def _is_unscaled(text: str) -> bool:
     )
 
 
+_NEAREST: Final = re.compile(
+    r"\bnearest\s(?:(?:whole|Australian|Canadian|one|hundred)\s)?(dollar|euro|pound|thousand|million|ten|\S*000)",
+    re.IGNORECASE,
+)
+"""What a document says that its amounts are rounded to."""
+_DOLLAR_IS: Final = "$ is "
+"""Begins the note of what "$" means in a document."""
 _IN_FULL: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:[,.'\u2019\u00a0 ]\d{3}){2,}(?![\d])")
 _PRINTED_IN_FULL: Final = 20
 """Numbers of seven digits or more of a document that prints its amounts in full. project default"""
@@ -225,8 +242,11 @@ class _Reader:
         cells = (cell.text for _, cell in table.values())
         self._separators = separators_of(cells, around)
         self._own = [stated(each) for each in (table.stub, table.unit, table.title)]
-        self._far = [each for part in parts[:-1] or parts for each in reversed(stated_in(part))]
-        self._notes = [stated(each) for each in parts[-1].split("\n")] if len(parts) > 1 else []
+        self._far = _side_by_side([each for part in parts[:-1] or parts for each in reversed(stated_in(part))])
+        notes = parts[-1].split("\n") if len(parts) > 1 else []
+        self._dollar = next((each[len(_DOLLAR_IS) :] for each in notes if each.startswith(_DOLLAR_IS)), "")
+        self._notes = [stated(each) for each in notes if not each.startswith(_DOLLAR_IS)]
+        self._proofs: dict[tuple[int, int], bool] = {}
 
     def value(self, row: TableRow, cell: TableCell) -> TypedValue | None:
         number = printed(cell.text, self._separators)
@@ -268,7 +288,7 @@ class _Reader:
         elif kind == "per unit":
             scale = self._scale_per_unit(number, near)
         else:
-            scale = self._scale(number, near)
+            scale = self._scale(cell, number, near)
             scale = UNKNOWN if kind == "?" and scale else scale
         currency = "" if kind == "shares" else self._currency(number, near)
         return Unit(scale, currency, "" if kind == "?" else kind, scale != UNKNOWN)
@@ -360,18 +380,23 @@ class _Reader:
 
     # ---- Scales.
 
-    def _scale(self, number: Printed, near: list[Stated]) -> str:
+    def _scale(self, cell: TableCell, number: Printed, near: list[Stated]) -> str:
         if number.scale:
             return number.scale
-        told = self._told([*near, *self._own], number.currency)
+        currency, plain_dollar = number.currency, number.plain_dollar
+        if not currency:
+            units = (each for each in near if each.only_currency or each.in_full or each.ends_in_currency)
+            named_here = next((each for each in units if len(each.currencies) == 1), Stated())
+            currency, plain_dollar = "".join(named_here.currencies), named_here.plain_dollar
+        told = self._told(near, currency, plain_dollar)
+        if told is None and len(self._units_of_heads) > 1 and not currency:
+            return UNKNOWN
+        told = self._told(self._own, currency, plain_dollar) if told is None else told
         if told is not None:
             return told
-        far = self._told(self._far, number.currency)
-        named = any(each.in_full for each in self._own)
-        if named and far is None:
-            return ""
-        if named:
-            return UNKNOWN
+        far = self._told(self._far, currency, plain_dollar)
+        if any(each.in_full for each in self._own):
+            return "" if far is None or self._is_in_full(cell.column, _DIGITS_BESIDE) else UNKNOWN
         if far is not None:
             return far
         if any(each.in_full for each in self._far):
@@ -382,7 +407,25 @@ class _Reader:
             return noted.pop() if len(noted) == 1 and not bare and self.is_financial else UNKNOWN
         if bare or any(each.in_full and not each.currencies for each in self._notes) or _is_in_full(number):
             return ""
+        if any(each.only_currency for each in [*near, *self._own]) and self._is_in_full(cell.column, _DIGITS_IN_FULL):
+            return ""
         return UNKNOWN
+
+    @cached_property
+    def _units_of_heads(self) -> set[tuple[str, str]]:
+        """The scales, with their currencies, that the heads of the columns state."""
+        return {scale for levels in self._table.heads for each in levels for scale in stated(each[:_LONGEST]).scales}
+
+    def _is_in_full(self, column: int, digits: int) -> bool:
+        """Return whether an amount of a column has so many digits, or six and two decimals, that it is in units."""
+        if (column, digits) not in self._proofs:
+            self._proofs[column, digits] = any(
+                len(str(abs(int(number.digits)))) >= (_DIGITS_WITH_CENTS if number.places == 2 else digits)
+                and self._kind(row, cell, number) in ("money", "")
+                for row, cell in self._table.values()
+                if cell.column == column and (number := printed(cell.text, self._separators)) is not None
+            )
+        return self._proofs[column, digits]
 
     @cached_property
     def is_financial(self) -> bool:
@@ -394,12 +437,21 @@ class _Reader:
         return not any(_has(_INSTRUMENTS, each) or _has(_SOME_SHARES, each) for each in texts)
 
     @staticmethod
-    def _told(places: list[Stated], currency: str) -> str | None:
-        """Return the scale of the nearest statement with one, "unknown" if it names several, None if there is none."""
+    def _told(places: list[Stated], currency: str, plain_dollar: bool) -> str | None:
+        """Return the scale of the nearest statement with one, None if there is none.
+
+        It is "unknown" if the statement names several, or is of another currency than that of the cell.
+        """
         for each in places:
-            if each.scales:
-                own = {scale for scale, code in each.scales if code == currency} if currency else set()
-                return own.pop() if len(own) == 1 else each.scale or UNKNOWN
+            if not each.scales:
+                continue
+            codes = {code for _, code in each.scales}
+            if currency and "" not in codes:
+                any_dollar = currency in DOLLARS and (plain_dollar or each.plain_dollar)
+                same = {scale for scale, code in each.scales if code == currency}
+                same = same or {scale for scale, code in each.scales if any_dollar and code in DOLLARS}
+                return same.pop() if len(same) == 1 else UNKNOWN
+            return each.scale if each.scale and (len(codes) == 1 or not each.of_money) else UNKNOWN
         return None
 
     def _scale_of_shares(self, row: TableRow, number: Printed, near: list[Stated]) -> str:
@@ -445,38 +497,42 @@ class _Reader:
     def _currency(self, number: Printed, near: list[Stated]) -> str:
         """Return the currency that is named nearest: in the cell, its table, other cells, around it.
 
-        "$" means the dollar that the texts around name, or else USD.
+        "$" means the dollar that the texts at the table name, or else the document's own, or else USD.
         """
         own = next((each for each in [*near, *self._own] if each.currencies), None)
         if number.currency:
-            codes, plain_dollar = [number.currency], number.currency == "USD"
+            codes, plain_dollar = [number.currency], number.plain_dollar
         elif own is not None:
             codes, plain_dollar = list(own.currencies), own.plain_dollar
         elif self._signs:
-            codes, plain_dollar = list(self._signs), True
+            codes, plain_dollar = list({code for code, _ in self._signs}), any(plain for _, plain in self._signs)
+            if len(self._signs) > len(codes) and self._dollar not in ("", "USD"):
+                return ""  # some cells have "US$", some "$"
         else:
             far = next((each for each in [*self._far, *self._notes] if each.currencies), Stated())
             codes, plain_dollar = list(far.currencies), far.plain_dollar
         if len(codes) != 1:
             return ""
         if codes == ["USD"] and plain_dollar:
-            for each in [*near, *self._own, *self._far, *self._notes]:
-                exact = [code for code in each.currencies if code in (_DOLLARS[1:] if each.plain_dollar else _DOLLARS)]
+            for each in [*near, *self._own, *self._far, *(() if self._dollar else self._notes)]:
+                exact = [code for code in each.currencies if code in (DOLLARS[1:] if each.plain_dollar else DOLLARS)]
                 if exact:
                     return exact[0] if len(exact) == 1 else ""
+            if self._dollar:
+                return "" if self._dollar == UNKNOWN else self._dollar
             return next(iter(self._dollars)) if len(self._dollars) == 1 else "USD"
         return codes[0]
 
     @cached_property
     def _dollars(self) -> frozenset[str]:
         """The dollars other than USD that are named around the table."""
-        return frozenset(code for code in currencies_in(self._around) if code in _DOLLARS[1:])
+        return frozenset(code for code in currencies_in(self._around) if code in DOLLARS[1:])
 
     @cached_property
-    def _signs(self) -> set[str]:
-        """The currencies that cells of the table have."""
+    def _signs(self) -> set[tuple[str, bool]]:
+        """The currencies that cells of the table have, and whether they are "$" alone."""
         found = (printed(cell.text, self._separators) for _, cell in self._table.values())
-        return {each.currency for each in found if each is not None and each.currency}
+        return {(each.currency, each.plain_dollar) for each in found if each is not None and each.currency}
 
 
 _TELLING: Final = 4
@@ -488,7 +544,17 @@ _LARGE: Final = 1000
 """Numbers from here on are not taken for percentages or amounts per share. project default"""
 _MOST: Final = 8
 """Cells of a row that a change is compared with. project default"""
-_DOLLARS: Final = ("USD", "CAD", "AUD", "NZD", "HKD", "SGD", "TWD")
+
+
+def _side_by_side(far: list[Stated]) -> list[Stated]:
+    """Join the two nearest scales around a table if they are in different currencies: they are of different columns."""
+    one, two = ([each for each in far if each.scales] + [Stated(), Stated()])[:2]
+    if not (one.of_money and two.of_money) or set(one.currencies) & set(two.currencies):
+        return far
+    if one.plain_dollar or two.plain_dollar:
+        return far
+    currencies = tuple(dict.fromkeys(one.currencies + two.currencies))
+    return [Stated(one.scales + two.scales, currencies, of_money=True), *far]
 
 
 def _significant(number: Decimal) -> str:
@@ -501,6 +567,10 @@ def _is_in_full(number: Printed) -> bool:
 
 
 _DIGITS_IN_FULL: Final = 9  # project default
+_DIGITS_BESIDE: Final = 7
+"""Digits of an amount that is in units if its table says so, though another scale is stated near it. project default"""
+_DIGITS_WITH_CENTS: Final = 6
+"""Digits before two decimals of an amount that is in units. project default"""
 
 
 _LONGEST: Final = 400
