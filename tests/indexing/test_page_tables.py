@@ -205,6 +205,83 @@ def test_wrapped_heads_and_labels_are_joined() -> None:
     ]  # fmt: skip
 
 
+def test_footnote_marks_and_numbers_of_sections_are_no_amounts_of_a_row() -> None:
+    page = PageOfWords()
+    page.line((50, "Note"), (90, "7"), (110, "Home loans"), (-500, "Home"))
+    page.line((-400, "Bonds"), (-480, "equity"), (490, "(2)"))
+    page.line((-400, "($000)"), (-500, "($000)"))
+    page.line((50, "7.1"), (90, "From continuing operations:"), gap=20)
+    page.line((50, "Opening balance of the year, as reported"), (-400, "7,873"), (-500, "16,642"))
+    page.line((50, "Closing balance"), (-400, "387"), (-500, "501"))
+    (table,) = page.tables()
+    assert table.heads == (("Bonds", "($000)"), ("Home equity", "($000)"))
+    assert grid(table) == [
+        ["Opening balance of the year, as reported", "7,873", "16,642"],
+        ["Closing balance", "387", "501"],
+    ]
+
+
+def test_a_first_row_of_ranges() -> None:
+    page = PageOfWords()
+    page.line((-350, "2023"), (-450, "2022"), (-550, "2021"))
+    page.line((50, "Volatility"), (-370, "44.1%-45.4%"), (-470, "42.9%-43.2%"), (-550, "20.3%"))
+    page.line((50, "Dividends"), (-350, "0.00%"), (-450, "0.00%"), (-550, "0.00%"))
+    page.line((50, "Term"), (-350, "6.50"), (-450, "7.00"), (-550, "6.00"))
+    (table,) = page.tables()
+    assert table.heads == (("2023",), ("2022",), ("2021",))
+    assert grid(table)[0] == ["Volatility", "44.1%-45.4%", "42.9%-43.2%", "20.3%"]
+
+
+def test_the_first_column_labels_rows_without_labels() -> None:
+    page = PageOfWords()
+    page.line((50, "Warrants outstanding at the end of the year"))
+    page.line((-200, "Exercise price"), (-350, "Issued"), (-450, "Exercised"), (-550, "Outstanding"), gap=24)
+    for price in (15, 18, 20, 25):
+        page.line((-200, f"${price}.00"), (-350, f"6,{price}0"), (-450, f"2,{price}0"), (-550, f"4,{price}0"))
+    page.line((-350, "18,530"), (-450, "6,530"), (-550, "12,530"))
+    (table,) = page.tables()
+    assert table.stub == "Exercise price"
+    assert table.heads == (("Issued",), ("Exercised",), ("Outstanding",))
+    assert [row.label for row in table.rows] == ["$15.00", "$18.00", "$20.00", "$25.00", ""]
+    assert grid(table)[0] == ["$15.00", "6,150", "2,150", "4,150"]
+
+
+def test_rows_below_new_heads_do_not_go_on_with_the_table_above() -> None:
+    page = balance_sheet()
+    page.line((-300, "Land"), (-400, "Plant"), (-500, "Other"), gap=60)
+    page.line((50, "The costs of these assets are:"), gap=30)
+    page.line((50, "Opening"), (-400, "2,000"), (-500, "3,000"), gap=40)
+    page.line((50, "Closing"), (-400, "2,100"), (-500, "3,100"))
+    assert [grid(table)[-1][0] for table in page.tables() if table.heads == (("2023",), ("2022",))] == ["Total assets"]
+
+
+def test_a_unit_in_a_bracket_of_two_lines() -> None:
+    page = PageOfWords()
+    for text in ("We lease offices and plants, and the table shows the payments of the leases (in", "thousands):"):
+        page.line((50, text))
+    page.line((-350, "2023"), (-440, "2022"), gap=24)
+    page.line((50, "Operating"), (-350, "1,100"), (-440, "1,000"))
+    page.line((50, "Finance"), (-350, "90"), (-440, "80"))
+    (table,) = page.tables()
+    assert table.unit == "(in thousands)"
+    assert table.title.endswith("payments of the leases (in thousands):")
+
+
+def test_a_table_over_two_columns_of_text() -> None:
+    page = PageOfWords()
+    page.line((440, "2023"), (500, "2022"))
+    for label in ("Cash", "Deposits", "Net cash"):
+        page.line((50, label), (-464, "1,100"), (-524, "1,200"))
+    page.y += 40
+    for number in range(12):
+        page.line(
+            (50, f"Our business grew in region {number} this year"), (310, f"Growth was strong in region {number}")
+        )
+    (table,) = page.tables()
+    assert table.heads == (("2023",), ("2022",))
+    assert [row.label for row in table.rows] == ["Cash", "Deposits", "Net cash"]
+
+
 def test_a_column_without_head_is_left_out() -> None:
     page = PageOfWords()
     page.line((-400, "2023"))

@@ -49,6 +49,8 @@ _TITLE: Final = re.compile(
     re.IGNORECASE,
 )
 _YEARS: Final = re.compile(r"\b(?:19|20)\d\d\b")
+_FOOTNOTE: Final = re.compile(r"(?:\((?:\d|[a-z])\)){1,3}")
+"""A footnote mark at the end of a head."""
 _MOST_LINES: Final = 12
 """Lines above the first row that may hold heads. # project default"""
 
@@ -139,7 +141,7 @@ class _Reader:
 
     def takes(self, index: int) -> bool:
         """Read the line with this index; return whether heads may go on above it."""
-        line = self.lines[index]
+        line = _without_marks(self.lines[index])
         if self._is_apart(line) or (self.done and not self._goes_on_above(line)):
             return False
         line = replace(line, pieces=tuple(part for piece in line.pieces for part in self._parts(piece)))
@@ -182,7 +184,7 @@ class _Reader:
         far = 4.0 if not self.pieces or dates else 2.6
         if self.below - line.y > far * self.height:
             return True
-        amounts = line.amounts
+        amounts = [piece for piece in line.amounts if piece.right > self.zone - 2]  # left of it: numbers of sections
         return not all(piece.is_period or piece.may_be_head for piece in amounts)
 
     def _is_over_columns(self, piece: Piece) -> bool:
@@ -403,6 +405,13 @@ class _Reader:
             upper.y < rule.y < lower.y - 0.45 * self.height and rule.x0 - 2 < middle < rule.x1 + 2
             for rule in self.rules
         )
+
+
+def _without_marks(line: Line) -> Line:
+    """Return a line of words without the footnote marks that stand apart in it: "Business | (2)"."""
+    if all(piece.amount for piece in line.pieces) or line.is_data:
+        return line
+    return replace(line, pieces=tuple(piece for piece in line.pieces if not _FOOTNOTE.fullmatch(piece.text)))
 
 
 @dataclass(frozen=True, slots=True)

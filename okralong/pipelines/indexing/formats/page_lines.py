@@ -164,8 +164,8 @@ _PLACEHOLDER: Final = re.compile(
 )
 """A cell that says that there is no number."""
 _DASH: Final = re.compile(rf"[{DASHES}]{{1,3}}")
-_NO_NUMBER: Final = re.compile(r"(?:0\d|1[0-2])\.(?:19|20)\d\d|\D*000")
-"""A month "12.2022", and "$000" above a column."""
+_NO_NUMBER: Final = re.compile(r"(?:0\d|1[0-2])\.(?:19|20)\d\d|\D*000\)?")
+"""A month "12.2022", and "$000" or "($000)" above a column."""
 YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _YEAR_OR_SHORT: Final = r"(?:(?:19|20)?\d\d)"
 PERIOD: Final = re.compile(

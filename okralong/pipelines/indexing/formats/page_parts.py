@@ -22,8 +22,58 @@ def _columns_of_text(words: Sequence[Word]) -> list[list[Word]]:
     gutter = _gutter(words)
     if gutter is None:
         return [list(words)]
-    sides = [word for word in words if word.x0 < gutter], [word for word in words if word.x0 >= gutter]
+    left, right = [word for word in words if word.x0 < gutter], [word for word in words if word.x0 >= gutter]
+    sides = [left, right]
+    if (band := _across(left, right)) is not None:
+        top, bottom = band
+        sides = [
+            [word for word in left if not top <= word.y <= bottom],
+            [word for word in words if top <= word.y <= bottom],
+            [word for word in right if not top <= word.y <= bottom],
+        ]
     return [side for side in sides if side]
+
+
+_LEAST_ACROSS: Final = 3
+"""Rows of a table over both columns of text whose labels are in the left one."""
+_MOST_HEADS: Final = 4
+"""Lines of heads above them. # project default"""
+
+
+def _across(left: Sequence[Word], right: Sequence[Word]) -> tuple[float, float] | None:
+    """Return the top and bottom of a table whose labels are in the left column of text and its amounts in the right."""
+    lines = read_lines(right)
+    beside = {round(line.y): line for line in read_lines(left)}
+
+    def label(line: Line) -> Line | None:
+        return next((beside[y] for y in range(round(line.y) - 1, round(line.y) + 2) if y in beside), None)
+
+    rows = [
+        place
+        for place, line in enumerate(lines)
+        if line.is_data
+        and all(piece.amount for piece in line.pieces)
+        and (found := label(line)) is not None
+        and not found.pieces[0].amount
+    ]
+    run: list[int] = []
+    for place in rows:
+        if run and lines[place].y - lines[run[-1]].y > 4 * lines[place].height:
+            if len(run) >= _LEAST_ACROSS:
+                break
+            run = []
+        run.append(place)
+    if len(run) < _LEAST_ACROSS or len(run) < 0.7 * (run[-1] - run[0] + 1):
+        return None
+    first, width = run[0], max(word.x1 for word in left) - min(word.x0 for word in left)
+    for line, above in zip(lines[run[0] :: -1][:_MOST_HEADS], lines[run[0] - 1 :: -1] if run[0] else [], strict=False):
+        other = label(above)
+        prose = above.is_prose(width) or (other is not None and other.is_prose(width))
+        if prose or line.y - above.y > 3 * line.height:
+            break
+        first -= 1
+    height = lines[first].height
+    return lines[first].y - 0.3 * height, lines[run[-1]].y + 0.3 * height
 
 
 _LEAST_STARTS: Final = 7

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from okralong.pipelines.core.tables import Table
+from okralong.pipelines.core.tables import Table, TableRow
 from okralong.pipelines.indexing.formats.page_columns import (
     MOST_COLUMNS,
     NOTE_HEAD,
@@ -25,7 +25,7 @@ from okralong.pipelines.indexing.formats.page_columns import (
     without_notes,
 )
 from okralong.pipelines.indexing.formats.page_heads import Heads, read_heads
-from okralong.pipelines.indexing.formats.page_lines import Line, PageTable, Piece, Rule, Word
+from okralong.pipelines.indexing.formats.page_lines import DASHES, PERIOD, Line, PageTable, Piece, Rule, Word
 from okralong.pipelines.indexing.formats.page_parts import parts_of
 from okralong.pipelines.indexing.formats.page_rows import RowReader, row_pitch
 from okralong.pipelines.indexing.formats.page_titles import is_unit, table_title, table_unit, unit_in
@@ -34,10 +34,16 @@ __all__ = ["page_tables"]
 
 _UNIT_LINES: Final = 7
 """Lines above the heads that the unit may be in. # project default"""
+_FAR: Final = 6.0
+"""Heights below a table of several columns at which a single one is no longer part of it. # project default"""
 _NOTE_LINES: Final = 6
 """Lines above the first row where the head "Note" may stand. # project default"""
 _LEAST_LABELED: Final = 0.34
 """Share of rows with a label; charts have fewer. # project default"""
+_LEAST_COLUMNS: Final = 3
+"""Columns of a table with fewer labels. # project default"""
+_LEAST_FILLED: Final = 0.8
+"""Share of the cells that such a table has. # project default"""
 _LONGEST_HEAD: Final = 250
 """Characters; longer ones are prose. # project default"""
 
@@ -157,7 +163,22 @@ class _Page:
                         columns.extend((piece.x0, piece.x1) for piece in cells)
             elif others and not _goes_on(line, lines[rows[-1]], zone):
                 break
+        if first and self._is_row_of_ranges(first - 1, zone, columns):
+            rows.insert(0, first - 1)
         return _Run(rows, zone, label_left)
+
+    def _is_row_of_ranges(self, index: int, zone: float, columns: Sequence[tuple[float, float]]) -> bool:
+        """Return whether a line is a label and ranges or amounts below heads: "Volatility 41.1% - 45.4% 20.3%"."""
+        line = self.lines[index]
+        over = [piece for piece in line.pieces[1:] if piece.right > zone]
+        return (
+            len(over) == len(line.pieces) - 1 > 0
+            and line.pieces[0].left < zone - 3 * line.height
+            and not line.pieces[0].amount
+            and self.lines[index + 1].y - line.y < 2 * line.height
+            and all((piece.amount and not piece.may_be_head) or _RANGE.fullmatch(piece.text) for piece in over)
+            and all(any(piece.x0 < x1 and piece.x1 > x0 for x0, x1 in columns) for piece in over)
+        )
 
     def _begins_single_column(self, first: int) -> bool:
         """Return whether two lines near each other have a label and an amount below each other."""
@@ -193,7 +214,7 @@ class _Page:
         headless = not any(heads.levels)
         texts = self._text_columns(run, cells_of, heads, zone)
         columns = [*texts, *columns]
-        if headless and before is not None and same_columns(columns, before.columns):
+        if headless and before is not None and self._goes_on_with(before, columns, first, zone):
             reader = RowReader(lines, before.columns, zone, before.reader.pitch, before.reader.rows)
             reader.sections = before.reader.sections
         else:
@@ -226,6 +247,16 @@ class _Page:
         above = [*range(max(floor, heads.top - _UNIT_LINES), heads.top), *range(heads.bottom, first)]
         unit = table_unit(lines, [*heads.stub, *heads.units], heads.levels, above, heads.top)
         return _Found(columns, reader, heads, first, last, title, title_pieces, unit)
+
+    def _goes_on_with(self, before: _Found, columns: Sequence[Column], first: int, zone: float) -> bool:
+        """Return whether rows without heads go on with the table before: nothing that could be a head is between."""
+        lines = self.lines
+        between = lines[before.last + 1 : first]
+        if any(_may_have_heads(line, zone) for line in between):
+            return False
+        alone = len(columns) == 1 < len(before.columns)
+        far = lines[first].y - lines[before.last].y > _FAR * lines[first].height
+        return same_columns(columns, before.columns) and not (alone and far)
 
     def _cells(self, line: Line, run: _Run) -> list[Piece]:
         """Return the amounts of a row that are no labels."""
@@ -314,16 +345,25 @@ class _Page:
                 return None
             kept = list(range(len(found.columns)))
         rows = found.reader.table_rows({place: new for new, place in enumerate(kept)})
-        if not rows or sum(bool(row.label) for row in rows) < _LEAST_LABELED * len(rows):
+        labelled = sum(bool(row.label) for row in rows)
+        if not rows or (
+            labelled < _LEAST_LABELED * len(rows)
+            and not _needs_no_labels([found.heads.levels[place] for place in kept], rows)
+        ):
             return None
         pieces = [*found.heads.pieces, *found.heads.stub, *found.title_pieces]
-        stub = " ".join(
+        levels = [found.heads.levels[place] for place in kept]
+        label_head = ""
+        if not labelled and _are_labels(rows):
+            rows = tuple(_labelled(row) for row in rows)
+            label_head, levels, kept = levels[0][-1], levels[1:], kept[1:]
+        stub = label_head or " ".join(
             piece.text for piece in found.heads.stub if not is_unit(piece.text) and not NOTE_HEAD.fullmatch(piece.text)
         )
         table = Table(
             min([rows[0].start, *(piece.start for piece in pieces)]),
             max(row.end for row in rows),
-            tuple(found.heads.levels[place] for place in kept),
+            tuple(levels),
             rows,
             title=found.title,
             unit=found.unit,
@@ -331,6 +371,39 @@ class _Page:
         )
         columns = [found.columns[place] for place in kept]
         return PageTable(table, tuple((column.left, column.right) for column in columns))
+
+
+def _are_labels(rows: Sequence[TableRow]) -> bool:
+    """Return whether the first column tells rows without labels apart: "+300", "$15.00"."""
+    firsts = [row.cells[0].text for row in rows if row.cells[0].column == 0]
+    return len(set(firsts)) == len(firsts) >= _LEAST_FILLED * len(rows) and all(len(row.cells) > 1 for row in rows)
+
+
+def _labelled(row: TableRow) -> TableRow:
+    """Return a row with its cell in the first column as its label."""
+    label = row.cells[0].text if row.cells[0].column == 0 else ""
+    cells = tuple(replace(cell, column=cell.column - 1) for cell in row.cells if cell.column)
+    return replace(row, label=label, cells=cells)
+
+
+def _may_have_heads(line: Line, zone: float) -> bool:
+    """Return whether a line has periods over the columns, or nothing but several pieces over them."""
+    over = [piece for piece in line.pieces if piece.left > zone - line.height]
+    return any(piece.is_period for piece in over) or len(over) == len(line.pieces) > 1
+
+
+def _needs_no_labels(heads: Sequence[tuple[str, ...]], rows: Sequence[TableRow]) -> bool:
+    """Return whether columns with heads of their own and nearly no blank cell make a table; a chart has no such."""
+    if len(heads) < _LEAST_COLUMNS or len(rows) < 2 or len(set(heads)) < len(heads):
+        return False
+    filled = sum(len(row.cells) for row in rows)
+    return all(map(_is_worded, heads)) and filled >= _LEAST_FILLED * len(heads) * len(rows)
+
+
+def _is_worded(levels: Sequence[str]) -> bool:
+    """Return whether the lowest head of a column is a word or a period, and no head has an amount."""
+    worded = bool(PERIOD.fullmatch(levels[-1]) or re.search(r"[^\W\d]{3}|[%$€£]", levels[-1]))
+    return worded and not any(re.search(r"\d(?:,\d{3}|\s?%)", level) for level in levels)
 
 
 def _goes_on(line: Line, row: Line, zone: float) -> bool:
@@ -353,6 +426,8 @@ def _is_single(line: Line) -> bool:
     )
 
 
+_RANGE: Final = re.compile(rf"[$€£]?\d[\d,.]*(?:[.]\d+|%)%? ?(?:[{DASHES}]|to) ?[$€£]?\d[\d,.]*%?")
+"""Two numbers with a decimal point or a percent sign."""
 _PRECISE: Final = re.compile(r"[,.$€£%()]")
 
 

@@ -18,6 +18,8 @@ _CURRENCY: Final = re.compile(
     r"[A-Z]{0,3}[$€£¥₹]|\(?(?:USD|EUR|GBP|CHF|SEK|NOK|DKK|JPY|CNY|RMB|INR|AUD|CAD|NZD|HKD|SGD|ZAR|BRL|MXN|PLN)\)?"
 )
 _BRACKETED: Final = re.compile(r"\([^()]{2,120}\)")
+_TAIL: Final = re.compile(r"[^()]{1,100}\)")
+"""The end of a bracket that was opened in the line above."""
 _LONGEST_UNIT: Final = 110
 _DATE: Final = re.compile(
     r"\b(?:ended|ending|as (?:of|at)|at|january|february|march|april|may|june|july|august|september|october|november"
@@ -73,7 +75,7 @@ def table_title(lines: Sequence[Line], top: int, floor: int, width: float) -> tu
         if below - line.y > 6 * line.height or line.is_data:
             break
         below = line.y
-        if unit_in(text) == text:
+        if unit_in(text) == text and not (text[-1] == ":" and _TAIL.match(text)):
             continue
         if is_date_line(text) and len(text) < 70 and text[-1] not in ".:,;" and len(dates) < 2:
             dates.insert(0, line)
@@ -128,10 +130,21 @@ def table_unit(
     """
     found = [unit_in(piece.text) for piece in stated]
     found.append(_unit_of_columns(levels))
-    found.extend(unit_in(lines[index].text) for index in reversed(above))
+    found.extend(_unit_at(lines, index) for index in reversed(above))
     tops = [line.text for line in lines[: min(_PAGE_TOP, top)]]
     found.extend(text for text in tops if unit_in(text) == text and " " in text)
     return next(filter(None, found), "")
+
+
+def _unit_at(lines: Sequence[Line], index: int) -> str:
+    """Return the unit that a line says, also one that begins in the line above: "(in", "thousands):"."""
+    text = lines[index].text
+    if index and _TAIL.match(text):
+        above = lines[index - 1].text
+        brackets = _BRACKETED.finditer(f"{above} {text}")
+        if broken := next((each[0] for each in brackets if each.start() < len(above) < each.end()), ""):
+            return unit_in(broken)
+    return unit_in(text)
 
 
 def _unit_of_columns(levels: Sequence[Sequence[str]]) -> str:
