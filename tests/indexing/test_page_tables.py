@@ -282,6 +282,21 @@ def test_a_table_over_two_columns_of_text() -> None:
     assert [row.label for row in table.rows] == ["Cash", "Deposits", "Net cash"]
 
 
+def test_a_unit_of_two_lines_over_a_column() -> None:
+    page = PageOfWords()
+    page.line((452, "Thousands of"))
+    page.line((318, "Millions of yen"), (452, "U.S. dollars"))
+    page.rule(300, 430)
+    page.rule(452, 512)
+    page.line((-350, "2023"), (-430, "2022"), (-505, "2023"))
+    for label in ("Net sales of products", "Cost of sales"):
+        page.line((50, label), (-350, "1,100"), (-430, "1,100"), (-505, "1,100"))
+    (table,) = page.tables()
+    assert table.heads == (
+        ("Millions of yen", "2023"), ("Millions of yen", "2022"), ("Thousands of U.S. dollars", "2023")
+    )  # fmt: skip
+
+
 def test_a_column_without_head_is_left_out() -> None:
     page = PageOfWords()
     page.line((-400, "2023"))

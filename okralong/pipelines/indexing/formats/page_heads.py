@@ -51,6 +51,8 @@ _TITLE: Final = re.compile(
 _YEARS: Final = re.compile(r"\b(?:19|20)\d\d\b")
 _FOOTNOTE: Final = re.compile(r"(?:\((?:\d|[a-z])\)){1,3}")
 """A footnote mark at the end of a head."""
+_OF: Final = " of"
+"""How the first line of a unit in two lines ends: "Thousands of", "U.S. dollars"."""
 _MOST_LINES: Final = 12
 """Lines above the first row that may hold heads. # project default"""
 
@@ -157,7 +159,8 @@ class _Reader:
             return self._passes_labels(left, line)
         if len(over) == 1 < len(self.columns) and self._is_title(over[0], line):
             return False
-        if len(over) == 1 and unit_in(over[0].text) and not is_date_line(over[0].text) and len(self.columns) > 1:
+        only = over[0].text if len(over) == 1 < len(self.columns) else ""
+        if unit_in(only) and not is_date_line(only) and not only.endswith(_OF):
             self.units.append(over[0])
         else:
             self._add(over, line)
@@ -396,6 +399,8 @@ class _Reader:
         """Return whether a head is the next line of the one above it."""
         if upper.columns != lower.columns or lower.y - upper.y > 2 * self.height:
             return False
+        if upper.piece.text.endswith(_OF):
+            return True
         if lower.piece.is_period and _DATE_GOES_ON.search(upper.piece.text):
             return True
         if any(piece.is_period or unit_in(piece.text) or len(piece.text) == 1 for piece in (upper.piece, lower.piece)):

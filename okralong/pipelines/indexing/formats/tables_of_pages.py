@@ -192,7 +192,7 @@ def _same_columns(
     columns: Sequence[tuple[float, float]], before: Sequence[tuple[float, float]]
 ) -> tuple[int, ...] | None:
     """Return for each column which one before it continues, or None if they do not stand alike."""
-    if not columns or len(columns) > len(before):
+    if not columns or len(columns) > len(before) or len(columns) == 1 < len(before):
         return None
     shift = columns[-1][1] - before[-1][1] if len(columns) == len(before) else 0.0
     if abs(shift) > _SHIFT:
