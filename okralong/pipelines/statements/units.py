@@ -237,7 +237,7 @@ class _Reader:
 
     def __init__(self, table: Table, around: str) -> None:
         self._table, self._around = table, around
-        self._percents: dict[int, bool] = {}
+        self._percents: dict[int, Literal["percent", "?", ""]] = {}
         parts = around.split(_BETWEEN)
         cells = (cell.text for _, cell in table.values())
         self._separators = separators_of(cells, around)
@@ -281,7 +281,7 @@ class _Reader:
             return Unit("", "", "percent")
         near = [stated(each) for each in self._near(row, cell)]
         if kind == "count":
-            scale = number.scale or self._scale_of_count(row, near)
+            scale = number.scale or self._scale_of_count(row, near, self._near(row, cell))
             return Unit(scale, "", "count", scale != UNKNOWN)
         if kind == "shares":
             scale = self._scale_of_shares(row, number, near)
@@ -315,14 +315,20 @@ class _Reader:
             return "?" if money or large else "percent"
         if _has(_PERCENT, label):
             return "money" if money else "?" if large else "percent"
-        if not money and not large and (_has(_RATE_HEAD, heads) or self._may_be_percents(cell.column)):
-            return "percent" if _has(_RATE_HEAD, heads) else "?"
+        if not money and not large and _has(_RATE_HEAD, heads):
+            return "percent"
+        if not money and not large and (percents := self._percents_of(cell.column)):
+            return percents
+        if not money and self._are_percents:
+            return "?" if large else "percent"
+        if not money and (kind := self._counted_by_head(cell.column, label, above, number)):
+            return kind
         if not money and above and _is_change(above[0]) and (changed := self._change(row, cell, number)):
             return changed
         for place in (label, heads):
             if not money and _has(_SHARE_COUNT, without := _PER_UNIT.sub(" ", place)) and not _has(_STOCK, without):
                 return "shares"
-            if number.cents or _has(_PER_UNIT, place):
+            if number.cents or _has(_PER_UNIT, _AMOUNT_EACH.sub(" ", place[:_LONGEST]) if place is label else place):
                 return "?" if place is heads and large and not number.places else "per unit"
             if not money and (kind := _counted(place, self._table.title + sections)):
                 return kind
@@ -330,21 +336,46 @@ class _Reader:
             return "?" if _has(_EARNINGS, label) else "per unit"
         if not money and not _has(_NO_SHARES, label) and (kind := _counted(sections, "")):
             return kind
+        amount = _has(_NO_SHARES, label) or _has(_NO_SHARES, heads)
+        if not money and (_has(_COUNT, sections) or (not amount and _has(_NUMBER_OF, self._table.title))):
+            return "?" if amount else "count"
         if _has(_PERCENT, sections) and not money:
             return "?" if large else "percent"
         if _has(_MAYBE_PERCENT, label) and not money and not large:
             return "percent" if _has(_IS_PERCENT, label) and not _has(_NO_PERCENT, label) else "?"
-        if _has(_MAYBE_PER_UNIT, label) and not large and not number.scale:
+        if _has(_MAYBE_PER_UNIT, _AMOUNT_EACH.sub(" ", label)) and not large and not number.scale:
             return "?"
         excepted = any(each.shares is not None for each in self._own)
-        for place in (label, heads) if not money else ():
+        for place in (label, heads, sections) if not money else ():
             instruments = _has(_INSTRUMENTS, place) or (excepted and _has(_SOME_SHARES, place))
-            if instruments and not _has(_NO_SHARES, place):
+            if instruments and not _has(_NO_SHARES, place) and not (place is sections and _has(_NO_SHARES, label)):
                 return "?"
         return "money" if number.currency else ""
 
-    def _may_be_percents(self, column: int) -> bool:
-        """Return whether a column may be percentages whose sign only some cells have.
+    @cached_property
+    def _are_percents(self) -> bool:
+        """Whether the table's unit is percent: "(%)", "in %", "percent of sales"."""
+        return any(
+            _has(_PERCENT, place) and not (told.scales or told.currencies or told.excepted)
+            for place, told in zip((self._table.stub, self._table.unit), self._own, strict=False)
+        )
+
+    def _counted_by_head(self, column: int, label: str, above: list[str], number: Printed) -> Kind | Literal["?"]:
+        """Return "count" for cells below "Tenants" beside "Rent", for terms in years, and for "Orders per customer"."""
+        head = above[0] if above else ""
+        if _has(_EACH, label) or (number.year and _has(_YEAR_HEAD, head)):
+            return "count"
+        if not number.grouped and abs(number.digits) < _LARGE and (_has(_TERM, head) or _has(_TERM, label)):
+            return "count"
+        if (noun := _NOUN.fullmatch(head)) is None:
+            return ""
+        beside = (self._table.head(place) for place in range(len(self._table.heads)) if place != column)
+        if not any(_has(_AMOUNT_HEAD, each) for each in beside):
+            return ""
+        return "?" if noun["both"] else "count"
+
+    def _percents_of(self, column: int) -> Literal["percent", "?", ""]:
+        """Return "?" for a column that may be percentages whose sign only some cells have, "percent" if its ends do.
 
         A percentage in a row such as "Growth" says nothing of the others, unless these are all small and have decimals.
         """
@@ -359,7 +390,9 @@ class _Reader:
             small = not any(each.grouped or abs(each.digits) >= _LARGE or each.currency for each in others)
             own = all(_has(_PERCENT, label) or _has(_MAYBE_PERCENT, label) for label in marked)
             decimals = all(each.places and abs(each.digits) <= _WHOLE for each in others)
-            self._percents[column] = bool(marked) and small and (not own or decimals)
+            ends = len(found) > 1 and all(number.unit == "%" for _, number in (found[0], found[-1]))
+            may_be = bool(marked) and small and (not own or decimals)
+            self._percents[column] = ("percent" if ends and decimals else "?") if may_be else ""
         return self._percents[column]
 
     def _change(self, row: TableRow, cell: TableCell, number: Printed) -> Kind | Literal["?"]:
@@ -471,9 +504,11 @@ class _Reader:
                 return in_full
         return in_full
 
-    def _scale_of_count(self, row: TableRow, near: list[Stated]) -> str:
+    def _scale_of_count(self, row: TableRow, near: list[Stated], texts: list[str]) -> str:
         own = next((each.scale for each in near if each.scale and not each.of_money), "")
-        if own or not any(each.scale and not each.of_money for each in self._own) or _has(_NEVER_SCALED, row.label):
+        if own or not any(each.scale and not each.of_money for each in self._own):
+            return own
+        if any(_has(_NEVER_SCALED, each) for each in texts):
             return own
         excepted = set(" ".join(each.excepted for each in self._own).replace(",", " ").split()) - {
             "of",
@@ -630,6 +665,14 @@ _PER_UNIT: Final = re.compile(
     r"|\bgrant[\s-]date\sfair\svalue\b|\bprice\s(?:high|low)\b",
     re.IGNORECASE,
 )
+_AMOUNT_EACH: Final = re.compile(
+    r"(?:[$\u20ac\u00a3]|\b[A-Z]{3}\s)\s?[\d.,]{1,12}\s?(?:par\svalue\s|cents?\s)?(?:per|each|a)\s(?:[\w-]+\s){0,3}?(?:shares?|units?|ads)\b"
+    r"|[$\u20ac\u00a3]\s?[\d.,]{1,12}\s(?:par|stated|nominal)\svalue(?:\sper\s(?:\w+\s)?share)?"
+    r"|\b(?:par|stated|nominal)\svalue,?\s(?:of\s)?[$\u20ac\u00a3]?\s?\d[\d.,]{0,12}(?:\sper\s(?:\w+\s)?share)?"
+    r"|\b\d[\d.,]{0,12}\s?(?:cents?|pence|[cp])\sper\s(?:[\w-]+\s){0,2}share\b",
+    re.IGNORECASE,
+)
+"""What a label such as "Dividends declared ($0.20 per share)" says of one share; its cells are in the table's unit."""
 _MAYBE_PER_UNIT: Final = re.compile(r"^\W*(?:(?:basic|diluted|and)\W*)+$|\bprices?\b|\bpar\svalue\b", re.IGNORECASE)
 _HEAD_OF_PAGE: Final = 150  # project default
 _STATEMENTS: Final = re.compile(
@@ -657,7 +700,7 @@ _SHARE_COUNT: Final = re.compile(
 )
 _SOME_SHARES: Final = re.compile(r"\bshares\b", re.IGNORECASE)
 _INSTRUMENTS: Final = re.compile(
-    r"\b(?:performance\srights|shareholdings?|shares\s(?:re)?purchased|shares\s(?:granted|awarded|vested|redeemed)|stock\soptions|options|warrants|rsus?|psus?|restricted\s(?:stock\s|share\s)?units)\b",
+    r"\b(?:performance\srights|shares\sunder\s(?:options?|awards?)|options\s(?:outstanding|granted|exercis\w+)|shareholdings?|shares\s(?:re)?purchased|shares\s(?:granted|awarded|vested|redeemed)|stock\soptions|options|warrants|rsus?|psus?|restricted\s(?:stock\s|share\s)?units)\b",
     re.IGNORECASE,
 )
 """Rows that may count instruments or value them."""
@@ -667,9 +710,42 @@ _STOCK: Final = re.compile(
 """Labels of share capital: "Common stock, 1,000 shares authorized"."""
 _COUNT: Final = re.compile(
     r"\b(?:number|no\.|#)\sof\b|\bno\.\W*(?:\||$)|(?:^|\||\d)\W*number\W*(?:\||$)|\(#\)|(?:^|\()\W*days\b(?!\spast)|\bdays\s(?:sales|payables?|inventory|outstanding)\b|\bin\sdays\b"
-    r"|\(years\)|\bin\syears\b|\b(?:useful|remaining|average)\s(?:\w+\s)?li(?:fe|ves)\b|\(months\)|\bratios?\b|\(x\)|\btimes\b"
+    r"|\(years\)|\bin\syears\b|\b(?:useful|remaining|average)\s(?:\w+\s)?li(?:fe|ves)\b|\(months\)|\bratios?\b|\(x\)|\bsquare\s(?:feet|met(?:re|er)s|footage)\b|\bsq\.?\s?(?:ft|m)\b|\b(?:units|homes|vehicles|tonnes|ounces)\s(?:sold|closed|delivered|produced|shipped)\b|\btimes\b"
     r"|^\W*(?:(?:average|closing|year[\s-]end|foreign)\s)*exchange\srates?\W*(?:$|[A-Z]{3}\b)|^\W*(?:total\s)?(?:stores|restaurants|branches|hotels|aircraft|countries|sites)\W*$"
     r"|\((?:mwh|gwh|twh|kwh|mw|gw|tonnes|tons|kt|mt|koz|oz|boe|bbl|km|km2|m2|sqm|units|number|count|anzahl)\)",
+    re.IGNORECASE,
+)
+_EACH: Final = re.compile(
+    r"^\W*(?:average\s)?(?:orders|visits|transactions|employees|products|lines|units|items)\sper\s\w"
+    r"|^\W*(?:(?:total|active|average|new|paying|monthly|daily)\s){0,4}"
+    r"(?:orders|customers|users|subscribers|members|visits|visitors|downloads|passengers|guests|tenants|transactions)"
+    r"\s\((?:in\s)?(?:thousands|millions|'?000s?)\)",
+    re.IGNORECASE,
+)
+"""Labels of counts of customers, and of what falls to each."""
+_NUMBER_OF: Final = re.compile(
+    r"^\W*(?:\w+\s){0,3}?number\sof\s(?!shares)[^,.]{0,60}$|^\W*(?:\w+\s)?(?:employees|headcount|workforce)\b[^,.$]{0,30}$",
+    re.IGNORECASE,
+)
+"""Titles of tables that only count."""
+_NOUN: Final = re.compile(
+    r"\W*(?:total\s)?(?:number|count|employees|tenants|customers|homes|vehicles|rooms|beds|wells|units"
+    r"|(?P<both>loans|properties|leases|contracts|accounts|policies|shares|options))(?:\s(?:sold|closed|delivered))?\W*",
+    re.IGNORECASE,
+)
+"""Heads of counts, where other heads name amounts; "both" may be amounts, too."""
+_AMOUNT_HEAD: Final = re.compile(
+    r"\b(?:amount|balance|value|rent|revenues?|sales|price|principal|cost|investment)s?\b|[$\u20ac\u00a3]",
+    re.IGNORECASE,
+)
+_TERM: Final = re.compile(
+    r"^\W*(?:years|months|days|term|tenor|age)\W*(?:\([^)]*\))?\W*$"
+    r"|\b(?:lease|loan|remaining|average|contractual|vesting|expected|original|useful)\s(?:\w+\s)?(?:terms?|lives|life|period|tenor|maturity)"
+    r"\W*(?:\([^)]*\))?\W*$",
+    re.IGNORECASE,
+)
+_YEAR_HEAD: Final = re.compile(
+    r"^\W*(?:year(?:\s(?:of\s\w+|built|acquired|opened))?|maturity(?:\s(?:date|year))?|expir\w+(?:\s\w+)?|due|since|matures)\W*$",
     re.IGNORECASE,
 )
 _STAFF: Final = re.compile(
@@ -677,7 +753,7 @@ _STAFF: Final = re.compile(
 )
 _OWED: Final = re.compile(r"\b(?:payables?|liabilities|receivables?|due|expenses?|costs?|provisions?)\b", re.IGNORECASE)
 _NEVER_SCALED: Final = re.compile(
-    r"\b(?:employees|headcount|ftes?|workforce|days|years|months|ratios?|times|rates?|stores|restaurants|branches|hotels"
+    r"\b(?:tenants|terms?|li(?:fe|ves)|maturity|(?:orders|visits)\sper|employees|headcount|ftes?|workforce|days|years|months|ratios?|times|rates?|stores|restaurants|branches|hotels"
     r"|aircraft|countries|sites|mitarbeiter\w*|effectifs?)\b|\((?:x|mw|gw|%|\#)\)",
     re.IGNORECASE,
 )
