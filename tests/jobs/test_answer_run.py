@@ -52,7 +52,8 @@ def test_citations_are_the_documents_own_words(run_rows: dict[str, Any], sample_
     for row in cited:
         for span in row["citations"]:
             quoted = archive.document(span["doc_id"]).text[span["start_char"] : span["end_char"]]
-            assert row["answer"] in " ".join(quoted.split())
+            said = row["answer"].removeprefix("[")  # the head of a table in its compact form
+            assert said in " ".join(quoted.split())
             assert any(
                 shown["doc_id"] == span["doc_id"]
                 and shown["start_char"] <= span["start_char"]

@@ -50,7 +50,7 @@ def typed(messages: Messages) -> str:
     shown = next(message["content"] for message in messages if "Question: " in message["content"])
     passages, _, asked = shown.rpartition("\n\nQuestion: ")
     if "one amount of money" in asked:
-        found = re.search(r"Revenue \| (\$ \S+)", passages)
+        found = re.search(r"Revenue ?\| ?(\$ [\d,()]+)", passages)
         assert found is not None
         if "private" in passages and "cannot be used" not in messages[-1]["content"]:
             return json.dumps({"evidence": [], "value": "less than hoped", "period": ""})

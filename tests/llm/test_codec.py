@@ -43,8 +43,8 @@ RECORDED = {
     7: (
         '{"status":"answered","answer":"42","citations":[{"doc_id":"d","start_char":1,"end_char":2,"quote":"q'
         '"}],"analysis":null,"plan":null,"context":[{"doc_id":"d","start_char":0,"end_char":9,"text":"t","n_t'
-        'okens":1,"score":1.0,"chunk_ids":[],"origin":"retrieved"}],"error":"","confidence":null,"value":null'
-        ',"escalated":"","first_confidence":null,"replied_by":[]}'
+        'okens":1,"score":1.0,"chunk_ids":[],"origin":"retrieved","shown":[]}],"error":"","confidence":null,"'
+        'value":null,"escalated":"","first_confidence":null,"replied_by":[]}'
     ),
 }
 """Bodies that releases before ``TypeAdapter`` wrote, by the place in ``VALUES``."""
@@ -55,6 +55,11 @@ def test_bodies_of_earlier_releases_are_read_and_written_to_the_byte(place: int)
     value = VALUES[place]
     assert encode(value) == RECORDED[place]
     assert decode(type(value), RECORDED[place]) == value
+
+
+def test_a_passage_of_an_earlier_release_shows_its_text() -> None:
+    earlier = RECORDED[7].replace(',"shown":[]', "")
+    assert decode(Answer, earlier) == VALUES[7]
 
 
 def test_an_unknown_field_is_refused() -> None:

@@ -125,13 +125,13 @@ def test_any_text_is_searched(text: str) -> None:
 )
 def test_time_grows_with_the_text(piece: str) -> None:
     def seconds(copies: int) -> float:
-        start = time.perf_counter()
+        start = time.process_time()
         list(named_in(piece * copies))
         items_of_label(piece * copies)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     seconds(1)
-    assert seconds(16_000) < 40 * max(seconds(2_000), 0.002)
+    assert min(seconds(16_000) for _ in range(2)) < 40 * max(seconds(2_000), 0.002)
 
 
 def statement(name: str, current_assets: str, filler: int = 30) -> Document:

@@ -104,7 +104,10 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def _mapping(text: str, where: str) -> dict[str, Any]:
     try:
-        data = yaml.load(text, Loader=_LOADER)
+        try:
+            data = yaml.load(text, Loader=_LOADER)
+        except (yaml.YAMLError, UnicodeError):  # it refuses more, such as escaped surrogates
+            data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where} is not valid YAML: {error}. Correct the file and run again.") from error
     data = {} if data is None else data

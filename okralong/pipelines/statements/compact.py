@@ -49,7 +49,9 @@ def compact_parts(table: Table, rows: Sequence[TableRow] | None = None) -> list[
 
 def _head_lines(table: Table, columns: Sequence[int]) -> str:
     page = "" if not table.page else f"page {table.page}" if table.page.isdigit() else table.page
-    above = [_cut(each, _LONGEST_TITLE) for each in (table.title, table.unit.strip("()"), page) if each]
+    unit = table.unit.strip("()")
+    unit = "" if unit.casefold() in table.title.casefold() else unit
+    above = [_cut(each, _LONGEST_TITLE) for each in (table.title, unit, page) if each]
     heads = [table.heads[column] for column in columns]
     # The levels that all columns share are written once, in the place of the labels' head.
     shared = [levels[0] for levels in takewhile(lambda each: len(set(each)) == 1, zip(*heads, strict=False))]

@@ -103,7 +103,7 @@ async def explain_rows(rows: Sequence[ReadingRow], client: LlmClient, at_once: i
 
 async def _rationale(row: ReadingRow, client: LlmClient) -> str:
     told = row.answers[0] if row.answerable else NOT_HELD
-    example = Example(row.question, tuple(passage.text for passage in row.passages), 1, "", told)
+    example = Example(row.question, tuple(passage.shown_text for passage in row.passages), 1, "", told)
     step = f"{RATIONALE_STEP}/{hashlib.sha256(row.user.encode()).hexdigest()[:16]}"
     ask: CallStep = partial(_ask, client, f"{row.source}/{row.query_id}", ROLE)
     said, _ = await ask_and_read(ask, step, synthesis_prompt(example), partial(_read, row))

@@ -59,6 +59,8 @@ KEEP_ROWS: Final = table_schema(
 """A row that a token classifier learns from: a passage with a label per word, 1 if a question names it, 2 if an answer
 does, else 0."""
 
+_SHOWN: Final = pa.struct([("text", pa.large_string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
+
 READING_ROWS: Final = table_schema(
     "reading_rows",
     [
@@ -74,7 +76,7 @@ READING_ROWS: Final = table_schema(
         ("answers", pa.list_(pa.string())),
         ("answerable", pa.bool_()),
         ("calculator", pa.bool_()),
-        ("passages", pa.list_(pa.struct([*SPAN, ("text", pa.large_string())]))),
+        ("passages", pa.list_(pa.struct([*SPAN, ("text", pa.large_string()), ("shown", pa.list_(_SHOWN))]))),
         ("evidence", pa.list_(SPAN)),
     ],
 )

@@ -19,7 +19,15 @@ from okralong.lab.training.recipe import ANSWERED, ASKED, Example, example
 from okralong.lab.training.rows.schemas import KEEP_ROWS, RANKING_ROWS, READING_ROWS, TRAINING_ROWS
 from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES, AnalysisInput
 from okralong.pipelines.core.storage import Folder
-from okralong.pipelines.core.types import InputError, Message, Passage, Pattern, QuestionType, RetrieverScores
+from okralong.pipelines.core.types import (
+    InputError,
+    Message,
+    Passage,
+    Pattern,
+    QuestionType,
+    RetrieverScores,
+    ShownPart,
+)
 from okralong.pipelines.reporting.tables import markdown_table
 
 LEARNED: Final[tuple[Side, ...]] = ("train", "validation")
@@ -203,7 +211,10 @@ class ReadingRow:
 
 
 def _reading_row(values: dict[str, Any]) -> ReadingRow:
-    passages = tuple(Passage(**each, n_tokens=0, score=0.0) for each in values["passages"])
+    passages = tuple(
+        Passage(**{**each, "shown": tuple(ShownPart(**part) for part in each["shown"] or ())}, n_tokens=0, score=0.0)
+        for each in values["passages"]
+    )
     evidence = tuple(Span(**each) for each in values["evidence"])
     return ReadingRow(**{**values, "passages": passages, "evidence": evidence})
 
