@@ -337,7 +337,6 @@ def _section_fits(asked: Asked, part: Part, row: TableRow) -> bool:
 _EXACT: Final = 60
 _NAMED: Final = 30
 _ITEM: Final = 20
-_INSTEAD: Final = 10
 _NEAR: Final = 1
 ALIKE: Final = 0.5
 """Least share of all words of label and question that both must contain. project default"""

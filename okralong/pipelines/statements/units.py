@@ -24,6 +24,35 @@ from okralong.pipelines.statements.cell_numbers import Printed, printed, proven_
 from okralong.pipelines.statements.dollars import DOLLARS, own_dollar
 from okralong.pipelines.statements.text_tables import tables_of
 from okralong.pipelines.statements.unit_lines import Stated, currencies_in, stated, stated_in
+from okralong.pipelines.statements.unit_words import (
+    AMOUNT_EACH,
+    AMOUNT_HEAD,
+    COUNT,
+    EACH,
+    EARNINGS,
+    INSTRUMENTS,
+    IS_PERCENT,
+    MAYBE_PER_UNIT,
+    MAYBE_PERCENT,
+    MEASURE,
+    NEVER_SCALED,
+    NO_PERCENT,
+    NO_SHARES,
+    NOTE_HEAD,
+    NOUN,
+    NUMBER_OF,
+    OWED,
+    PER_UNIT,
+    PERCENT,
+    RATE_HEAD,
+    SHARE_COUNT,
+    SOME_SHARES,
+    STAFF,
+    STATEMENTS,
+    STOCK,
+    TERM,
+    YEAR_HEAD,
+)
 
 T = TypeVar("T")
 Kind = Literal["money", "percent", "per unit", "shares", "count", ""]
@@ -259,7 +288,7 @@ class _Reader:
 
     def _is_reference(self, cell: TableCell) -> bool:
         """Return whether a cell has the number of a note."""
-        return _NOTE_HEAD.fullmatch(self._table.head(cell.column)[:_LONGEST]) is not None
+        return NOTE_HEAD.fullmatch(self._table.head(cell.column)[:_LONGEST]) is not None
 
     def amounts(self) -> Iterator[tuple[Decimal, Unit]]:
         """Yield the amounts of four digits or more, as printed without their sign, with their units."""
@@ -306,16 +335,16 @@ class _Reader:
             return "percent"
         if number.unit:
             shares = number.unit.lower() in ("share", "shares")
-            return "shares" if shares else "count" if _MEASURE.fullmatch(number.unit) else "?"
+            return "shares" if shares else "count" if MEASURE.fullmatch(number.unit) else "?"
         label, *above = self._near(row, cell)
         heads, sections = " | ".join(above[: len(above) - len(row.sections)]), " | ".join(row.sections)
         large = number.grouped or abs(number.digits) >= _LARGE
         money = bool(number.currency or number.scale)
-        if _has(_PERCENT, heads):
+        if _has(PERCENT, heads):
             return "?" if money or large else "percent"
-        if _has(_PERCENT, label):
+        if _has(PERCENT, label):
             return "money" if money else "?" if large else "percent"
-        if not money and not large and _has(_RATE_HEAD, heads):
+        if not money and not large and _has(RATE_HEAD, heads):
             return "percent"
         if not money and not large and (percents := self._percents_of(cell.column)):
             return percents
@@ -326,29 +355,29 @@ class _Reader:
         if not money and above and _is_change(above[0]) and (changed := self._change(row, cell, number)):
             return changed
         for place in (label, heads):
-            if not money and _has(_SHARE_COUNT, without := _PER_UNIT.sub(" ", place)) and not _has(_STOCK, without):
+            if not money and _has(SHARE_COUNT, without := PER_UNIT.sub(" ", place)) and not _has(STOCK, without):
                 return "shares"
-            if number.cents or _has(_PER_UNIT, _AMOUNT_EACH.sub(" ", place[:_LONGEST]) if place is label else place):
+            if number.cents or _has(PER_UNIT, AMOUNT_EACH.sub(" ", place[:_LONGEST]) if place is label else place):
                 return "?" if place is heads and large and not number.places else "per unit"
             if not money and (kind := _counted(place, self._table.title + sections)):
                 return kind
-        if _has(_PER_UNIT, sections) and not (large and not number.places):
-            return "?" if _has(_EARNINGS, label) else "per unit"
-        if not money and not _has(_NO_SHARES, label) and (kind := _counted(sections, "")):
+        if _has(PER_UNIT, sections) and not (large and not number.places):
+            return "?" if _has(EARNINGS, label) else "per unit"
+        if not money and not _has(NO_SHARES, label) and (kind := _counted(sections, "")):
             return kind
-        amount = _has(_NO_SHARES, label) or _has(_NO_SHARES, heads)
-        if not money and (_has(_COUNT, sections) or (not amount and _has(_NUMBER_OF, self._table.title))):
+        amount = _has(NO_SHARES, label) or _has(NO_SHARES, heads)
+        if not money and (_has(COUNT, sections) or (not amount and _has(NUMBER_OF, self._table.title))):
             return "?" if amount else "count"
-        if _has(_PERCENT, sections) and not money:
+        if _has(PERCENT, sections) and not money:
             return "?" if large else "percent"
-        if _has(_MAYBE_PERCENT, label) and not money and not large:
-            return "percent" if _has(_IS_PERCENT, label) and not _has(_NO_PERCENT, label) else "?"
-        if _has(_MAYBE_PER_UNIT, _AMOUNT_EACH.sub(" ", label)) and not large and not number.scale:
+        if _has(MAYBE_PERCENT, label) and not money and not large:
+            return "percent" if _has(IS_PERCENT, label) and not _has(NO_PERCENT, label) else "?"
+        if _has(MAYBE_PER_UNIT, AMOUNT_EACH.sub(" ", label)) and not large and not number.scale:
             return "?"
         excepted = any(each.shares is not None for each in self._own)
         for place in (label, heads, sections) if not money else ():
-            instruments = _has(_INSTRUMENTS, place) or (excepted and _has(_SOME_SHARES, place))
-            if instruments and not _has(_NO_SHARES, place) and not (place is sections and _has(_NO_SHARES, label)):
+            instruments = _has(INSTRUMENTS, place) or (excepted and _has(SOME_SHARES, place))
+            if instruments and not _has(NO_SHARES, place) and not (place is sections and _has(NO_SHARES, label)):
                 return "?"
         return "money" if number.currency else ""
 
@@ -356,21 +385,21 @@ class _Reader:
     def _are_percents(self) -> bool:
         """Whether the table's unit is percent: "(%)", "in %", "percent of sales"."""
         return any(
-            _has(_PERCENT, place) and not (told.scales or told.currencies or told.excepted)
+            _has(PERCENT, place) and not (told.scales or told.currencies or told.excepted)
             for place, told in zip((self._table.stub, self._table.unit), self._own, strict=False)
         )
 
     def _counted_by_head(self, column: int, label: str, above: list[str], number: Printed) -> Kind | Literal["?"]:
         """Return "count" for cells below "Tenants" beside "Rent", for terms in years, and for "Orders per customer"."""
         head = above[0] if above else ""
-        if _has(_EACH, label) or (number.year and _has(_YEAR_HEAD, head)):
+        if _has(EACH, label) or (number.year and _has(YEAR_HEAD, head)):
             return "count"
-        if not number.grouped and abs(number.digits) < _LARGE and (_has(_TERM, head) or _has(_TERM, label)):
+        if not number.grouped and abs(number.digits) < _LARGE and (_has(TERM, head) or _has(TERM, label)):
             return "count"
-        if (noun := _NOUN.fullmatch(head)) is None:
+        if (noun := NOUN.fullmatch(head)) is None:
             return ""
         beside = (self._table.head(place) for place in range(len(self._table.heads)) if place != column)
-        if not any(_has(_AMOUNT_HEAD, each) for each in beside):
+        if not any(_has(AMOUNT_HEAD, each) for each in beside):
             return ""
         return "?" if noun["both"] else "count"
 
@@ -388,7 +417,7 @@ class _Reader:
             marked = [label for label, number in found if number.unit == "%"]
             others = [number for _, number in found if number.unit != "%"]
             small = not any(each.grouped or abs(each.digits) >= _LARGE or each.currency for each in others)
-            own = all(_has(_PERCENT, label) or _has(_MAYBE_PERCENT, label) for label in marked)
+            own = all(_has(PERCENT, label) or _has(MAYBE_PERCENT, label) for label in marked)
             decimals = all(each.places and abs(each.digits) <= _WHOLE for each in others)
             ends = len(found) > 1 and all(number.unit == "%" for _, number in (found[0], found[-1]))
             may_be = bool(marked) and small and (not own or decimals)
@@ -464,10 +493,10 @@ class _Reader:
     def is_financial(self) -> bool:
         """Return whether a note on all amounts holds: the table stands in the statements and counts no shares."""
         top = self._around.split(_BETWEEN)[1:2]
-        if not any(_STATEMENTS.search(each[:_HEAD_OF_PAGE]) for each in [self._table.title, *top]):
+        if not any(STATEMENTS.search(each[:_HEAD_OF_PAGE]) for each in [self._table.title, *top]):
             return False
         texts = [*(" ".join(each) for each in self._table.heads), *(row.label for row in self._table.rows)]
-        return not any(_has(_INSTRUMENTS, each) or _has(_SOME_SHARES, each) for each in texts)
+        return not any(_has(INSTRUMENTS, each) or _has(SOME_SHARES, each) for each in texts)
 
     @staticmethod
     def _told(places: list[Stated], currency: str, plain_dollar: bool) -> str | None:
@@ -492,7 +521,7 @@ class _Reader:
         if number.scale:
             return number.scale
         in_full = "" if _is_in_full(number) else UNKNOWN
-        of_row = _has(_SHARE_COUNT, " | ".join((row.label, *row.sections)))
+        of_row = _has(SHARE_COUNT, " | ".join((row.label, *row.sections)))
         for place, each in enumerate([*near, *self._own, *self._far]):
             if each.shares is not None:
                 return each.shares
@@ -508,7 +537,7 @@ class _Reader:
         own = next((each.scale for each in near if each.scale and not each.of_money), "")
         if own or not any(each.scale and not each.of_money for each in self._own):
             return own
-        if any(_has(_NEVER_SCALED, each) for each in texts):
+        if any(_has(NEVER_SCALED, each) for each in texts):
             return own
         excepted = set(" ".join(each.excepted for each in self._own).replace(",", " ").split()) - {
             "of",
@@ -642,135 +671,12 @@ _IN_CHANGES: Final = frozenset(
 
 def _counted(text: str, around: str) -> Kind:
     """Return "shares" or "count" if a label or head says so, else ""."""
-    if _has(_SHARE_COUNT, text) and not _has(_STOCK, text):
+    if _has(SHARE_COUNT, text) and not _has(STOCK, text):
         return "shares"
-    if _has(_COUNT, text):
+    if _has(COUNT, text):
         return "count"
-    people = _has(_STAFF, text)
-    return "count" if people and not _has(_NO_SHARES, text) and not _has(_OWED, around) else ""
+    people = _has(STAFF, text)
+    return "count" if people and not _has(NO_SHARES, text) and not _has(OWED, around) else ""
 
 
-_PERCENT: Final = re.compile(
-    r"(?:(?:^|[^\d\s])\s*|\b(?:19|20)\d\d\s?)(?:%|\bper\s?cent(?:age)?s?\b|\bpct\b|\bin\sprozent\b|\bpourcentage\b|\bporcentaje\b"
-    r"|\bbasis\spoints\b|\bbps\b)",
-    re.IGNORECASE,
-)
-_PER_UNIT: Final = re.compile(
-    r"\b(?:per|je|par|por)[\s-](?!cent\b|annum\b|year\b|cents?\b)(?:[\w-]+\s){0,3}?"
-    r"(?:shares?|units?|ads|adr|stock|aktie|action|acci\u00f3n|tonnes?|tons?|barrels?|boe|bbl|ounces?|oz|mwh|kwh|day|month"
-    r"|employees?|customers?|users?|subscribers?|m2|sqm|sq\.?\s?ft|square|kg|lb|pound|gallon|litre|liter|passenger|asm"
-    r"|room|night|vehicle|store|mcf|mmbtu)\b"
-    r"|\b(?:d?eps|dps|navps|arpu|adr|revpar)\b|/\s?(?:share|oz|t|boe|bbl|mwh)\b|\bcents\b|\bpence\b"
-    r"|\b(?:exercise|strike|share|stock|closing|market|offer|average|issue|subscription|conversion)\sprices?\b"
-    r"|\bgrant[\s-]date\sfair\svalue\b|\bprice\s(?:high|low)\b",
-    re.IGNORECASE,
-)
-_AMOUNT_EACH: Final = re.compile(
-    r"(?:[$\u20ac\u00a3]|\b[A-Z]{3}\s)\s?[\d.,]{1,12}\s?(?:par\svalue\s|cents?\s)?(?:per|each|a)\s(?:[\w-]+\s){0,3}?(?:shares?|units?|ads)\b"
-    r"|[$\u20ac\u00a3]\s?[\d.,]{1,12}\s(?:par|stated|nominal)\svalue(?:\sper\s(?:\w+\s)?share)?"
-    r"|\b(?:par|stated|nominal)\svalue,?\s(?:of\s)?[$\u20ac\u00a3]?\s?\d[\d.,]{0,12}(?:\sper\s(?:\w+\s)?share)?"
-    r"|\b\d[\d.,]{0,12}\s?(?:cents?|pence|[cp])\sper\s(?:[\w-]+\s){0,2}share\b",
-    re.IGNORECASE,
-)
-"""What a label such as "Dividends declared ($0.20 per share)" says of one share; its cells are in the table's unit."""
-_MAYBE_PER_UNIT: Final = re.compile(r"^\W*(?:(?:basic|diluted|and)\W*)+$|\bprices?\b|\bpar\svalue\b", re.IGNORECASE)
 _HEAD_OF_PAGE: Final = 150  # project default
-_STATEMENTS: Final = re.compile(
-    r"\bfinancial\s+(?:statements|position)\b|\bbalance\s+sheets?\b|\bcash\s+flows?\b|\bstatements?\s+of\s|\bincome\s+statement"
-    r"|\bprofit\s+(?:and|or)\s+loss\b",
-    re.IGNORECASE,
-)
-_RATE_HEAD: Final = re.compile(r"\b(?:rates?|yields?)\W*$", re.IGNORECASE)
-_NOTE_HEAD: Final = re.compile(r"\W*(?:notes?|ref(?:erence)?|anhang|notiz)\W*(?:no\W*)?", re.IGNORECASE)
-_EARNINGS: Final = re.compile(r"\b(?:income|loss|profit|numerator|attributable)\b", re.IGNORECASE)
-"""Labels below a heading such as "Earnings per share" that may be its numerator."""
-_NO_SHARES: Final = re.compile(
-    r"\b(?:repurchases?|purchases?|repurchased|issuances?|issue|proceeds|acquisitions?|sales?|buy-?backs?|dividends?|costs?"
-    r"|exercise\sof|cancellation|treasury|redemption|premium|capital|payments?|profit|income|loss|earnings|equity|reserve|expenses?"
-    r"|benefits?|compensation|salaries|wages|pay|payable|loans?|remuneration|taxes|value|amount|due|revenues?|assets)\b",
-    re.IGNORECASE,
-)
-"""Words of labels that name money, though they also name shares or employees."""
-_SHARE_COUNT: Final = re.compile(
-    r"\bweighted[\s-]average\b.*\b(?:shares|stock|units|outstanding)\b|\b(?:number|no\.)\sof\b.{0,40}?\bshares\b"
-    r"|\b(?:diluted|basic)\b.{0,30}?\bshares\b|\bshares\b.{0,30}?\b(?:outstanding|in\sissue|used|authori[sz]ed)\b"
-    r"|\bshares\s(?:basic|diluted)\b|\bdenominator\b|\bshare\scount\b|\bshares\s\((?:number|in\s)|\baktienanzahl\b"
-    r"|(?:^|\||\bnumber\sof|\bstock)\W*shares\W*(?:\||$)|\bshares(?:\s\([^)]*\))?\sno\.",
-    re.IGNORECASE,
-)
-_SOME_SHARES: Final = re.compile(r"\bshares\b", re.IGNORECASE)
-_INSTRUMENTS: Final = re.compile(
-    r"\b(?:performance\srights|shares\sunder\s(?:options?|awards?)|options\s(?:outstanding|granted|exercis\w+)|shareholdings?|shares\s(?:re)?purchased|shares\s(?:granted|awarded|vested|redeemed)|stock\soptions|options|warrants|rsus?|psus?|restricted\s(?:stock\s|share\s)?units)\b",
-    re.IGNORECASE,
-)
-"""Rows that may count instruments or value them."""
-_STOCK: Final = re.compile(
-    r"\bpar\svalue\b|\bstock[,:;]|\bcapital\b|\d\sshares\b|\bprice\b|\bfair\svalue\b", re.IGNORECASE
-)
-"""Labels of share capital: "Common stock, 1,000 shares authorized"."""
-_COUNT: Final = re.compile(
-    r"\b(?:number|no\.|#)\sof\b|\bno\.\W*(?:\||$)|(?:^|\||\d)\W*number\W*(?:\||$)|\(#\)|(?:^|\()\W*days\b(?!\spast)|\bdays\s(?:sales|payables?|inventory|outstanding)\b|\bin\sdays\b"
-    r"|\(years\)|\bin\syears\b|\b(?:useful|remaining|average)\s(?:\w+\s)?li(?:fe|ves)\b|\(months\)|\bratios?\b|\(x\)|\bsquare\s(?:feet|met(?:re|er)s|footage)\b|\bsq\.?\s?(?:ft|m)\b|\b(?:units|homes|vehicles|tonnes|ounces)\s(?:sold|closed|delivered|produced|shipped)\b|\btimes\b"
-    r"|^\W*(?:(?:average|closing|year[\s-]end|foreign)\s)*exchange\srates?\W*(?:$|[A-Z]{3}\b)|^\W*(?:total\s)?(?:stores|restaurants|branches|hotels|aircraft|countries|sites)\W*$"
-    r"|\((?:mwh|gwh|twh|kwh|mw|gw|tonnes|tons|kt|mt|koz|oz|boe|bbl|km|km2|m2|sqm|units|number|count|anzahl)\)",
-    re.IGNORECASE,
-)
-_EACH: Final = re.compile(
-    r"^\W*(?:average\s)?(?:orders|visits|transactions|employees|products|lines|units|items)\sper\s\w"
-    r"|^\W*(?:(?:total|active|average|new|paying|monthly|daily)\s){0,4}"
-    r"(?:orders|customers|users|subscribers|members|visits|visitors|downloads|passengers|guests|tenants|transactions)"
-    r"\s\((?:in\s)?(?:thousands|millions|'?000s?)\)",
-    re.IGNORECASE,
-)
-"""Labels of counts of customers, and of what falls to each."""
-_NUMBER_OF: Final = re.compile(
-    r"^\W*(?:\w+\s){0,3}?number\sof\s(?!shares)[^,.]{0,60}$|^\W*(?:\w+\s)?(?:employees|headcount|workforce)\b[^,.$]{0,30}$",
-    re.IGNORECASE,
-)
-"""Titles of tables that only count."""
-_NOUN: Final = re.compile(
-    r"\W*(?:total\s)?(?:number|count|employees|tenants|customers|homes|vehicles|rooms|beds|wells|units"
-    r"|(?P<both>loans|properties|leases|contracts|accounts|policies|shares|options))(?:\s(?:sold|closed|delivered))?\W*",
-    re.IGNORECASE,
-)
-"""Heads of counts, where other heads name amounts; "both" may be amounts, too."""
-_AMOUNT_HEAD: Final = re.compile(
-    r"\b(?:amount|balance|value|rent|revenues?|sales|price|principal|cost|investment)s?\b|[$\u20ac\u00a3]",
-    re.IGNORECASE,
-)
-_TERM: Final = re.compile(
-    r"^\W*(?:years|months|days|term|tenor|age)\W*(?:\([^)]*\))?\W*$"
-    r"|\b(?:lease|loan|remaining|average|contractual|vesting|expected|original|useful)\s(?:\w+\s)?(?:terms?|lives|life|period|tenor|maturity)"
-    r"\W*(?:\([^)]*\))?\W*$",
-    re.IGNORECASE,
-)
-_YEAR_HEAD: Final = re.compile(
-    r"^\W*(?:year(?:\s(?:of\s\w+|built|acquired|opened))?|maturity(?:\s(?:date|year))?|expir\w+(?:\s\w+)?|due|since|matures)\W*$",
-    re.IGNORECASE,
-)
-_STAFF: Final = re.compile(
-    r"\bemployees\b|\bheadcount\b|\bftes?\b|\bworkforce\b|\bmitarbeiter(?:zahl|innen)?\b|\beffectifs?\b", re.IGNORECASE
-)
-_OWED: Final = re.compile(r"\b(?:payables?|liabilities|receivables?|due|expenses?|costs?|provisions?)\b", re.IGNORECASE)
-_NEVER_SCALED: Final = re.compile(
-    r"\b(?:tenants|terms?|li(?:fe|ves)|maturity|(?:orders|visits)\sper|employees|headcount|ftes?|workforce|days|years|months|ratios?|times|rates?|stores|restaurants|branches|hotels"
-    r"|aircraft|countries|sites|mitarbeiter\w*|effectifs?)\b|\((?:x|mw|gw|%|\#)\)",
-    re.IGNORECASE,
-)
-"""Counts that no table writes in thousands without saying so beside them."""
-_MEASURE: Final = re.compile(
-    r"x|days?|years?|months?|weeks?|hours?|employees|people|stores|customers|units|tonnes|tons|[kmgt]?wh?|km|kg|m2|sqm|kt|mt"
-    r"|k?oz|boe|bbl|ha|acres|hectares",
-    re.IGNORECASE,
-)
-_MAYBE_PERCENT: Final = re.compile(
-    r"\brates?\W*(?:\([^)]*\))?\W*$|\bmargins?\b|\byields?\b|\breturn\son\b|\bro[eai]\b|\broce\b|\bpayout\b|\bgrowth\b"
-    r"|\bquote\b|\bmarge\b|\bcet\s?1\b|\btier\s1\b|\boccupancy\b|\bgearing\b",
-    re.IGNORECASE,
-)
-_IS_PERCENT: Final = re.compile(
-    r"\b(?:tax|interest|discount|churn|occupancy|vacancy|unemployment|growth|inflation|coupon)\srates?\b"
-    r"|\breturn\son\b|\bro[ei]\b|\broce\b|\bdividend\syield\b",
-    re.IGNORECASE,
-)
-_NO_PERCENT: Final = re.compile(r"\b(?:at|effect|impact|changes?|differences?|due|gross)\b|\bmargin\b", re.IGNORECASE)
