@@ -128,7 +128,7 @@ def test_a_span_that_repeats_the_question_is_no_answer() -> None:
     readings = [Reading(1.0, 0.9, 0, 15, 1.0), Reading(1.0, 0.4, 11, 20, 1.0)]
     found = newly_said("Who is Yuri Ponomaryov's wife?", shown, readings)
     assert found is not None
-    assert (found.answer, found.confidence) == ("Valentina", 0.4)
+    assert (found.answer, found.signals) == ("Valentina", {"span_probability": 0.4})
     assert newly_said("Who is Yuri Ponomaryov's wife?", shown[:1], readings[:1]) is None
 
 
@@ -160,8 +160,9 @@ async def test_both_look_ups_are_read_and_cited_and_nothing_is_asked_of_the_gene
         ("bridge/2/read", "For which firm had Moss worked before?"),
     ]
     assert not tools.of("complete")
-    assert answer.confidence is not None
-    assert 0 < answer.confidence < 1
+    assert answer.way == "bridge"
+    assert answer.signals["look_ups"] == 2
+    assert 0 < answer.signals["look_up_product"] < 1
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import okralong.pipelines
 from okralong.lab.sweeps import judge
-from okralong.pipelines.answering import citations, confidence, prompt_text, prompts
+from okralong.pipelines.answering import agreement, citations, prompt_text, prompts
 from okralong.pipelines.answering.analyzers import analysis
 from okralong.pipelines.answering.answer_types import AnswerType, value_read, with_value
 from okralong.pipelines.answering.calculator import calculate
@@ -114,10 +114,10 @@ READERS: Final[dict[str, Callable[[str], Any]]] = {
     "stated operands": lambda text: Stated([SHOWN]).require("money", f"={text}", "?", [], True),
     "figures": lambda text: Figures([text]).have(amounts.amounts("$12.5 million")[0]),
     "sentences": units,
-    "agreement of an answer": lambda text: confidence.agreement("What was it?", text, TEXT),
-    "agreement with a place": lambda text: confidence.agreement("What was it?", f"{text[:500]} 5 %", text, text),
-    "agreement of both": lambda text: confidence.agreement("What was it?", text, text),
-    "a choice": lambda text: confidence.agreement(text, "alpha", "beta"),
+    "agreement of an answer": lambda text: agreement.agreement("What was it?", text, TEXT),
+    "agreement with a place": lambda text: agreement.agreement("What was it?", f"{text[:500]} 5 %", text, text),
+    "agreement of both": lambda text: agreement.agreement("What was it?", text, text),
+    "a choice": lambda text: agreement.agreement(text, "alpha", "beta"),
     "amounts": amounts.amounts,
     "numbers in words": amounts.in_words,
     "cells": amounts.has_cells,
@@ -225,7 +225,7 @@ def hostile(pieces: str, before: str, behind: str, chars: int) -> str:
 
 def seconds(parse: Callable[[str], Any], text: str) -> float:
     table_heads.has_amounts.cache_clear()
-    confidence.parts_said.cache_clear()
+    agreement.parts_said.cache_clear()
     units.cache_clear()
     began = time.process_time()
     with suppress(ReplyError, ValueError, QuestionError):

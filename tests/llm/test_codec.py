@@ -44,7 +44,7 @@ RECORDED = {
         '{"status":"answered","answer":"42","citations":[{"doc_id":"d","start_char":1,"end_char":2,"quote":"q'
         '"}],"analysis":null,"plan":null,"context":[{"doc_id":"d","start_char":0,"end_char":9,"text":"t","n_t'
         'okens":1,"score":1.0,"chunk_ids":[],"origin":"retrieved","shown":[]}],"error":"","confidence":null,"'
-        'value":null,"escalated":"","first_confidence":null,"replied_by":[]}'
+        'value":null,"escalated":"","first_confidence":null,"replied_by":[],"way":"","signals":{}}'
     ),
 }
 """Bodies that releases before ``TypeAdapter`` wrote, by the place in ``VALUES``."""

@@ -8,7 +8,7 @@ from okralong.pipelines.answering.readers.calculation import read_calculation
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Answer, Citation, Document, Question, TypedValue
 from okralong.pipelines.methods.registry import FullPolicy, load_strategy
-from okralong.pipelines.statements.arithmetic import RIGHT, calculation_of, worked_out
+from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
 from tests.fakes.tools import ScriptedTools, analysis
 
 TEXT = """Alder: annual report 2023
@@ -114,7 +114,7 @@ def test_amounts_that_do_not_fit_together_are_not_worked_with() -> None:
     fits = worked_out(change, [amount(80, "2022"), amount(60, "2023")])
     assert fits is not None
     assert (fits.answer, fits.value, len(fits.citations)) == ("25.0%", None, 1)
-    assert fits.confidence == RIGHT
+    assert (fits.way, fits.signals["operands"]) == ("calculation", 2)
     for others in (
         [amount(80, "2022"), amount(60, "2023", at=9)],  # another row
         [amount(80, "2022"), amount(60, "2022")],

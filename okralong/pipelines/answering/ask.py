@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from okralong.pipelines.answering.answer_types import AnswerType
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.answering.workflows.scope import Scope
-from okralong.pipelines.core.types import Analysis, Hit, Plan
+from okralong.pipelines.core.types import NO_SCORES, Analysis, Hit, Plan, RetrieverScores
 
 Finds = Sequence[tuple[str, Sequence[Hit]]]
 """The queries made for a question, each with the chunks it found, most important first."""
@@ -25,6 +25,7 @@ class Ask:
         analysis: The analyzer's result; None if no chunks were retrieved.
         cell: Whether the answer is one cell of a table over many documents.
         scope: The documents to ask separately; None for workflows that search all of them together.
+        scores: The scores of primary retrieval.
     """
 
     question: str
@@ -33,6 +34,7 @@ class Ask:
     analysis: Analysis | None = None
     cell: bool = False
     scope: Scope | None = None
+    scores: RetrieverScores = NO_SCORES
 
     @property
     def wanted(self) -> AnswerType:

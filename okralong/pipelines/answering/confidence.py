@@ -1,165 +1,52 @@
-"""Estimate confidence: the probability, by the cross-encoder, that an answer is right given its passages.
+"""Estimate confidence: the probability that an answer is right.
 
-It works for every generator. The cross-encoder reads the question and a passage, and returns the probability that the
-passage contains an answer, and the most probable answer, which is compared with the given one. Not in the paper.
+The cross-encoder reads the question with each passage of the answer's context, and what the run knows about the answer
+is recorded as signals. Not in the paper.
 """
 
 from __future__ import annotations
 
-import math
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
-from functools import lru_cache, partial
 from typing import Final
 
+from okralong.pipelines.answering.agreement import holds
 from okralong.pipelines.answering.answer_types import AnswerType
-from okralong.pipelines.answering.readers.spans import line_around, whole_words
+from okralong.pipelines.answering.signals import known, reading_signals, scope_signals, text_signals
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
-from okralong.pipelines.statements.amounts import Amount, amounts, has_cells
-from okralong.pipelines.statements.periods import dates
 
 AROUND_CITATION: Final = 900  # project default: some 450 tokens together
 """Characters read on each side of a citation in a long passage."""
 
 
 async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
-    """Add the confidence to ``answer``, unless it has one or its context is empty.
+    """Add the signals and the confidence to ``answer``, unless it has them.
 
-    The confidence is the ``support`` of the answer. Results of arithmetic, booleans and choices do not occur in
-    passages, so they are not compared with spans. Step: ``step``, one reading of the shown passages.
+    Without a cross-encoder, or if no passages were shown, the signals of readings are left out, and there is no
+    confidence. Step: ``step``, one reading of the shown passages.
     """
-    known = answer.confidence is not None
-    if known or not answer.context or answer.status not in ("answered", "unanswerable"):
+    if "passages" in answer.signals or answer.status not in ("answered", "unanswerable"):
         return answer
     texts = [_judged(passage, answer.citations) for passage in answer.context]
-    readings = await tools.read(step, question, texts)
-    named = AnswerType.of(tools.answer_type).kind in ("boolean", "choices")
-    worked_out = answer.analysis is not None and answer.analysis.type == "arithmetic"
-    compared = not (named or worked_out)
-    judge = partial(support, question, answer, texts, readings, compared=compared)
-    confidence = await off_loop(len(answer.answer) + sum(map(len, texts)), judge)
-    return replace(answer, confidence=confidence)
+    readings = await tools.read(step, question, texts) if texts and tools.reads else []
+    wanted, size, named = AnswerType.of(tools.answer_type), tools.scope_size, tools.named(question)
+
+    def signals() -> dict[str, float]:
+        found = {**scope_signals(size, named, answer), **text_signals(question, wanted, answer, texts)}
+        if readings:
+            found |= reading_signals(question, answer, texts, readings)
+        return known({**found, **answer.signals})
+
+    answer = replace(answer, signals=await off_loop(len(answer.answer) + sum(map(len, texts)), signals))
+    return answer if answer.confidence is not None else replace(answer, confidence=_confidence(answer, readings))
 
 
-def support(
-    question: str, answer: Answer, texts: Sequence[str], readings: Sequence[Reading], compared: bool = True
-) -> float:
-    """Return the probability that the passages support the answer, 0 to 1.
-
-    It is the support of the best cited passage, or of the best shown one if none is cited. A passage's support is the
-    probability that it contains any answer, reduced if the given answer differs from the span read; the reduction is
-    weighted by the probability of that span. For "unanswerable" it is the probability that no passage contains an
-    answer.
-
-    Args:
-        question: The question.
-        answer: The answer.
-        texts: The parts of its context's passages that were read.
-        readings: The readings of these texts.
-        compared: Whether to compare the answer with the spans read.
-    """
-    if answer.status == "unanswerable":
-        return 1.0 - max((reading.answerable or 0.0 for reading in readings), default=0.0)
-    every = list(zip(answer.context, texts, readings, strict=True))
-    cited = [each for each in every if any(holds(each[0], citation) for citation in answer.citations)]
-    shares = []
-    for _, text, reading in cited or every:
-        differs = 1 - agreement(question, answer.answer, *_place(text, reading)) if compared else 0.0
-        shares.append((reading.answerable or 0.0) * (1 - math.sqrt(reading.span or 0.0) * differs))
-    return max(shares, default=0.0)
-
-
-def _place(text: str, reading: Reading) -> tuple[str, str]:
-    if reading.start < 0:
-        return "", ""
-    start, end = whole_words(text, reading.start, reading.end)
-    first, last = line_around(text, start, end)
-    return text[start:end], text[first:last] if has_cells(text[first:last]) else ""
-
-
-def agreement(question: str, answer: str, place: str, row: str = "") -> float:
-    """Return how much an answer and a span agree, 0 to 1.
-
-    Dates are compared if both have any, else amounts, else words. The result is the share of the shorter list that the
-    other contains. If the span is the label of a ``row``, the row's amounts count as the span's. The result is 1 for
-    answers that cannot be compared with a span: yes, no, or one of the question's choices.
-    """
-    said, days, given = parts_said(answer)
-    there = set(_telling(place))
-    if not said or not there or said[0] in _SHORTLY or _chosen(said, question):
-        return 1.0
-    others = [day for _, day in dates(place)]
-    if days and others:
-        known = set(others) | {other[:length] for other in others for length in range(1, len(other))}
-        whole = set(others)
-        return _share([day in known or any(day[:end] in whole for end in range(len(day))) for day in days], len(others))
-    found = amounts(place) or amounts(row)
-    if given and found:
-        forms = {form for each in found for form in _forms_there(each)}
-        return _share([not forms.isdisjoint(_forms_said(one)) for one in given], len(found))
-    return _share([word in there for word in dict.fromkeys(said)], len(there))
-
-
-@lru_cache(maxsize=8)
-def parts_said(answer: str) -> tuple[list[str], list[str], list[Amount]]:
-    """Return the words, dates and amounts of an answer."""
-    return _telling(answer), [day for _, day in dates(answer)], amounts(answer)
-
-
-def _share(shared: Sequence[bool], others: int) -> float:
-    return min(1.0, sum(shared) / min(len(shared), others))
-
-
-def _forms_said(amount: Amount) -> list[tuple[str, Decimal]]:
-    """Return the forms of an answer's amount; it matches a text's amount if ``_forms_there`` returns one of them.
-
-    The sign is ignored, since words may express it ("fell by 5 %"). A scale that only one of the two has is ignored,
-    since a table's head may state it.
-    """
-    digits = abs(amount.digits)
-    return [("both", digits * amount.factor) if amount.scale else ("there", digits), ("neither", digits)]
-
-
-def _forms_there(amount: Amount) -> list[tuple[str, Decimal]]:
-    digits = abs(amount.digits)
-    return [("both", digits * amount.factor), ("there", digits)] if amount.scale else [("neither", digits)]
-
-
-_WORD: Final = re.compile(r"\d(?:[\d.,]*\d)?|[^\W\d_]+")
-_LINKS: Final = """a an the of in on at to for from by with and or as than per is are was were be been being it its this
-that these those there they he she his her their has have had do does did"""
-_LINKING: Final = frozenset(_LINKS.split())
-"""Function words. Unlike common lists of stop words, this has no months, names or numbers."""
-_SHORTLY: Final = frozenset({"yes", "no", "true", "false"})
-"""The beginnings of answers that do not occur in passages."""
-_CHOICE: Final = re.compile(
-    r"(?<![^\W_])(?:[^\W_]++\W++){1,4}(?<![^\W_])or\b(?:\W++[^\W_]++){1,4}|\bbetween\b(?:\W++[^\W_]++){1,9}"
-)
-"""The choices in a question: up to four words on each side of "or", or up to nine after "between"."""
-
-
-def _telling(text: str) -> list[str]:
-    """Return the meaningful words of a text in lower case, without accents and without commas in numbers."""
-    plain = "".join(each for each in unicodedata.normalize("NFKD", text) if not unicodedata.combining(each))
-    words = (word.replace(",", "") for word in _WORD.findall(plain.casefold()))
-    return [word for word in words if word not in _LINKING]
-
-
-def _chosen(said: Sequence[str], question: str) -> bool:
-    """Return whether an answer is one of the question's choices, in any form ("increased or decreased")."""
-    offered = {word for found in _CHOICE.findall(question.casefold()) for word in _telling(found)}
-    names = {word for word in offered if not word[0].isdigit()}
-    begun = {name[:_STEM] for name in names if len(name) >= _STEM}
-    return any(word in names or word[:_STEM] in begun for word in said)
-
-
-_STEM: Final = 5  # project default
-"""Number of first letters that two forms of a word must share."""
+def _confidence(answer: Answer, readings: Sequence[Reading]) -> float | None:
+    if not readings:
+        return None
+    return 1 - answer.signals["answerable"] if answer.status == "unanswerable" else answer.signals["support"]
 
 
 def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
@@ -174,12 +61,3 @@ def _judged(passage: Passage, citations: Sequence[Citation]) -> str:
     at = min((each.start_char for each in citations if holds(passage, each)), default=passage.start_char)
     middle = max(passage.shown_at(at), AROUND_CITATION)
     return text[middle - AROUND_CITATION : middle + AROUND_CITATION]
-
-
-def holds(passage: Passage, citation: Citation) -> bool:
-    """Return whether the passage contains part of a citation."""
-    return (
-        passage.doc_id == citation.doc_id
-        and citation.start_char < passage.end_char
-        and citation.end_char > passage.start_char
-    )

@@ -49,6 +49,7 @@ from okralong.pipelines.core.types import (
     Passage,
     Reply,
     ReplyError,
+    Way,
 )
 from okralong.pipelines.statements.values import Context
 
@@ -90,13 +91,15 @@ async def generate(
     shown = fit_passages(passages, hits, build, role, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
+    way: Way = "full_text" if role == ROLE else "generated"
     if wanted != TEXT:
         sources = shown if cite_in is None else cite_in(shown)
-        return await _generate_typed(tools, step, question, build(shown), shown, sources, role, wanted)
+        typed = await _generate_typed(tools, step, question, build(shown), shown, sources, role, wanted)
+        return replace(typed, way=way)
     reply = await whole_reply(tools, step, build(shown), role=role)
     sources = shown if cite_in is None else cite_in(shown)
     answer = await answer_of_reply(tools, question, reply.text, shown, sources)
-    return replace(answer, replied_by=(reply.model,))
+    return replace(answer, replied_by=(reply.model,), way=way)
 
 
 async def answer_of_reply(

@@ -33,6 +33,8 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "first_confidence": 5,
         "asked_id": 5,
         "replied_by": 6,
+        "way": 7,
+        "signals": 7,
     },
     "scores": {"judge_seeds": 2, "replied_by": 3},
     "origins": {"model": 2},
@@ -317,6 +319,8 @@ ANSWERS: Final = table_schema(
         ("first_confidence", pa.float32()),
         ("asked_id", pa.string()),
         ("replied_by", pa.string()),
+        ("way", pa.string()),
+        ("signals", pa.map_(pa.string(), pa.float32())),
     ],
 )
 """``analysis`` and ``plan`` are JSON (``core/codec.py``). ``seconds`` is wall time by stage, ``context`` the spans in
@@ -331,6 +335,9 @@ otherwise null. In a cell, ``asked_id`` is the question asked of each document a
 ``replied_by`` is the model that gave the answer, as its reply names it (several are separated by "; "), or the
 cross-encoder or rules that extracted it from a passage. Without an answer it is the model of the last reply, null if
 there was none.
+
+``way`` is how the answer was found (``core.types.Way``), null for methods that do not say. ``signals`` is what the run
+knew about the answer, by the names in ``answering/signals.py``: a confidence model is fitted on them.
 """
 
 JOURNAL: Final = table_schema(

@@ -462,6 +462,28 @@ class TypedValue:
     period: str = ""
 
 
+Way = Literal[
+    "cell",
+    "row",
+    "stated",
+    "value",
+    "span",
+    "sentence",
+    "calculation",
+    "bridge",
+    "comparison",
+    "documents",
+    "generated",
+    "full_text",
+    "blank",
+    "ambiguous",
+]
+"""How an answer was found: in a ``cell`` of a document's tables, or of a ``row`` in the retrieved passages; ``stated``
+in a sentence or on the cover; as a typed ``value`` in a span; as a ``span`` or ``sentence``; by ``calculation``,
+``bridge`` or ``comparison``; from the values of several ``documents``; ``generated`` from passages or from the
+``full_text``. A refusal has the way of the part that refused: also a ``blank`` cell, or ``ambiguous`` ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The result of a strategy.
@@ -470,7 +492,8 @@ class Answer:
     answer is right (see ``answering/confidence.py``). ``value`` is set for questions with an ``answer_type``. If the
     answer replaced one with low confidence, ``escalated`` is "precise" or the stronger generator's name, and
     ``first_confidence`` the confidence of the replaced answer. ``replied_by`` names the models that gave the answer, as
-    their replies do; () means the model of the question's last reply in the ledger.
+    their replies do; () means the model of the question's last reply in the ledger. ``way`` is "" for methods that do
+    not say how an answer was found; ``signals`` are what the run knows about it (``answering/signals.py``).
     """
 
     status: Status
@@ -485,6 +508,8 @@ class Answer:
     escalated: str = ""
     first_confidence: float | None = None
     replied_by: tuple[str, ...] = ()
+    way: Way | Literal[""] = ""
+    signals: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 # Errors for people and exit codes for schedulers. Every message names the file, the row or key, and the remedy.

@@ -29,6 +29,7 @@ from okralong.pipelines.answering.readers.reader import Reader, first_reading
 from okralong.pipelines.answering.readers.span import Span
 from okralong.pipelines.answering.readers.statement import Statement, read_statement
 from okralong.pipelines.answering.retrieve import pool, primary_retrieval, within_tokens
+from okralong.pipelines.answering.signals import retrieval_signals
 from okralong.pipelines.answering.tools import ESCALATED, Tools
 from okralong.pipelines.answering.workflows.documents import as_documents_plan, ask_each_document, fits_type
 from okralong.pipelines.answering.workflows.documents_rules import task_by_rules
@@ -72,7 +73,7 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool 
     if scope is not None:
         plan = as_documents_plan(plan, tools, len(scope.doc_ids), precise)
     plan = await tools.record_plan("plan", plan)
-    ask = Ask(question, tools, plan, analysis, cell, scope)
+    ask = Ask(question, tools, plan, analysis, cell, scope, scores)
     found = await _escalate(ask, *await _follow(ask))
     return replace(found, analysis=analysis, plan=plan)
 
@@ -143,9 +144,15 @@ ROWS_SHARE: Final = 0.4
 async def _follow(ask: Ask) -> tuple[Answer, bool]:
     """Return the plan's answer, and whether it came from the full text after "unanswerable"."""
     found = await _execute(ask)
-    if ask.plan.escalate and found.status == "unanswerable":
-        return await answer_from_full_text(ask.tools, ask.question), True
-    return found, False
+    again = ask.plan.escalate and found.status == "unanswerable"
+    if again:
+        found = await answer_from_full_text(ask.tools, ask.question)
+    return _known(ask, found), again
+
+
+def _known(ask: Ask, found: Answer) -> Answer:
+    """Return the answer with what analysis and primary retrieval say about the question."""
+    return replace(found, analysis=ask.analysis, signals={**retrieval_signals(ask.scores), **found.signals})
 
 
 async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
@@ -153,21 +160,21 @@ async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
     to = ask.plan.escalate_to
     if to is None:
         return first
-    first = await with_confidence(ask.tools, ask.question, replace(first, analysis=ask.analysis))
+    first = await with_confidence(ask.tools, ask.question, first)
     confident = first.confidence is None or first.confidence >= ask.plan.escalate_under
     if (confident and first.status != "invalid_output") or (from_full_text and to == "precise"):
         return first
     try:
         if to == "precise":
-            by, again = "precise", await answer_from_full_text(ask.tools, ask.question, f"{ESCALATED}/{FULL_TEXT}")
+            again = await answer_from_full_text(ask.tools, ask.question, f"{ESCALATED}/{FULL_TEXT}")
+            by, again = "precise", _known(ask, again)
         else:
             stronger = ask.tools.stronger
             by, (again, _) = stronger.generator, await _follow(replace(ask, tools=stronger))
     except (QuestionError, ReplyError):  # CallFailed is not caught: the question fails, and a rerun asks it again
         return first
-    again = replace(again, analysis=ask.analysis)
-    again = await with_confidence(ask.tools, ask.question, again, f"{ESCALATED}/check")
-    return replace(again, escalated=by, first_confidence=first.confidence)
+    again = replace(again, escalated=by, first_confidence=first.confidence)
+    return await with_confidence(ask.tools, ask.question, again, f"{ESCALATED}/check")
 
 
 async def _scope(question: str, analysis: Analysis | None, tools: Tools) -> Scope | None:

@@ -48,6 +48,8 @@ def answer_row(
         "escalated": answer.escalated or None,
         "first_confidence": answer.first_confidence,
         "asked_id": question.asked_id or None,
+        "way": answer.way or None,
+        "signals": sorted(answer.signals.items()) or None,
         **({"replied_by": models_named(answer.replied_by)} if any(answer.replied_by) else {}),
     }
 

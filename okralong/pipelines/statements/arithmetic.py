@@ -75,9 +75,6 @@ _YEAR_TO_YEAR: Final = re.compile(
 """A range of years such as "between 2017-2019"."""
 _WHOLE_SPAN: Final = re.compile(r"\bfrom\b.*?\b(?:to|through)\b", re.IGNORECASE)
 """Wording that includes the years between the two that it names."""
-RIGHT: Final = 0.97
-"""Confidence of every calculated answer: the share that were right on FinQA and TAT-QA (``benchmarks.calculations``).
-The cross-encoder cannot score them, because a calculated number does not occur in a passage."""
 MOST_YEARS: Final = 6
 """Largest number of years in an average. project default"""
 
@@ -168,7 +165,22 @@ def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
         return None
     cited = tuple(dict.fromkeys(citation for answer in found for citation in answer.citations))
     context = tuple(dict.fromkeys(passage for answer in found for passage in answer.context))
-    return replace(found[0], answer=said, citations=cited, context=context, value=None, confidence=RIGHT)
+    signals = {"operands": float(len(found)), **_worst(found)}
+    return replace(
+        found[0], answer=said, citations=cited, context=context, value=None, way="calculation", signals=signals
+    )
+
+
+def _worst(found: Sequence[Answer]) -> dict[str, float]:
+    """Return the signals that all operands have, each of the one that it speaks against most."""
+    names = frozenset.intersection(*(frozenset(answer.signals) for answer in found))
+    return {
+        name: (max if name in _AGAINST else min)(answer.signals[name] for answer in found) for name in sorted(names)
+    }
+
+
+_AGAINST: Final = frozenset({"cell_doubt", "cell_rivals", "cell_substitute", "cell_owner", "cell_near"})
+"""Signals that are high where a cell may be the wrong one."""
 
 
 def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation]) -> bool:

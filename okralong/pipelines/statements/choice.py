@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Final
 
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
-from okralong.pipelines.core.types import Answer, Document, TypedValue
+from okralong.pipelines.core.types import Answer, Document, TypedValue, Way
 from okralong.pipelines.statements.amounts import SCALES, UNKNOWN, amounts
 from okralong.pipelines.statements.asked import MEASURES, Asked, asked_of
 from okralong.pipelines.statements.cited import BY_RULES, SHOWN, cited_answer, lines_around
@@ -40,13 +41,17 @@ from okralong.pipelines.statements.units import around_of, cell_value, unit_of
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The cell that a question asks for. ``value`` has its scale, currency and period; ``time`` is its column's."""
+    """The cell that a question asks for.
+
+    ``value`` has its scale, currency and period, and ``time`` is its column's. ``signals`` say how well it fits.
+    """
 
     table: Table
     row: TableRow
     cell: TableCell
     time: Time
     value: TypedValue
+    signals: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class Ambiguous:
     """Cells with different values that fit a question equally."""
 
     cells: tuple[Choice, ...]
+    signals: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def reason(self) -> str:
@@ -76,6 +82,7 @@ class Blank:
     table: Table
     row: TableRow
     cell: TableCell
+    signals: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def reason(self) -> str:
@@ -125,11 +132,43 @@ def _chosen(asked: Asked, document: Document, within: Sequence[Span]) -> Chosen 
         read = [_read(asked, each, document) for each in filled if each.rank == rank]
         values = [each for each in read if each is not None]
         if values:
-            return _agreed(values)
+            best = _agreed(values)
+            below = (_read(asked, each, document) for each in filled if each.rank < rank)
+            others = list(islice((each for each in below if each is not None), _MOST_COMPARED))
+            return replace(best, signals=_signals(asked, rank, values, others, bool(within)))
         blank = next((each for each in filled if each.rank == rank and each.is_blank), None)
         if blank is not None and blank.cell is not None and rank[0] >= STATEMENT and rank[2] > _NEAR:
-            return Blank(blank.part.table, blank.row, blank.cell)
+            return Blank(blank.part.table, blank.row, blank.cell, _signals(asked, rank, [], [], bool(within)))
     return None
+
+
+_MOST_COMPARED: Final = 20
+"""The most cells that fit less well and are compared with the chosen one. project default"""
+
+
+def _signals(
+    asked: Asked, rank: tuple[int, int, int], values: Sequence[Choice], others: Sequence[Choice], near: bool
+) -> dict[str, float]:
+    """Return how well the cells of a rank fit, and how many of the ``others`` have the same or another value."""
+    found = {
+        "cell_label": min(rank[2] / _EXACT, 1.0),
+        "cell_table": rank[0] - STATEMENT + 1.0,
+        "cell_doubt": -float(rank[1]),
+        "cell_item": float(asked.item is not None),
+        "cell_substitute": float(asked.item is not None and not asked.names),
+        "cell_owner": float(bool(asked.owner)),
+        "cell_asked_time": float(bool(asked.time.year)),
+        "cell_near": float(near),
+    }
+    if values:
+        first = values[0]
+        alike = sum(_alike(each, first) for each in (*values[1:], *others))
+        found["cell_alike"] = math.log1p(alike)
+        found["cell_rivals"] = math.log1p(len(values) - 1 + len(others) - alike)
+        found["cell_scale"] = float(first.value.scale != UNKNOWN)
+        found["cell_currency"] = float(bool(first.value.currency))
+        found["cell_time"] = float(bool(first.time.year))
+    return found
 
 
 def _agreed(values: Sequence[Choice]) -> Choice | Ambiguous:
@@ -447,9 +486,12 @@ def answer_of(chosen: Chosen, document: Document) -> Answer:
     if not isinstance(chosen, Choice):
         cells = chosen.cells[:_LISTED] if isinstance(chosen, Ambiguous) else (chosen,)
         rows = tuple(lines_around(document, each.row.start, each.row.end, SHOWN) for each in cells)
-        return Answer("unanswerable", "unanswerable", context=rows, error=chosen.reason, replied_by=(BY_RULES,))
+        way: Way = "ambiguous" if isinstance(chosen, Ambiguous) else "blank"
+        refused = Answer("unanswerable", "unanswerable", context=rows, error=chosen.reason, replied_by=(BY_RULES,))
+        return replace(refused, way=way, signals=chosen.signals)
     said = _MARK.sub("", chosen.cell.text)
-    return cited_answer(document, said, chosen.value, chosen.row.start, chosen.row.end)
+    found = cited_answer(document, said, chosen.value, chosen.row.start, chosen.row.end)
+    return replace(found, way="cell", signals=chosen.signals)
 
 
 def with_unit(answer: Answer, document: Document) -> Answer:

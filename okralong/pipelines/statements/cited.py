@@ -17,7 +17,7 @@ def cited_answer(document: Document, said: str, value: TypedValue, start: int, e
     """Return an answer that cites a span, with the text around it as context."""
     cited = Citation(document.doc_id, start, end, document.text[start:end])
     passage = lines_around(document, start, end, SHOWN)
-    return Answer("answered", said, (cited,), context=(passage,), value=value, replied_by=(BY_RULES,))
+    return Answer("answered", said, (cited,), context=(passage,), value=value, replied_by=(BY_RULES,), way="stated")
 
 
 def lines_around(document: Document, start: int, end: int, around: int) -> Passage:

@@ -74,6 +74,7 @@ def first_look_up(question: str) -> LookUp | None:
 class Bridge(Reader):
     """Answers questions by several look-ups in the order that the question implies, in the workflow "step"."""
 
+    way = "bridge"
     workflows = ("step",)
 
     def fits(self, ask: Ask) -> bool:
@@ -81,7 +82,7 @@ class Bridge(Reader):
         return cross_encoder_reads(ask)
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the answer with the sources of all look-ups; its confidence is the product of theirs.
+        """Return the answer with the sources of all look-ups.
 
         Return None if nothing must be looked up first, or if an answer is less probable than the policy's
         ``read.threshold``. Steps: ``bridge/1/retrieve``, ``bridge/1/read``, ``bridge/2/retrieve`` and so on.
@@ -97,15 +98,16 @@ class Bridge(Reader):
             shown = [passage_of(hit) for hit in hits]
             readings = await tools.read(f"bridge/{len(read) + 1}/read", asked, [each.text for each in shown])
             found = newly_said(asked, shown, readings)
-            if found is None or (found.confidence or 0.0) < tools.policy.read.threshold:
+            if found is None or found.signals["span_probability"] < tools.policy.read.threshold:
                 return None
             read.append(found)
             if look_up is None:
+                sure = [answer.signals["span_probability"] for answer in read]
                 return replace(
                     found,
                     citations=tuple(dict.fromkeys(each for answer in read for each in answer.citations)),
                     context=tuple(dict.fromkeys(passage for answer in read for passage in answer.context)),
-                    confidence=math.prod(answer.confidence or 0.0 for answer in read),
+                    signals={"look_ups": len(read), "look_up_product": math.prod(sure)},
                 )
             question = look_up.then(name_in(found.answer))
             look_up = first_look_up(question)
@@ -115,13 +117,13 @@ class Bridge(Reader):
 def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer | None:
     """Return the most probable span that has words which the question lacks, or None.
 
-    Its confidence is the probability that its passage contains the answer.
+    Its signal ``span_probability`` is the probability that its passage contains the answer.
     """
     known = set(same_words(question).split())
     for passage, reading in sorted(zip(shown, readings, strict=True), key=lambda pair: -probability(pair[1])):
         found = span_answer([passage], [reading])
         if set(same_words(found.answer).split()) - known:
-            return replace(found, context=tuple(shown), confidence=reading.answerable or 0.0)
+            return replace(found, context=tuple(shown), signals={"span_probability": reading.answerable or 0.0})
     return None
 
 

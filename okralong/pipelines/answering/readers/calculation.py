@@ -16,6 +16,8 @@ from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
 class Calculation(Reader):
     """Computes percentage changes, differences, ratios and averages, without look-ups or calls."""
 
+    way = "calculation"
+
     def fits(self, ask: Ask) -> bool:
         """Return whether the policy enables calculations by code."""
         return ask.tools.reads_answers and ask.tools.policy.read.calculations

@@ -28,6 +28,7 @@ from okralong.pipelines.statements.values import Context, spans_of
 class Cell(Reader):
     """Answers questions with an answer type."""
 
+    way = "value"
     stage = "after"
     workflows = ("linear", "extend")
 
@@ -53,7 +54,8 @@ async def read_cell(tools: Tools, question: str, hits: Sequence[Hit], wanted: An
         spans = [(passage.start_char, passage.end_char) for passage in passages]
         row = await off_loop(len(document.text), partial(choose, question, wanted.kind, document, spans))
         if row is not None:
-            return replace(answer_of(row, document), context=tuple(passages))
+            read = answer_of(row, document)
+            return replace(read, context=tuple(passages), way="row" if read.way == "cell" else read.way)
         if gives is not None:  # the reader ``Statement`` has already read all sentences of the document
             gives = _none_in
     found = await read_value_of(tools, "read", question, hits, wanted, gives)
@@ -136,7 +138,8 @@ async def read_value_of(
                 except ValueError:
                     continue
                 source = cited(passage, *line_around(passage.text, first, last))
-                return Answer("answered", said, (source,), context=shown, value=value)
+                signals = {"span_probability": probability(reading), "value_in_span": float(place is _in_span)}
+                return Answer("answered", said, (source,), context=shown, value=value, signals=signals)
     return None if gives is None else Answer("unanswerable", UNANSWERABLE, context=shown)
 
 

@@ -18,6 +18,7 @@ from okralong.pipelines.statements.values import counted
 class Comparison(Reader):
     """Answers questions, in the workflow "split", which of two things is earlier or later, or has more or less."""
 
+    way = "comparison"
     stage = "after"
     workflows = ("split",)
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from okralong.pipelines.answering.answer_types import value_read
 from okralong.pipelines.answering.ask import Ask, Finds
-from okralong.pipelines.core.types import Answer, Workflow
+from okralong.pipelines.core.types import Answer, Way, Workflow
 
 Stage = Literal["before", "after"]
 """When a reader is tried: before the workflow retrieves, or after it, on the retrieved chunks."""
@@ -18,9 +18,11 @@ Stage = Literal["before", "after"]
 class Reader(ABC):
     """Finds the answer to some questions without calling the generator.
 
-    To add a reader, write a subclass in a new file and list it in ``READERS`` of ``methods/okralong.py``.
+    To add a reader, write a subclass in a new file and list it in ``READERS`` of ``methods/okralong.py``. ``way`` is
+    that of its answers, unless an answer has its own.
     """
 
+    way: ClassVar[Way]
     stage: ClassVar[Stage] = "before"
     workflows: ClassVar[Sequence[Workflow]] = ("linear", "extend", "split", "step")
 
@@ -51,7 +53,8 @@ async def first_reading(readers: Sequence[Reader], stage: Stage, ask: Ask, finds
             continue
         found = await value_read(ask.question, ask.wanted, found)
         if found.status != "invalid_output":
-            return replace(found, replied_by=found.replied_by or (ask.tools.cross_encoder,))
+            by = found.replied_by or (ask.tools.cross_encoder,)
+            return replace(found, way=found.way or reader.way, replied_by=by)
     return None
 
 

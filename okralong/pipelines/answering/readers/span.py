@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -30,6 +31,7 @@ _PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
 class Span(Reader):
     """Answers questions without an answer type; always returns an answer, possibly "unanswerable"."""
 
+    way = "span"
     stage = "after"
     workflows = ("linear", "extend")
 
@@ -39,8 +41,10 @@ class Span(Reader):
 
     async def read(self, ask: Ask, finds: Finds) -> Answer:
         """Return the best sentence for an abstractive question, the best span for others. Step: ``read``."""
-        by = read_sentence if ask.is_one_of(["abstractive"]) else read_span
-        return await by(ask.tools, "read", ask.question, pool([hits for _, hits in finds]))
+        hits = pool([hits for _, hits in finds])
+        if ask.is_one_of(["abstractive"]):
+            return replace(await read_sentence(ask.tools, "read", ask.question, hits), way="sentence")
+        return await read_span(ask.tools, "read", ask.question, hits)
 
 
 async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
@@ -82,7 +86,8 @@ async def read_sentence(tools: Tools, step: str, question: str, hits: Sequence[H
     if (readings[best].answerable or 0.0) < tools.policy.read.threshold:
         return Answer("unanswerable", UNANSWERABLE, context=shown)
     source = cited(*places[best])
-    return Answer("answered", " ".join(source.quote.split()), (source,), context=shown)
+    signals = {"span_probability": readings[best].answerable or 0.0}
+    return Answer("answered", " ".join(source.quote.split()), (source,), context=shown, signals=signals)
 
 
 def _sentences(text: str) -> list[tuple[int, int]]:

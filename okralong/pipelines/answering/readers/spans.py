@@ -29,7 +29,8 @@ def span_answer(shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer
     first, last = whole_words(passage.shown_text, reading.start, reading.end)
     start, end = passage.span_of(*line_around(passage.shown_text, first, last)) or (0, len(passage.text))
     text = passage.shown_text[first:last].strip()
-    return Answer("answered", text, (cited(passage, start, end),), context=tuple(shown))
+    signals = {"span_probability": probability(reading)}
+    return Answer("answered", text, (cited(passage, start, end),), context=tuple(shown), signals=signals)
 
 
 def cited(passage: Passage, start: int, end: int) -> Citation:

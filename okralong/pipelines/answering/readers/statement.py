@@ -21,6 +21,8 @@ from okralong.pipelines.statements.choice import Choice, allows, answer_of, choo
 class Statement(Reader):
     """Answers questions for one amount or a report's period, without look-ups or calls."""
 
+    way = "stated"
+
     def fits(self, ask: Ask) -> bool:
         """Return whether the run answers without the generator, and the question has an answer type."""
         return ask.tools.reads_answers and ask.wanted != TEXT

@@ -130,9 +130,9 @@ async def ask_each_document(ask: Ask, answer_cell: AnswerCell) -> Answer:
     await _remember(ask.tools, task, table)
     context = tuple(dict.fromkeys(passage for answer in answers for passage in answer.context))
     if not any(each.value for each in table):
-        return Answer("unanswerable", UNANSWERABLE, context=context)
+        return Answer("unanswerable", UNANSWERABLE, context=context, way="documents")
     if task.operation is None:
-        return replace(await _from_table(ask, table, answers), context=context)
+        return replace(await _from_table(ask, table, answers), context=context, way="documents")
     try:
         outcome = carry_out(task.operation, table)
     except Refused as refused:
@@ -202,6 +202,7 @@ def _worked_out(outcome: Outcome, answers: Sequence[Answer], context: tuple[Pass
         confidence=min(known) if known and len(known) == len(said) else None,
         value=outcome.value,
         replied_by=_replied(answers, outcome.used),
+        way="documents",
     )
 
 
@@ -212,7 +213,7 @@ def _refused(why: str, table: Sequence[Cell], answers: Sequence[Answer], context
     places = [place for place, each in enumerate(table) if each.value]
     text = _with_missing(f"{why} The values: {listed}", without)
     cited, by = _citations(answers, places), _replied(answers, places)
-    return Answer("answered", text, cited, context=context, error=why, replied_by=by)
+    return Answer("answered", text, cited, context=context, error=why, replied_by=by, way="documents")
 
 
 def _with_missing(text: str, without: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ async def reason_in_steps(ask: Ask) -> Answer:
             chars = sum(len(passage.text) for passage in shown)
             answer = await off_loop(chars, partial(_answer, ask, parsed, shown))
             if answer.status == "answered":
-                return replace(answer, replied_by=by)
+                return replace(answer, replied_by=by, way="generated")
             break  # no value of the wanted type: the last call asks for one
         # A step without a query looks up the question itself, which was done before the first step.
         query = parsed.query or question
