@@ -10,12 +10,13 @@ import pytest
 
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.training.rows.analyzer_rows import questions_only, rows_of
-from okralong.lab.training.rows.sources import SampleRows, sample_of
+from okralong.lab.training.rows.sources import SampleRows, sample_of, sample_set
 from okralong.lab.training.rows.tables import ANALYZER_ROWS, LEARNED, TrainingRow
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.methods.registry import FullPolicy
+from okralong.pipelines.samples.questions import RESERVED_SEEDS
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +79,17 @@ def test_the_card_counts_every_class(rows: list[TrainingRow]) -> None:
     held = sum(row.evidence is True for row in rows)
     (line,) = [line for line in page.split("\n") if line.startswith("| town all | 6 | 0 | 0 | 0 | 3 | 3 |")]
     assert line.endswith(f"| 0 | {held} | {6 - held} | 0 |")
+
+
+@pytest.mark.parametrize("seed", [RESERVED_SEEDS.start, RESERVED_SEEDS.stop - 1])
+def test_reports_of_published_figures_are_never_learned_from(seed: int) -> None:
+    sample = SampleRows(reports=2, questions=4, words=1_500)
+    with pytest.raises(InputError, match=f"{seed} is reserved for the published figures"):
+        sample_set(sample, seed)
+    assert len(sample_set(sample, RESERVED_SEEDS.stop).items) == 4
+
+
+def test_a_config_cannot_reach_reserved_seeds_from_below() -> None:
+    sample = SampleRows(reports=2, questions=4, words=1_500, seed=RESERVED_SEEDS.start - 1)
+    with pytest.raises(InputError, match=f"{RESERVED_SEEDS.start} is reserved"):
+        sample_of(sample, LEARNED[1])

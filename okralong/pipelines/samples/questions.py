@@ -36,6 +36,8 @@ UNANSWERABLE: Final = "-unanswerable"
 """Suffix of the ``query_id`` of a question that its scope does not answer."""
 MINIMUM_WORDS: Final = 1_500
 """The core of a report has about 1,300 words."""
+RESERVED_SEEDS: Final = range(9000, 9100)
+"""Seeds of the reports that published figures come from; training, tuning and row-making refuse them."""
 _KINDS: Final = 6
 
 

@@ -21,12 +21,12 @@ from okralong.lab.evidence.config import SetChoice
 from okralong.lab.evidence.sets import DataSetStore, Say
 from okralong.lab.training.rows.tables import LEARNED, MODEL_SIDES
 from okralong.pipelines.core.config import Settings
-from okralong.pipelines.core.types import Chunk, Question
+from okralong.pipelines.core.types import Chunk, InputError, Question
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import RawDocument, make_document
-from okralong.pipelines.samples.questions import MINIMUM_WORDS, UNANSWERABLE, generate
+from okralong.pipelines.samples.questions import MINIMUM_WORDS, RESERVED_SEEDS, UNANSWERABLE, generate
 from okralong.pipelines.sara.config import NONE
 
 Limit = Annotated[int, Field(ge=1)]
@@ -115,7 +115,16 @@ def sample_of(config: SampleRows, side: Side) -> tuple[SetChoice, Pooled]:
 
 
 def sample_set(config: SampleRows, seed: int) -> DataSet:
-    """Make fictional reports and their answerable questions. Raises InputError if too many are requested."""
+    """Make fictional reports and their answerable questions.
+
+    Raises:
+        InputError: The seed is one of ``RESERVED_SEEDS``, or too many questions are requested.
+    """
+    if seed in RESERVED_SEEDS:
+        raise InputError(
+            f"The sample seed {seed} is reserved for the published figures ({RESERVED_SEEDS.start} to "
+            f"{RESERVED_SEEDS.stop - 1}). Choose another sample.seed."
+        )
     sample = generate(config.reports, config.questions, seed, config.words, config.look_ups)
     texts = {document.doc_id: make_text(document.doc_id, document.text) for document in sample.documents}
     items = tuple(
