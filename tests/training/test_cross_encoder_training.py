@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from okralong.lab.datasets.pooling import Span
 from okralong.lab.training.learners.cross_encoder import CrossEncoderLearner, calibrate
-from okralong.lab.training.learners.fit import HISTORY, fit_recipe
+from okralong.lab.training.learners.fit import HISTORY, fit_recipe, prepared
 from okralong.lab.training.learners.learner import evaluations_of
 from okralong.lab.training.recipe import UNKNOWN, RankingExample, Recipe, export_files, read_examples
 from okralong.lab.training.rows.cross_encoder_rows import covering_span, place_of, share_of
@@ -126,6 +126,19 @@ def test_batches_and_precision_change_little(trained: Path) -> None:
         assert one.relevance == pytest.approx(other.relevance, abs=1e-3)
         assert (one.start, one.end) == (other.start, other.end)
         assert int8.relevance == pytest.approx(one.relevance, abs=1.5)
+
+
+def test_generated_reports_do_not_decide_which_state_is_kept() -> None:
+    sources = ["sample 3001", "squad dev", "sample 3001", "finqa train", "samples of mine"]
+    rows = [
+        RankingRow(query_id=f"q{n}", source=source, documents=("d",), **asdict(example(n)))
+        for n, source in enumerate(sources)
+    ]
+    recipe = RECIPE.model_copy(update={"validation_rows": 2})
+    train, validation = prepared(recipe, rows, rows)
+    assert [row.source for row in train] == sources
+    assert [row.source for row in validation] == ["squad dev", "finqa train"]
+    assert [row.query_id for row in prepared(recipe, rows, [rows[0], rows[2]])[1]] == ["q0", "q2"]
 
 
 def test_calibration_is_written_beside_the_weights(trained: Path) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 from torch.utils.data import Sampler, SequentialSampler
@@ -46,6 +46,9 @@ from okralong.lab.training.recipe import AnyExample, Learned, Recipe, read_examp
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.weights import ResolvedModel, available_cores, settle
 
+if TYPE_CHECKING:
+    from okralong.lab.training.rows.tables import AnyRow
+
 CARD: Final = "README.md"
 CURVES: Final = "curves.svg"
 HISTORY: Final = "history.json"
@@ -61,7 +64,9 @@ _LOADERS: Final = 6  # project default
 
 logger = logging.getLogger(__name__)
 
-R = TypeVar("R")
+R = TypeVar("R", bound="AnyRow")
+_GENERATED: Final = "sample "
+"""How the source of a row of generated reports begins."""
 
 
 def quiet(_: str) -> None:
@@ -98,9 +103,15 @@ def definition_of(recipe: Recipe) -> Definition[Any, Any]:
 
 
 def prepared(recipe: Recipe, train: Sequence[R], validation: Sequence[R]) -> tuple[list[R], list[R]]:
-    """Return the first usable rows of both sides, as many as the recipe says. The rows' order is balanced already."""
+    """Return the first usable rows of both sides, as many as the recipe says. The rows' order is balanced already.
+
+    Validation decides which state of a training is kept, so rows of generated reports are left out of it if there are
+    others.
+    """
     usable = definition_of(recipe).usable
-    return usable(recipe, train)[: recipe.rows], usable(recipe, validation)[: recipe.validation_rows]
+    held = usable(recipe, validation)
+    real = [row for row in held if not row.source.startswith(_GENERATED)]
+    return usable(recipe, train)[: recipe.rows], (real or held)[: recipe.validation_rows]
 
 
 def train_session(

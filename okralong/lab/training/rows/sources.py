@@ -44,7 +44,7 @@ class SampleRows(Settings):
     """Rows from the sample archive, for types that the sets lack; only for the sides "train" and "validation".
 
     ``look_ups`` is the number of single questions (parts of multi-bridge ones) in addition to ``questions``. The side
-    "validation" has the share ``validation`` of these numbers, so that real questions dominate there.
+    "validation" has the share ``validation`` of these numbers. A training that has other validation rows ignores them.
     """
 
     reports: Annotated[int, Field(ge=2)]
