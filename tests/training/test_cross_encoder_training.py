@@ -163,7 +163,7 @@ def test_the_best_span_is_the_best_of_all_that_an_answer_may_have(tokens: int) -
     logits, inside = torch.randn(4, tokens, 2), torch.rand(4, tokens) > 0.2
     inside[:, -1] = True
     logits[0, -1] = 9.0  # a span of the last token alone
-    starts, ends, share = best_spans(logits, inside)
+    starts, ends, share = best_spans(logits, inside, 2)
     for row in range(4):
         scores = logits[row].masked_fill(~inside[row].unsqueeze(-1), float("-inf")).log_softmax(dim=0)
         spans = {
@@ -172,9 +172,14 @@ def test_the_best_span_is_the_best_of_all_that_an_answer_may_have(tokens: int) -
             for last in range(first, min(tokens, first + LONGEST_ANSWER))
         }
         best = max(spans, key=lambda span: spans[span])
-        assert (int(starts[row]), int(ends[row])) == best
         every = torch.tensor(list(spans.values())).exp().sum()
-        assert float(share[row]) == pytest.approx(math.exp(spans[best]) / float(every), rel=1e-4)
+        assert (int(starts[row, 0]), int(ends[row, 0])) == best
+        assert float(share[row, 0]) == pytest.approx(math.exp(spans[best]) / float(every), rel=1e-4)
+        apart = {span: score for span, score in spans.items() if span[1] < best[0] or span[0] > best[1]}
+        other = max(apart, key=lambda span: apart[span], default=best)
+        assert float(share[row, 1]) == pytest.approx(
+            math.exp(apart[other]) / float(every) if other in apart else 0.0, rel=1e-4
+        )
 
 
 def test_what_is_cut_off_is_asked_neither_for_its_place_nor_whether_it_is_there() -> None:

@@ -315,7 +315,7 @@ class QuestionTools:
         with self._timed("rerank"):
             wanted = {"query": query, "passages": [hashlib.sha256(text.encode()).hexdigest()[:16] for text in passages]}
             if (body := self._recorded(path, "readings", wanted)) is not None:
-                return [Reading(*row) for row in body["readings"]]
+                return [_reading_of(row) for row in body["readings"]]
             if "reranker" not in self.models.parts:
                 raise ConfigError(
                     f"The policy {self.policy.name!r} ranks by a cross-encoder (rerank.candidates), and this run has "
@@ -328,9 +328,9 @@ class QuestionTools:
             if new:
                 read = await self.models.read(query, new)
                 known.update(zip([(query, text) for text in new], read, strict=True))
-            rows = [[_short(value) for value in astuple(known[query, text])] for text in passages]
+            rows = [_short(astuple(known[query, text])) for text in passages]
             await self.log.record(path, "readings", encode({"wanted": wanted, "readings": rows}))
-            return [Reading(*row) for row in rows]
+            return [_reading_of(row) for row in rows]
 
     async def record_choice(
         self, step: str, query: str, pool: Sequence[Hit], pick: Callable[[], Awaitable[list[Hit]]]
@@ -484,9 +484,17 @@ class QuestionTools:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
 
-def _short(value: float | int | None) -> Any:
-    """Round a number for the journal, to five digits, which suffice to distinguish the scores of chunks."""
+def _short(value: Any) -> Any:
+    """Round numbers for the journal, to five digits, which suffice to distinguish the scores of chunks."""
+    if isinstance(value, tuple):
+        return [_short(each) for each in value]
     return round(value, 5) if isinstance(value, float) else value
+
+
+def _reading_of(row: Sequence[Any]) -> Reading:
+    """Return the reading of a journal's row; rows of older runs have no other spans."""
+    relevance, answerable, start, end, span, *others = row
+    return Reading(relevance, answerable, start, end, span, tuple((a, b, share) for a, b, share in (others or [[]])[0]))
 
 
 _KEPT: Final = ("chunk_id", "doc_id", "granularity", "ordinal", "start_char", "end_char", "n_tokens", "table_id")

@@ -150,8 +150,9 @@ class Reading:
 
     ``relevance`` orders the passages of one query on the model's own scale. ``answerable`` is the probability that the
     passage holds the answer; ``start`` and ``end`` (exclusive) are the most probable characters of the answer, and
-    ``span`` is their probability given that the answer is in the passage. Outputs that a model lacks are None, or -1
-    for ``start`` and ``end``.
+    ``span`` is their probability given that the answer is in the passage. ``others`` are the next most probable spans
+    that do not overlap it, as (start, end, probability). Outputs that a model lacks are None, or -1 for ``start`` and
+    ``end``.
     """
 
     relevance: float
@@ -159,6 +160,7 @@ class Reading:
     start: int = -1
     end: int = -1
     span: float | None = None
+    others: tuple[tuple[int, int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from okralong.pipelines.answering.answer_types import AMOUNTS, AnswerType
+from okralong.pipelines.answering.answer_kinds import refused_if_other
+from okralong.pipelines.answering.answer_types import AMOUNTS, TEXT, AnswerType
 from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.context import merge, process_context
 from okralong.pipelines.answering.generate import ROLE as FULL_TEXT
 from okralong.pipelines.answering.generate import answer_from_full_text, generate
+from okralong.pipelines.answering.instructions import instructed, with_default
 from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.readers.bridge import Bridge
@@ -118,7 +120,11 @@ async def _generate(ask: Ask, finds: Finds) -> Answer:
         passages = merge([*rows, *passages]) if rows else passages
     elif rows:
         passages = [*rows, *passages]
-    return await generate(ask.tools, "generate", ask.question, passages, hits)
+    return _of_kind(ask, await generate(ask.tools, "generate", ask.question, passages, hits))
+
+
+def _of_kind(ask: Ask, found: Answer) -> Answer:
+    return refused_if_other(ask.question, found) if ask.wanted == TEXT else found
 
 
 async def _table_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
@@ -146,7 +152,7 @@ async def _follow(ask: Ask) -> tuple[Answer, bool]:
     found = await _execute(ask)
     again = ask.plan.escalate and found.status == "unanswerable"
     if again:
-        found = await answer_from_full_text(ask.tools, ask.question)
+        found = _of_kind(ask, await answer_from_full_text(ask.tools, ask.question))
     return _known(ask, found), again
 
 
@@ -206,12 +212,22 @@ def _cell_plan(plan: Plan, tools: Tools) -> Plan:
 
 async def answer(question: Question, tools: Tools) -> Answer:
     """Answer by the plan; "unanswerable" is final."""
-    return fits_type(await orchestrate(question.question, tools, precise=False), question.answer_type)
+    return await _answer(question, tools, precise=False)
 
 
 async def answer_precisely(question: Question, tools: Tools) -> Answer:
     """Answer by the plan, then from the full text if the reply is "unanswerable": ``okralong_precise``."""
-    return fits_type(await orchestrate(question.question, tools, precise=True), question.answer_type)
+    return await _answer(question, tools, precise=True)
+
+
+async def _answer(question: Question, tools: Tools, *, precise: bool) -> Answer:
+    """Answer what the question asks without its instructions, and follow those: ``instructions.py``."""
+    asked = instructed(question.question)
+    found = await orchestrate(asked.question, tools, precise=precise)
+    if asked.default and found.status == "unanswerable" and tools.reads:
+        found = await with_confidence(tools, asked.question, found)  # of there being no evidence
+    found = with_default(asked, found, AnswerType.of(question.answer_type).kind)
+    return fits_type(found, question.answer_type)
 
 
 def needs(policy: Policy) -> Needs:

@@ -30,6 +30,13 @@ LONGEST_QUERY: Final = 96
 LONGEST_ANSWER: Final = 40
 """Tokens of an answer span; longer answers are not extracted. # project default"""
 
+OTHER_SPANS: Final = 3
+"""Spans of a passage besides the most probable one, for questions whose kind of answer that one is not.
+# project default"""
+
+LEAST_PROBABILITY: Final = 0.001
+"""Least probability of such a span. # project default"""
+
 
 @dataclass(frozen=True, slots=True)
 class CrossEncoderShape:
@@ -282,12 +289,25 @@ class CrossEncoder:
             relevance, answerable, spans = self._model(tokens)
             sure = torch.sigmoid(answerable * self._shape.scale + self._shape.shift)
             inside = passage_mask(encoded, len(passages)).to(device)
-            starts, ends, share = best_spans(spans, inside)
-        rows = zip(relevance.tolist(), sure.tolist(), starts.tolist(), ends.tolist(), share.tolist(), strict=True)
+            found = [each.tolist() for each in best_spans(spans, inside, 1 + OTHER_SPANS)]
+        rows = zip(relevance.tolist(), sure.tolist(), *found, strict=True)
         return [
-            Reading(score, held, *_characters(encoded, n, first, last), span)
-            for n, (score, held, first, last, span) in enumerate(rows)
+            Reading(
+                score,
+                held,
+                *_characters(encoded, n, first[0], last[0]),
+                share[0],
+                _others(encoded, n, first, last, share),
+            )
+            for n, (score, held, first, last, share) in enumerate(rows)
         ]
+
+
+def _others(
+    encoded: Any, row: int, first: Sequence[int], last: Sequence[int], share: Sequence[float]
+) -> tuple[tuple[int, int, float], ...]:
+    likely = [n for n in range(1, len(share)) if share[n] >= LEAST_PROBABILITY]
+    return tuple((*_characters(encoded, row, first[n], last[n]), share[n]) for n in likely)
 
 
 def _characters(encoded: Any, row: int, first: int, last: int) -> tuple[int, int]:
@@ -308,17 +328,29 @@ def passage_mask(encoded: Any, count: int) -> Tensor:
     return mask
 
 
-def best_spans(logits: Tensor, inside: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return first token, last token and probability of the most probable span of each row; all (n,).
+def best_spans(logits: Tensor, inside: Tensor, count: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """Return first token, last token and probability of the most probable spans of each row; all (n, count).
 
-    ``logits`` is (n, tokens, 2); ``inside`` (n, tokens) marks the tokens that a span may use.
+    They do not overlap, and the most probable is first. A span that does not exist has the probability 0.
+
+    Args:
+        logits: Start and end, (n, tokens, 2).
+        inside: The tokens that a span may use, (n, tokens).
+        count: Number of spans.
     """
     masked = logits.masked_fill(~inside.unsqueeze(-1), float("-inf"))
     start, end = masked.log_softmax(dim=1).unbind(dim=-1)
     # (n, tokens, LONGEST_ANSWER): each first token with its possible last tokens.
     ends = nn.functional.pad(end, (0, LONGEST_ANSWER - 1), value=float("-inf")).unfold(1, LONGEST_ANSWER, 1)
     joint = (start.unsqueeze(2) + ends).flatten(1)
-    best, place = joint.max(dim=1)
-    first = place // LONGEST_ANSWER
-    # Normalized over all allowed spans.
-    return first, first + place % LONGEST_ANSWER, (best - joint.logsumexp(dim=1)).exp()
+    total = joint.logsumexp(dim=1)  # normalized over all allowed spans
+    firsts = torch.arange(joint.shape[1], device=joint.device) // LONGEST_ANSWER
+    lasts = firsts + torch.arange(joint.shape[1], device=joint.device) % LONGEST_ANSWER
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    for _ in range(count):
+        best, place = joint.max(dim=1)
+        first, last = firsts[place], lasts[place]
+        found.append((first, last, (best - total).exp()))
+        joint = joint.masked_fill((firsts <= last.unsqueeze(1)) & (lasts >= first.unsqueeze(1)), float("-inf"))
+    one, two, share = (torch.stack(each, dim=1) for each in zip(*found, strict=True))
+    return one, two, share

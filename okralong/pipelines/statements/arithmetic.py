@@ -29,6 +29,7 @@ _DAY: Final = r"(?:the|fiscal|financial|years?|year-end|fy|end|as|at|of|[a-z]{3,
 _TIMES: Final = rf"(?P<times>(?:from|between|in|over|during|for|of)\s+(?:{_DAY}\s*)*(?:19|20)\d\d\b.*)"
 """The times that follow the measure: "from 2022 to 2023", "in 2019 compared to 2018", "between December 31, 2012 and
 2013"."""
+_IN_YEAR: Final = r"(?:in|for|during|at\s+the\s+end\s+of)\s+(?:fiscal\s+)?(?:19|20)\d\d"
 _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
@@ -41,6 +42,11 @@ _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("ratio", r"\bratio\s+of\s+(?P<one>.+?)\s+to\s+(?P<two>.+)"),
         ("part", rf"\b(?:average|mean)\s+(?P<part>quarterly|monthly)\s+(?P<one>.+?)\s+{_TIMES}"),
         ("average", rf"\b(?:average|mean)\s+(?:of\s+)?(?P<one>.+?)\s+{_TIMES}"),
+        (
+            "difference",
+            r"\bdifference\s+between\s+(?P<one>.+?)\s+"
+            rf"(?P<times>{_IN_YEAR}\s+and\s+(?:{_IN_YEAR}|(?:19|20)\d\d))(?=[,\s]*$)",
+        ),
         ("difference", rf"\b{_MOVED}\s+(?:in|of|for)\s+(?P<one>.+?)\s+{_TIMES}"),
         ("difference", rf"\bhow\s+much\s+did\s+(?P<one>.+?)\s+{_MOVED}\s+{_TIMES}"),
     )

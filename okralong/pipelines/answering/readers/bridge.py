@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from okralong.pipelines.answering.answer_kinds import kind_asked
 from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import same_words
@@ -120,9 +121,10 @@ def newly_said(question: str, shown: Sequence[Passage], readings: Sequence[Readi
     Its signal ``span_probability`` is the probability that its passage contains the answer.
     """
     known = set(same_words(question).split())
+    kind = kind_asked(question)
     for passage, reading in sorted(zip(shown, readings, strict=True), key=lambda pair: -probability(pair[1])):
-        found = span_answer([passage], [reading])
-        if set(same_words(found.answer).split()) - known:
+        found = span_answer([passage], [reading], kind)
+        if found.status == "answered" and set(same_words(found.answer).split()) - known:
             return replace(found, context=tuple(shown), signals={"span_probability": reading.answerable or 0.0})
     return None
 

@@ -8,9 +8,11 @@ from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.readers.named import LONGEST_QUESTION, named_document
 from okralong.pipelines.answering.readers.reader import Reader
 from okralong.pipelines.answering.readers.statement import stated_in_document
+from okralong.pipelines.answering.readers.two_years import amounts_of_years
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.types import Answer, Document
 from okralong.pipelines.statements.arithmetic import calculation_of, worked_out
+from okralong.pipelines.statements.periods import YEAR
 
 
 class Calculation(Reader):
@@ -38,6 +40,11 @@ async def read_calculation(tools: Tools, question: str) -> Answer | None:
         return None
     found = [await asyncio.to_thread(_operand, *one) for one in ones]
     answers = [answer for answer in found if answer is not None]
+    if len(answers) < len(found) and wanted.operation != "ratio":
+        document, measure = ones[0]
+        years = [YEAR.findall(operand)[-1] for operand in wanted.operands]
+        stated = await asyncio.to_thread(amounts_of_years, measure, years, document)
+        answers = list(stated or ())
     return worked_out(wanted, answers) if len(answers) == len(found) else None
 
 

@@ -38,7 +38,7 @@ class Comparison(Reader):
         sign, timed = direction_of(ask.question[: asked.start()])
         if sign == 0:
             return None
-        options = asked["first"].strip(), asked["second"].strip()
+        options = _YEAR_OF.sub("", asked["first"].strip()), _YEAR_OF.sub("", asked["second"].strip())
         values: list[Value] = []
         read: list[Answer] = []
         for number, (mine, other) in enumerate((options, options[::-1]), start=1):
@@ -61,7 +61,9 @@ class Comparison(Reader):
         return Answer("answered", chosen, citations, context=shown)
 
 
-_CHOICE: Final = re.compile(r",\s*(?P<first>[^,?]+?)\s+or\s+(?P<second>[^,?]+?)\s*\?\s*$")
+_CHOICE: Final = re.compile(r"[,:]\s*(?P<first>[^,:?]+?)\s+or\s+(?P<second>[^,?]+?)\s*\?\s*$")
+_YEAR_OF: Final = re.compile(r"\s(?:in|for|of)\s(?:fiscal\s)?(?:19|20)\d\d$", re.IGNORECASE)
+"""The year of a thing that is offered: "Alder for 2021"."""
 # "first" and "last" count only at the end of the question: elsewhere they may belong to a name.
 _EARLIER: Final = re.compile(r"\b(earlier|sooner|first)\W*$", re.IGNORECASE)
 _LATER: Final = re.compile(r"\b(later|last)\W*$|\bmore recently\b", re.IGNORECASE)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from okralong.pipelines.answering.answer_types import value_read
+from okralong.pipelines.answering.answer_kinds import fits, kind_asked
+from okralong.pipelines.answering.answer_types import TEXT, value_read
 from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.core.types import Answer, Way, Workflow
 
@@ -44,7 +45,7 @@ class Reader(ABC):
 
 
 async def first_reading(readers: Sequence[Reader], stage: Stage, ask: Ask, finds: Finds = ()) -> Answer | None:
-    """Try the readers of a stage in order, and return the first answer of the wanted type, or None."""
+    """Try the readers of a stage in order; return the first answer of the type or kind asked for, or None."""
     for reader in readers:
         if reader.stage != stage or ask.plan.workflow not in reader.workflows or not reader.fits(ask):
             continue
@@ -52,6 +53,8 @@ async def first_reading(readers: Sequence[Reader], stage: Stage, ask: Ask, finds
         if found is None:
             continue
         found = await value_read(ask.question, ask.wanted, found)
+        if found.status == "answered" and ask.wanted == TEXT and not fits(kind_asked(ask.question), found.answer):
+            continue
         if found.status != "invalid_output":
             by = found.replied_by or (ask.tools.cross_encoder,)
             return replace(found, way=found.way or reader.way, replied_by=by)

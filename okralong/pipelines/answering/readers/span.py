@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
+from okralong.pipelines.answering.answer_kinds import YES_NO, kind_asked
 from okralong.pipelines.answering.answer_types import TEXT
 from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.context import passage_of, passages_to_read
@@ -29,7 +30,7 @@ _PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
 
 
 class Span(Reader):
-    """Answers questions without an answer type; always returns an answer, possibly "unanswerable"."""
+    """Answers questions without an answer type, except those that ask for yes or no: no span says that."""
 
     way = "span"
     stage = "after"
@@ -39,8 +40,10 @@ class Span(Reader):
         """Return whether the cross-encoder may answer and text is wanted."""
         return cross_encoder_reads(ask) and ask.wanted == TEXT
 
-    async def read(self, ask: Ask, finds: Finds) -> Answer:
+    async def read(self, ask: Ask, finds: Finds) -> Answer | None:
         """Return the best sentence for an abstractive question, the best span for others. Step: ``read``."""
+        if kind_asked(ask.question) == YES_NO:
+            return None
         hits = pool([hits for _, hits in finds])
         if ask.is_one_of(["abstractive"]):
             return replace(await read_sentence(ask.tools, "read", ask.question, hits), way="sentence")
@@ -48,15 +51,16 @@ class Span(Reader):
 
 
 async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
-    """Return the most probable span of the chunks, citing its line or sentence.
+    """Return the most probable span of the chunks that is of the kind asked for, citing its line or sentence.
 
-    The answer is "unanswerable" if no chunk reaches the policy's ``read.threshold``.
+    The answer is "unanswerable" if no chunk reaches the policy's ``read.threshold``, or if no such span is nearly as
+    probable as the best one.
     """
     shown = await passages_to_read(hits, tools)
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
     readings = await tools.read(step, question, [passage.shown_text for passage in shown])
-    found = span_answer(shown, readings)
+    found = span_answer(shown, readings, kind_asked(question))
     # Any passage may show that there is an answer, but only one with a span shows where it is.
     if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not found.answer:
         return Answer("unanswerable", UNANSWERABLE, context=shown)

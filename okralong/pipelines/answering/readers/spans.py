@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from okralong.pipelines.answering.answer_kinds import UNKNOWN, Kind, fits
 from okralong.pipelines.answering.answer_types import AMOUNTS
+from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
 from okralong.pipelines.statements.amounts import amounts, has_cells
 from okralong.pipelines.statements.asked import ASKS_CHANGE
@@ -20,17 +22,45 @@ LONGEST_LINE: Final = 400  # project default
 
 def probability(reading: Reading) -> float:
     """Return the probability that the passage contains the answer and that it is the reading's span."""
-    return (reading.answerable or 0.0) * math.sqrt(reading.span or 0.0)
+    return _probability(reading, reading.span)
 
 
-def span_answer(shown: Sequence[Passage], readings: Sequence[Reading]) -> Answer:
-    """Return the most probable span of what passages show, citing its line or sentence; the text may be empty."""
-    passage, reading = max(zip(shown, readings, strict=True), key=lambda pair: probability(pair[1]))
-    first, last = whole_words(passage.shown_text, reading.start, reading.end)
-    start, end = passage.span_of(*line_around(passage.shown_text, first, last)) or (0, len(passage.text))
-    text = passage.shown_text[first:last].strip()
-    signals = {"span_probability": probability(reading)}
-    return Answer("answered", text, (cited(passage, start, end),), context=tuple(shown), signals=signals)
+def _probability(reading: Reading, share: float | None) -> float:
+    return (reading.answerable or 0.0) * math.sqrt(share or 0.0)
+
+
+LEAST_SHARE: Final = 0.25  # project default
+"""A span of the kind asked for is used in place of the most probable one if it has this share of its probability."""
+
+
+def span_answer(shown: Sequence[Passage], readings: Sequence[Reading], kind: Kind = UNKNOWN) -> Answer:
+    """Return the most probable span of a kind in what passages show, citing its line or sentence.
+
+    The text may be empty. The answer is "unanswerable", with the reason, if no span that is nearly as probable as the
+    best one is of the kind.
+    """
+    offered = [
+        (_probability(reading, share), passage, start, end)
+        for passage, reading in zip(shown, readings, strict=True)
+        for start, end, share in ((reading.start, reading.end, reading.span), *reading.others)
+    ]
+    offered.sort(key=lambda each: -each[0])
+    for likely, passage, at, stop in offered:
+        first, last = whole_words(passage.shown_text, at, stop)
+        text = passage.shown_text[first:last].strip()
+        if likely < LEAST_SHARE * offered[0][0]:
+            break
+        if not text or fits(kind, text):
+            start, end = passage.span_of(*line_around(passage.shown_text, first, last)) or (0, len(passage.text))
+            signals = {"span_probability": likely}
+            return Answer("answered", text, (cited(passage, start, end),), context=tuple(shown), signals=signals)
+    return not_of_kind(kind, shown)
+
+
+def not_of_kind(kind: Kind, shown: Sequence[Passage]) -> Answer:
+    """Return "unanswerable", since the passages have no answer of the kind asked for."""
+    why = f"The question asks for {kind}, and no answer found in the passages is one."
+    return Answer("unanswerable", UNANSWERABLE, context=tuple(shown), error=why)
 
 
 def cited(passage: Passage, start: int, end: int) -> Citation:
