@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.models import CrossEncoder
 from okralong.pipelines.answering.question_tools import QuestionTools
-from okralong.pipelines.answering.readers.cell import read_value_of
+from okralong.pipelines.answering.readers.cell import Cell, read_value_of
 from okralong.pipelines.answering.readers.comparison import Comparison, Value, direction_of, value_of
-from okralong.pipelines.answering.readers.span import read_sentence, read_span
+from okralong.pipelines.answering.readers.span import Span, read_sentence, read_span
 from okralong.pipelines.answering.readers.spans import level_of, line_around, probability, whole_words
 from okralong.pipelines.core.types import Answer, Chunk, Hit, Question, Reading
 from tests.answering.test_choice_kept import KeptLog, fan_out, ports
@@ -53,6 +54,22 @@ async def test_under_the_threshold_the_question_is_unanswerable(tmp_path: Path) 
     assert (answer.status, answer.citations) == ("unanswerable", ())
     nothing = await read_span(tools(tmp_path, {}), "read", "q", [])
     assert nothing.status == "unanswerable"
+
+
+def _typed(ask: Ask, answer_type: str) -> Ask:
+    assert isinstance(ask.tools, QuestionTools)
+    return replace(ask, tools=replace(ask.tools, question=Question("q1", "q", answer_type=answer_type)))
+
+
+@pytest.mark.parametrize(("likely", "status"), [(0.3, "unanswerable"), (0.9, None)])
+async def test_without_evidence_a_question_for_yes_or_no_is_refused(
+    tmp_path: Path, likely: float, status: str | None
+) -> None:
+    readings = {TEXT: Reading(1.0, likely, START, START + 5, 0.8), OTHER.text: Reading(2.0, 0.1, 0, 5, 0.9)}
+    for reader, answer_type in ((Span(), ""), (Cell(), "boolean")):
+        ask = _typed(ask_of("Did Alder sell bread?", tools(tmp_path, readings)), answer_type)
+        found = await reader.read(ask, [("q", HITS)])
+        assert (found and found.status) == status
 
 
 async def test_a_question_why_is_answered_by_the_sentence_that_holds_it(tmp_path: Path) -> None:
@@ -121,6 +138,9 @@ JOINED = {
         ("Who joined, Vera Alder or Odile Birch?", None),
         ("Who joined earlier, Vera Alder or Emil Cedar?", None),
         ("When did Vera Alder join?", None),
+        ("Did Vera Alder join earlier than Odile Birch?", "No"),
+        ("Did Vera Alder join later than Odile Birch?", "Yes"),
+        ("Did Vera Alder join?", None),
     ],
 )
 async def test_two_things_are_compared_by_what_is_read_of_each(

@@ -14,6 +14,7 @@ from okralong.pipelines.answering.context import passage_of
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.answering.readers.reader import Reader, cross_encoder_reads
 from okralong.pipelines.answering.readers.sentences import stated_in
+from okralong.pipelines.answering.readers.span import read_nothing
 from okralong.pipelines.answering.readers.spans import cited, level_of, line_around, probability, whole_words
 from okralong.pipelines.answering.retrieve import pool
 from okralong.pipelines.answering.tools import Tools
@@ -23,6 +24,8 @@ from okralong.pipelines.statements.amounts import has_cells
 from okralong.pipelines.statements.choice import answer_of, choose, contradicts, with_unit
 from okralong.pipelines.statements.periods import Span
 from okralong.pipelines.statements.values import Context, spans_of
+
+BOOLEAN: Final = AnswerType("boolean")
 
 
 class Cell(Reader):
@@ -37,7 +40,9 @@ class Cell(Reader):
         return cross_encoder_reads(ask) and ask.wanted != TEXT
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the value (see ``read_cell``)."""
+        """Return the value (see ``read_cell``). Questions for yes or no can only be refused."""
+        if ask.wanted == BOOLEAN:
+            return await read_nothing(ask.tools, "read", ask.question, pool([hits for _, hits in finds]))
         return await read_cell(ask.tools, ask.question, pool([hits for _, hits in finds]), ask.wanted)
 
 

@@ -16,7 +16,10 @@ from okralong.pipelines.statements.values import counted
 
 
 class Comparison(Reader):
-    """Answers questions, in the workflow "split", which of two things is earlier or later, or has more or less."""
+    """Answers questions, in the workflow "split", which of two things is earlier or later, or has more or less.
+
+    It also answers whether the one has more or less than the other.
+    """
 
     way = "comparison"
     stage = "after"
@@ -27,15 +30,16 @@ class Comparison(Reader):
         return cross_encoder_reads(ask)
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
-        """Return the name of the thing that the comparison chooses, with the sources of both values.
+        """Return the thing that the comparison chooses, or yes or no, with the sources of both values.
 
         Return None if the question does not compare two things, if no sub-question is about just one of them, or if a
         value is less probable than the policy's ``read.threshold``. Steps: ``compare/1``, ``compare/2``.
         """
-        asked = _CHOICE.search(ask.question)
+        asked = _CHOICE.search(ask.question) or _THAN.match(ask.question)
         if asked is None:
             return None
-        sign, timed = direction_of(ask.question[: asked.start()])
+        decides = asked.re is _THAN
+        sign, timed = direction_of(asked["how"] if decides else ask.question[: asked.start()])
         if sign == 0:
             return None
         options = _YEAR_OF.sub("", asked["first"].strip()), _YEAR_OF.sub("", asked["second"].strip())
@@ -53,15 +57,23 @@ class Comparison(Reader):
             read.append(found)
         one, two = values
         comparable = one.unit == two.unit and len(one.amount) == len(two.amount) and timed == (one.unit == "date")
-        if not comparable or one.amount == two.amount:
+        if not comparable or (one.amount == two.amount and not decides):
             return None
-        chosen = options[0] if (one.amount > two.amount) == (sign > 0) else options[1]
+        first = one.amount > two.amount if sign > 0 else one.amount < two.amount
+        chosen = ("Yes" if first else "No") if decides else options[0] if first else options[1]
         citations = tuple(dict.fromkeys(each for found in read for each in found.citations))
         shown = tuple(dict.fromkeys(passage for found in read for passage in found.context))
         return Answer("answered", chosen, citations, context=shown)
 
 
 _CHOICE: Final = re.compile(r"[,:]\s*(?P<first>[^,:?]+?)\s+or\s+(?P<second>[^,?]+?)\s*\?\s*$")
+_THAN: Final = re.compile(
+    r"(?:did|does|do|is|are|was|were|has|have|had)\s+(?P<first>(?:the\s+)?[A-Z\d][^?]*?)\s+(?:(?!than\b)[a-z]+\s+)?"
+    r"(?P<how>(?:an?\s+)?(?:more|fewer|less|higher|lower|larger|smaller|greater|bigger|longer|shorter|earlier|later)\b[^?]*?)"
+    r"\s+than\s+(?P<second>(?:the\s+)?[A-Z\d][^?]*?)(?:\s+(?:did|does|do|is|was|has|had))?\s*\?\s*$",
+    re.IGNORECASE,
+)
+"""A question for yes or no that compares two things: "Did Alder have more employees than Birch?"."""
 _YEAR_OF: Final = re.compile(r"\s(?:in|for|of)\s(?:fiscal\s)?(?:19|20)\d\d$", re.IGNORECASE)
 """The year of a thing that is offered: "Alder for 2021"."""
 # "first" and "last" count only at the end of the question: elsewhere they may belong to a name.

@@ -30,7 +30,7 @@ _PARAGRAPH_END: Final = re.compile(r"\n\s*\n\s*")
 
 
 class Span(Reader):
-    """Answers questions without an answer type, except those that ask for yes or no: no span says that."""
+    """Answers questions without an answer type. Those for yes or no it can only refuse: no span says that."""
 
     way = "span"
     stage = "after"
@@ -42,12 +42,21 @@ class Span(Reader):
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
         """Return the best sentence for an abstractive question, the best span for others. Step: ``read``."""
-        if kind_asked(ask.question) == YES_NO:
-            return None
         hits = pool([hits for _, hits in finds])
+        if kind_asked(ask.question) == YES_NO:
+            return await read_nothing(ask.tools, "read", ask.question, hits)
         if ask.is_one_of(["abstractive"]):
             return replace(await read_sentence(ask.tools, "read", ask.question, hits), way="sentence")
         return await read_span(ask.tools, "read", ask.question, hits)
+
+
+async def read_nothing(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer | None:
+    """Return "unanswerable" if no chunk reaches the policy's ``read.threshold``, else None."""
+    shown = await passages_to_read(hits, tools)
+    readings = await tools.read(step, question, [passage.shown_text for passage in shown]) if shown else []
+    if max((each.answerable or 0.0 for each in readings), default=0.0) >= tools.policy.read.threshold:
+        return None
+    return Answer("unanswerable", UNANSWERABLE, context=shown)
 
 
 async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit]) -> Answer:
