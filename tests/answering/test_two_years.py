@@ -63,3 +63,29 @@ def test_a_difference_between_two_years_is_a_calculation() -> None:
     assert wanted is not None
     assert wanted.operands == ("What was total revenue in 2020?", "What was total revenue in 2021?")
     assert calculation_of("What is the difference between sales in 2021 and the cost of sales in 2020?") is None
+
+
+def test_the_amounts_of_two_years_are_stated() -> None:
+    question = "According to the two annual reports of Alder, what was the water use in 2018 and in 2019?"
+    wanted = calculation_of(question)
+    assert wanted is not None
+    assert wanted.operands == ("What was the water use of Alder in 2018?", "What was the water use of Alder in 2019?")
+    text = "Water use came to 188,352 cubic metres in 2019, where 2018 had needed 209,280 cubic metres."
+    found = amounts_of_years("What was the water use in 2018?", YEARS, Document("report", text))
+    assert found is not None
+    answer = worked_out(wanted, found)
+    assert answer is not None
+    assert answer.answer == "209,280 cubic metres in 2018 and 188,352 cubic metres in 2019"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What was the change in sales in 2018 and 2019?",
+        "What was the average of sales and costs in 2018 and in 2019, and why?",
+        "What was discussed with the board in 2018 and at the fair in 2019?",
+    ],
+)
+def test_other_questions_over_two_years_are_not(question: str) -> None:
+    wanted = calculation_of(question)
+    assert wanted is None or wanted.operation != "each"

@@ -48,6 +48,10 @@ _PATTERNS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
             rf"(?P<times>{_IN_YEAR}\s+and\s+(?:{_IN_YEAR}|(?:19|20)\d\d))(?=[,\s]*$)",
         ),
         ("difference", rf"\b{_MOVED}\s+(?:in|of|for)\s+(?P<one>.+?)\s+{_TIMES}"),
+        (
+            "each",
+            rf"(?:^|,\s)what\s+(?:was|were)\s+(?P<one>.+?)\s+(?P<times>{_IN_YEAR}\s+and\s+(?:{_IN_YEAR}|(?:19|20)\d\d))$",
+        ),
         ("difference", rf"\bhow\s+much\s+did\s+(?P<one>.+?)\s+{_MOVED}\s+{_TIMES}"),
     )
 )
@@ -57,6 +61,16 @@ _LEAD: Final = re.compile(
     re.IGNORECASE,
 )
 """Text allowed before a calculation. It excludes "what drove the increase in revenue", for example."""
+_REPORTS_OF: Final = re.compile(
+    r"^according\s+to\s+the\s+(?:[a-z]+\s+){0,3}reports\s+of\s+(?P<whose>[^,?]{2,80}),\s+"
+    r"(?P<asks>.+?)(?=\s+(?:in|for)\s+(?:19|20)\d\d)",
+    re.IGNORECASE,
+)
+"""Whose reports state the measure, before the question: "According to the two annual reports of Alder, what was"."""
+_WORKED_OUT: Final = re.compile(
+    rf"\b(?:{_MOVED}|sum|ratio|average|mean|proportion|percent\w*|combined)\b|%", re.IGNORECASE
+)
+"""Words of measures that are themselves results of calculations."""
 _END: Final = re.compile(r"(?:,?\s*(?:in|of|for|at|by|compared|respectively)\b[^,;]*)?", re.IGNORECASE)
 """Text allowed after the years of an average. It excludes "and why", for example."""
 _OTHER: Final = re.compile(
@@ -89,9 +103,10 @@ MOST_YEARS: Final = 6
 class Calculation:
     """An ``operation`` and its ``operands``, each a question that asks for one amount.
 
-    "difference" subtracts the earlier amount from the later one, or the reverse for a ``fall``; "percent" divides the
-    difference by the earlier amount. "ratio" divides the first by the second. "average" divides the mean by ``parts``,
-    the number of quarters or months. ``nearest`` is the rounding step; 0 means no rounding.
+    "each" states both amounts. "difference" subtracts the earlier amount from the later one, or the reverse for a
+    ``fall``; "percent" divides the difference by the earlier amount. "ratio" divides the first by the second. "average"
+    divides the mean by ``parts``, the number of quarters or months. ``nearest`` is the rounding step; 0 means no
+    rounding.
     """
 
     operation: str
@@ -103,7 +118,7 @@ class Calculation:
 
 def calculation_of(question: str) -> Calculation | None:
     """Return the calculation that a question asks for in plain words, or None."""
-    plain = " ".join(question.split()).rstrip(" ?.")
+    plain = _REPORTS_OF.sub(r"\g<asks> of \g<whose>", " ".join(question.split()).rstrip(" ?."))
     if _OTHER.search(plain):
         return None
     rounded = _NEAREST.search(plain)
@@ -111,9 +126,9 @@ def calculation_of(question: str) -> Calculation | None:
     plain = _YEAR_TO_YEAR.sub(r" from \g<first> to \g<last>", plain[: rounded.start()] if rounded else plain)
     for operation, pattern in _PATTERNS:
         match = pattern.search(plain)
-        if match is None:
+        if match is None or (operation == "each" and _WORKED_OUT.search(match["one"])):
             continue
-        if not _LEAD.fullmatch(plain[: match.start()].strip()):
+        if operation != "each" and not _LEAD.fullmatch(plain[: match.start()].strip()):
             return None
         if operation == "ratio":
             return _ratio(match["one"], match["two"])
@@ -166,7 +181,7 @@ def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
     rows = [citation for answer in found for citation in answer.citations[:1]]
     if not len(values) == len(rows) == len(wanted.operands) or not _fit(wanted.operation, values, rows):
         return None
-    said = _result(wanted, values)
+    said = _each(wanted, found) if wanted.operation == "each" else _result(wanted, values)
     if said is None:
         return None
     cited = tuple(dict.fromkeys(citation for answer in found for citation in answer.citations))
@@ -187,6 +202,19 @@ def _worst(found: Sequence[Answer]) -> dict[str, float]:
 
 _AGAINST: Final = frozenset({"cell_doubt", "cell_rivals", "cell_substitute", "cell_owner", "cell_near"})
 """Signals that are high where a cell may be the wrong one."""
+
+
+def _each(wanted: Calculation, found: Sequence[Answer]) -> str:
+    """Return "41 tons in 2019 and 42 tons in 2020"."""
+    said: list[str] = []
+    for operand, answer in zip(wanted.operands, found, strict=True):
+        value, year = answer.value, YEAR.findall(operand)[-1]
+        if value is not None and value.number is not None and (value.scale or value.currency):
+            said.append(f"{_amount(value.number, value)} in {year}")
+        else:
+            unit = "" if value is None or value.unit == "%" or "number of" in operand else f" {value.unit}".rstrip()
+            said.append(f"{answer.answer}{unit} in {year}")
+    return " and ".join(said)
 
 
 def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation]) -> bool:

@@ -36,12 +36,16 @@ async def read_calculation(tools: Tools, question: str) -> Answer | None:
         return None
     asked = [await named_document(tools, operand) for operand in wanted.operands]
     ones = [one for one in asked if one is not None]
-    if len(ones) < len(asked) or len({document.doc_id for document, _ in ones}) > 1:
+    if len(ones) < len(asked):
+        return None
+    # Each operand may name the report of its year; the last report states both years alike.
+    ones = [(ones[-1][0], question) for _, question in ones] if wanted.operation != "ratio" else ones
+    if len({document.doc_id for document, _ in ones}) > 1:
         return None
     found = [await asyncio.to_thread(_operand, *one) for one in ones]
     answers = [answer for answer in found if answer is not None]
     if len(answers) < len(found) and wanted.operation != "ratio":
-        document, measure = ones[0]
+        document, measure = ones[-1]
         years = [YEAR.findall(operand)[-1] for operand in wanted.operands]
         stated = await asyncio.to_thread(amounts_of_years, measure, years, document)
         answers = list(stated or ())

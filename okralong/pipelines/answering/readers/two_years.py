@@ -61,7 +61,10 @@ def amounts_of_years(measure: str, years: Sequence[str], document: Document) -> 
     if not best or (len(best) > 1 and best[0][0] == best[1][0]):
         return None
     _, (start, end), pair = best[0]
-    return [_answer(document, start, end, pair[year], year, measure) for year in years]
+    answers = [_answer(document, start, end, pair[year], year, measure) for year in years]
+    units = [each.value.unit for each in answers if each.value is not None and each.value.unit]
+    unit = units[0] if units else ""  # only one of the two amounts may name what is counted
+    return [replace(each, value=replace(each.value, unit=unit)) for each in answers if each.value is not None]
 
 
 _GENERAL: Final = frozenset(content_stems("number amount total value rate level figure count quantity"))
@@ -73,8 +76,7 @@ def _answer(document: Document, start: int, end: int, amount: Amount, year: str,
     said = text[slice(*amount.place)].strip()
     kind = "money" if amount.currency else "percent" if amount.unit == "%" else "number"
     value = read_value(kind, said, Context(text, *amount.place, measure, verbatim=True))
-    unit = value.unit if value.unit == "%" else ""  # only one of the two amounts may name what is counted
-    return cited_answer(document, said, replace(value, period=year, unit=unit), start, end)
+    return cited_answer(document, said, replace(value, period=year), start, end)
 
 
 def _sentences_with(years: Sequence[str], text: str) -> Iterator[Span]:
