@@ -20,6 +20,7 @@ from okralong.pipelines.answering.retrieve import sort_hits
 from okralong.pipelines.answering.tools import Branch, Tools
 from okralong.pipelines.archive.metadata import DocumentNames
 from okralong.pipelines.core.config import load_config
+from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tokens import count_tokens
 from okralong.pipelines.core.types import (
     NO_SCORES,
@@ -43,6 +44,7 @@ from okralong.pipelines.core.types import (
 )
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.methods.registry import FullPolicy
+from okralong.pipelines.statements.outline import outline_of
 
 Scripted = str | Exception | Reply | Callable[[Sequence[Message]], str]
 """A reply, an error to raise, or what makes a reply of the messages."""
@@ -186,6 +188,9 @@ class ScriptedTools:
 
     def named(self, query: str) -> dict[str, float]:
         return DocumentNames({doc_id: doc_id for doc_id in self.by_doc_id}).named(query)
+
+    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
+        return outline_of(self.by_doc_id[doc_id])
 
     async def analyze(
         self, step: str, question: str, chunks: Sequence[Hit], scores: RetrieverScores = NO_SCORES

@@ -131,6 +131,22 @@ class RerankPolicy(Settings):
     follow: Annotated[int, Field(ge=0, le=10)] = 0
 
 
+class SectionsPolicy(Settings):
+    """Ranking by the sections of documents (``answering/sections.py``). Not in the paper.
+
+    The scores of chunks in exhibits, certifications, signatures, tables of contents and boilerplate are multiplied by
+    ``lower`` (1: as others), unless the question asks for such a section. With ``by: code``, the ``most`` sections
+    whose titles fit the question best raise their chunks, each by up to ``weight`` times the best score; those among
+    the first ``candidates`` chunks of their documents become candidates.
+    """
+
+    lower: Annotated[float, Field(gt=0, le=1)] = 1.0
+    by: Literal["none", "code"] = "none"
+    most: Annotated[int, Field(ge=1, le=20)] = 3
+    weight: Weight = 0.3
+    candidates: Count = 200
+
+
 class ReadPolicy(Settings):
     """Answering without the generator, if the run lets the cross-encoder answer (``reranker.answers``).
 
@@ -269,6 +285,7 @@ class Policy(Settings):
     step: StepPolicy
     full_text: FullTextPolicy
     rerank: RerankPolicy = RerankPolicy()
+    sections: SectionsPolicy = Field(default=SectionsPolicy(), exclude_if=lambda given: given == SectionsPolicy())
     read: ReadPolicy = ReadPolicy()
     line_items: LineItemsPolicy = LineItemsPolicy()
     over_documents: OverDocumentsPolicy = OverDocumentsPolicy()

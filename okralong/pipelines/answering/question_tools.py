@@ -31,6 +31,8 @@ from okralong.pipelines.answering.prompts import demonstrations, with_demonstrat
 from okralong.pipelines.answering.tools import ESCALATED, Branch
 from okralong.pipelines.archive.search import search, stored_compressed, stored_vectors
 from okralong.pipelines.core.codec import decode, encode
+from okralong.pipelines.core.loops import off_loop
+from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tokens import CountTokens
 from okralong.pipelines.core.types import (
     NO_SCORES,
@@ -51,6 +53,7 @@ from okralong.pipelines.core.types import (
     WordKept,
 )
 from okralong.pipelines.llm.config import ANALYZE
+from okralong.pipelines.statements.outline import outline_of
 
 
 class StepLog(Protocol):
@@ -422,6 +425,11 @@ class QuestionTools:
         if self.doc_ids and doc_id not in self.doc_ids:
             raise QuestionError(f"The document {doc_id!r} is outside the scope of question {self.question.query_id!r}.")
         return self.models.archive.document(doc_id)
+
+    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
+        """See ``Retriever``. Raises QuestionError for a document outside the question's scope."""
+        document = await self.full_text(doc_id)
+        return await off_loop(len(document.text), partial(outline_of, document))
 
     async def gather(self, branches: Sequence[Branch]) -> list[Any]:
         """See ``Tools``."""

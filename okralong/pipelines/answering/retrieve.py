@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
+from okralong.pipelines.answering import sections
 from okralong.pipelines.answering.analyzers.words import STOP_WORDS
 from okralong.pipelines.answering.policy import FusionPolicy
 from okralong.pipelines.answering.rerank import rerank, stretched
@@ -86,9 +87,11 @@ async def _ranked(
     if fusion.named is not None and meant:
         there = await tools.retrieve(f"{step}/named", query, granularity=granularity, k=k, doc_ids=sorted(meant))
         fused = boost_by_named(fused, fuse_by(fusion, there, *weights), meant, fusion.named.weight)
+    ranking = await sections.Ranking.of(tools, step, query, names_in(query), fused, meant)
+    fused = await ranking.raised(fused, granularity)
     if granularity <= tools.policy.rerank.largest:
         fused = await rerank(tools, f"{step}/rerank", query, fused)
-    return fused, found
+    return ranking.lowered(fused), found
 
 
 _ALL: Final = 10**9

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from okralong.pipelines.answering.policy import Policy
+from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.types import (
     NO_SCORES,
     Analysis,
@@ -103,6 +104,10 @@ class Retriever(Protocol):
 
         The result is empty if the scope has one document.
         """
+        ...
+
+    async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
+        """Return the tree of sections of a document of the scope (see ``core.outline``)."""
         ...
 
     async def read(self, step: str, query: str, passages: Sequence[str]) -> list[Reading]:

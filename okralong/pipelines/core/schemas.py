@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 """Version of archives, of runs as a whole, and of every table not listed in ``ADDED_COLUMNS``."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
-    "documents": {"sections": 2, "facts": 3},
+    "documents": {"sections": 2, "facts": 3, "outline": 4},
     "outcomes": {"reader": 2},
     "sources": {"reader": 2},
     "answers": {
@@ -109,6 +109,16 @@ _FACT: Final = pa.struct(
         ("part", pa.int32()),
     ]
 )
+_OUTLINE_NODE: Final = pa.struct(
+    [
+        ("title", pa.string()),
+        ("level", pa.int32()),
+        ("role", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("page", pa.string()),
+    ]
+)
 _TABLE_SPAN: Final = pa.struct([("table_id", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())])
 
 DOCUMENTS: Final = table_schema(
@@ -125,11 +135,13 @@ DOCUMENTS: Final = table_schema(
         ("metadata", pa.map_(pa.string(), pa.string())),
         ("sections", pa.list_(_SECTION)),
         ("facts", pa.list_(_FACT)),
+        ("outline", pa.list_(_OUTLINE_NODE)),
     ],
 )
 """A row per document. ``sha256`` covers id and text; tokens are o200k_base. ``tables`` are the spans of tables found in
 ``text``; ``sections`` are its pages, sheets, slides, headings and attachments, and ``facts`` what is tagged in XBRL
-(see ``core.types.Fact``), sorted by their start."""
+(see ``core.types.Fact``), sorted by their start. ``outline`` is the tree of sections in reading order (see
+``core.outline``); null in files of earlier versions."""
 
 _CELL: Final = pa.struct(
     [("column", pa.int32()), ("text", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())]

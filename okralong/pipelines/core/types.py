@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tables import Table
 
 QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"]
@@ -100,8 +101,9 @@ class Document:
     """One version of a document. Scopes and citations name it by ``doc_id``; ``sections`` are sorted by their start.
 
     ``tables`` are the tables that were read, or None if none were looked for: ``statements.text_tables.tables_of``
-    gives them in both cases. ``table_spans`` are stretches of text that look like a table, for chunking and recovery.
-    ``facts`` are only there while a document is indexed; ``Archive.tagged_facts`` returns them later.
+    gives them in both cases. ``outline`` has its sections, likewise (``statements.outline.outline_of``);
+    ``table_spans`` are stretches of text that look like a table, for chunking and recovery. ``facts`` are only there
+    while a document is indexed; ``Archive.tagged_facts`` returns them later.
     """
 
     doc_id: str
@@ -115,6 +117,7 @@ class Document:
     sections: tuple[Section, ...] = ()
     facts: tuple[Fact, ...] = ()
     tables: tuple[Table, ...] | None = None
+    outline: tuple[OutlineNode, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
