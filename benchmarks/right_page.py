@@ -8,8 +8,9 @@ name in the Enterprise RAG Challenge), ``pages`` (counted from 1) that state the
 names begin with 0 to 4 are ``tune``, the others ``check``. ``--challenge`` adds the pairs of the challenge's own
 questions, as ``benchmarks.needed_numbers`` reads them.
 
-``--roles`` measures the outlines instead: how many pages of ``marks/section_roles.jsonl`` have the marked role, how many
-are rightly beside the body or not, and for how many questions one of the ``SECTIONS`` best sections has a gold page.
+``--roles`` measures the outlines instead: how many pages of ``marks/section_roles.jsonl`` have the marked role, how
+many are rightly beside the body or not, and for how many questions one of the ``SECTIONS`` best sections has a gold
+page.
 
 A page counts as shown as there: ``LEAST`` characters of it are in the context. No generator is called. A variant is the
 default policy with keys set; the first one is the default itself. Tokens are o200k tokens of the passages.
