@@ -64,6 +64,7 @@ def examine(config: str, archive: str | None, ask: bool = False) -> Iterator[Fin
     yield _faiss()
     yield _processor()
     yield from _embedded_models()
+    yield _tried("local model", _local_model)
     yield _disk()
     yield from _endpoint(config, ask)
     if archive is not None:
@@ -126,6 +127,18 @@ def _embedded_models() -> Iterator[Finding]:
 
     yield _tried("embedding model", lambda: f"{resolve_embedding_model('embedded').name}, checksum ok")
     yield _tried("embedded generator", lambda: f"{embedded_gguf().name}, checksum ok")
+
+
+def _local_model() -> str:
+    from okralong.pipelines.models.downloads import machine, recommended, recorded
+
+    memory, cores = machine()
+    name = recommended(memory, cores)
+    said = f"for {memory:.0f} GB of memory and {counted(cores, 'core')}, recommended is"
+    if name is None:
+        return f"{said} an endpoint: models of `okralong model list` would be too slow or too large"
+    here = "which is here (llm.model)" if recorded(name) else f"run `okralong model get {name}`, then set llm.model"
+    return f"{said} {name}: {here}"
 
 
 def _disk() -> Finding:

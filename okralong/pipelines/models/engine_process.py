@@ -1,6 +1,7 @@
 """The child process that serves a model through the OpenAI-compatible server of llama.cpp or transformers.
 
-Run as a module: ``engine_process llama.cpp --model FILE --port N --parent PID --alias NAME --parallel N --window N``,
+Run as a module: ``engine_process llama.cpp --model FILE --port N --parent PID --alias NAME --parallel N --window N
+--quiet 0``,
 or ``engine_process transformers --model FOLDER --port N --parent PID --device D --dtype T``.
 """
 
@@ -22,10 +23,11 @@ LOG_ERRORS_AND_WARNINGS: Final = 2
 """llama.cpp's verbosity: a line per request would fill the disk over a night of questions."""
 
 
-def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int) -> None:
+def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int, quiet: int) -> None:
     """Serve a GGUF file through llama.cpp's server until the process ends.
 
-    Each of the ``parallel`` slots has ``window`` tokens.
+    Each of the ``parallel`` slots has ``window`` tokens. With ``quiet``, the chat template of a model that can think
+    tells it not to.
     """
     import xllamacpp
 
@@ -51,6 +53,8 @@ def serve_gguf(model: str, alias: str, port: int, parallel: int, window: int) ->
     params.cors_credentials = False
     params.ui = False
     params.endpoint_slots = False
+    if quiet:
+        params.enable_reasoning = 0
     server = xllamacpp.Server(params)
     print(f"serving at {server.listening_address}", flush=True)
     threading.Event().wait()
@@ -69,7 +73,7 @@ def main() -> None:
     """Parse the command line and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     engines = parser.add_subparsers(required=True)
-    _engine(engines.add_parser("llama.cpp"), serve_gguf, alias=str, parallel=int, window=int)
+    _engine(engines.add_parser("llama.cpp"), serve_gguf, alias=str, parallel=int, window=int, quiet=int)
     _engine(engines.add_parser("transformers"), serve_folder, device=str, dtype=str)
     arguments = vars(parser.parse_args())
     serve = arguments.pop("serve")

@@ -26,6 +26,7 @@ from typing import Final, Literal, Self
 
 from okralong.pipelines.core.child_process import module_command, module_environment, tail
 from okralong.pipelines.core.types import ConfigError, EndpointError
+from okralong.pipelines.models.downloads import DownloadedModel, downloaded
 from okralong.pipelines.models.merged_model import Reader, merged_gguf, merged_model
 from okralong.pipelines.models.weights import (
     EMBEDDED,
@@ -36,7 +37,7 @@ from okralong.pipelines.models.weights import (
     converted_model,
     dtype_for,
     gguf_tokenizer,
-    has_amx,
+    multiplies_bfloat16,
     repacked_gguf,
 )
 from okralong.pipelines.models.weights import device as best_device
@@ -99,7 +100,7 @@ class EmbeddedServer:
             engine: "auto", "llama.cpp" or "transformers".
             parallel: Simultaneous requests; None means one per two cores.
             window: Tokens of prompt and reply together.
-            model: "embedded", a ``.gguf`` file or a transformers folder.
+            model: "embedded", a name of ``configs/models.yaml``, a ``.gguf`` file or a transformers folder.
             precision: Number format for transformers; "auto" depends on the device.
             log_folder: Folder of the log; default is the cache folder.
             reader: Adapter to merge into the model.
@@ -275,11 +276,16 @@ def choose(
     precision: str = "auto",
     reader: Reader | None = None,
 ) -> ServedModel:
-    """Return the served model for "embedded", a ``.gguf`` file or a transformers folder, with ``reader`` merged in.
+    """Return the served model for "embedded", a downloaded name, a ``.gguf`` file or a folder, with ``reader`` merged.
 
     "auto" is llama.cpp for a GGUF file and transformers for a folder; for the embedded model it is transformers on a
-    machine with a GPU or AMX, otherwise llama.cpp. The name is part of the hash of each request, so it identifies the
-    weights: a reader or GGUF file rebuilt under the same name is another model and shares no replies.
+    machine with a GPU or with bfloat16 instructions (AMX, AVX-512 BF16), otherwise llama.cpp. llama.cpp's wheel is an
+    AVX2 build, whatever the machine: a core reads prompts three times as fast with transformers even in float32
+    (benchmarks/results/engine.md), but writes replies at a third of the speed and without grammars. The choice follows
+    the instructions and not a measurement, so that every run on a machine has the same engine.
+
+    The name is part of the hash of each request, so it identifies the weights: a reader or GGUF file rebuilt under the
+    same name is another model and shares no replies.
 
     Raises:
         ConfigError: Engine, model and reader do not fit together.
@@ -291,29 +297,51 @@ def choose(
                 f"The embedded model's window is {SMOLLM_WINDOW} tokens, but the config asks for {window}. Lower it, "
                 "or serve a model of your own."
             )
-        if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not has_amx()):
+        if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not multiplies_bfloat16()):
             name = f"SmolLM2-135M-Instruct-{reader.name}-Q8_0@{reader.digest}" if reader else EMBEDDED_NAME
             gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
             return llama_cpp_model(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
         folder = merged_model(reader.folder, EMBEDDED) if reader else converted_model()
         return _transformers(folder, SMOLLM_SHA256[:12] + mark, precision)
+    named = downloaded(model)
+    if named is not None:
+        return _downloaded_model(named, engine, parallel, window, reader)
     path = Path(model).expanduser().resolve()
     if path.is_file() and path.suffix == ".gguf" and engine != "transformers":
-        if reader is not None:
-            raise ConfigError(
-                f"The reader {reader.folder} cannot be merged into {model}: the weights of such a GGUF file are "
-                "already rounded and stored in its own order. Set llm.reader: none, or give the model as a "
-                "transformers folder."
-            )
+        _refuse_reader(reader, model)
         stamp = _stamped(path)
         return llama_cpp_model(path, f"{path.stem}@{stamp.rpartition('@')[2]}", stamp, parallel, window)
     if (path / "config.json").is_file() and engine != "llama.cpp":
         folder = merged_model(reader.folder, str(path)) if reader else path
         return _transformers(folder, _stamped(path) + mark, precision)
     raise ConfigError(
-        f"The engine {engine!r} cannot serve the model {model!r}. Give 'embedded', a .gguf file (llama.cpp) or a "
-        "folder with config.json and safetensors (transformers), or name your own endpoint with base_url and model."
+        f"The engine {engine!r} cannot serve the model {model!r}. Give 'embedded', a name of `okralong model list`, a "
+        ".gguf file (llama.cpp) or a folder with config.json and safetensors (transformers), or name your own endpoint "
+        "with base_url and model."
     )
+
+
+def _downloaded_model(
+    found: DownloadedModel, engine: EngineChoice, parallel: int, window: int, reader: Reader | None
+) -> ServedModel:
+    """Return how llama.cpp serves a named model. Its name contains the file's hash, and not its place or time."""
+    if engine == "transformers":
+        raise ConfigError(f"The model {found.name} is a GGUF file, which llama.cpp serves. Leave the engine out.")
+    if window > found.row.window:
+        raise ConfigError(
+            f"The window of the model {found.name} is {found.row.window} tokens, but llm.window is {window}. Lower it."
+        )
+    _refuse_reader(reader, found.name)
+    name = f"{found.file.stem}@{found.sha256[:12]}"
+    return llama_cpp_model(found.file, name, name, parallel, window, quiet=found.row.thinks)
+
+
+def _refuse_reader(reader: Reader | None, model: str) -> None:
+    if reader is not None:
+        raise ConfigError(
+            f"The reader {reader.folder} cannot be merged into {model}: the weights of such a GGUF file are already "
+            "rounded and stored in its own order. Set llm.reader: none, or give the model as a transformers folder."
+        )
 
 
 def _stamped(path: Path) -> str:
@@ -324,9 +352,11 @@ def _stamped(path: Path) -> str:
     return f"{path}@{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
-def llama_cpp_model(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:
-    """Return how llama.cpp serves a GGUF file."""
-    command = _command("llama.cpp", gguf, alias=name, parallel=parallel, window=window)
+def llama_cpp_model(
+    gguf: Path, name: str, weights: str, parallel: int, window: int, quiet: bool = False
+) -> ServedModel:
+    """Return how llama.cpp serves a GGUF file; ``quiet`` switches off the thinking of a model that thinks."""
+    command = _command("llama.cpp", gguf, alias=name, parallel=parallel, window=window, quiet=int(quiet))
     return ServedModel("llama.cpp", name, f"llama.cpp:{weights}:q8_0", str(gguf_tokenizer(gguf)), command)
 
 

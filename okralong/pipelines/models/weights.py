@@ -285,7 +285,7 @@ def has_amx() -> bool:
     """Return whether this CPU multiplies bfloat16 matrices in AMX tiles."""
     import torch
 
-    return bool(torch.cpu._is_amx_tile_supported())
+    return bool(torch.cpu.get_capabilities().get("amx_bf16", False))
 
 
 def multiplies_bfloat16() -> bool:
@@ -295,7 +295,7 @@ def multiplies_bfloat16() -> bool:
     """
     import torch
 
-    return has_amx() or bool(torch.cpu._is_avx512_bf16_supported())
+    return has_amx() or bool(torch.cpu.get_capabilities().get("avx512_bf16", False))
 
 
 def cpu_precision() -> Precision:
