@@ -52,7 +52,6 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "submit/answer.yaml": "okralong.jobs:Submission",
         "prices.yaml": "okralong.pipelines.llm:PriceTable",
         "estimate.yaml": "okralong.pipelines.run:Priors",
-        "models.yaml": "okralong.pipelines.models.downloads:ModelTable",
     },
     "config_lab.md": {
         "sweeps/sample.yaml": "okralong.lab.sweeps:Sweep",
