@@ -18,7 +18,9 @@ from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import sort_hits
 from okralong.pipelines.answering.tools import Branch, Tools
-from okralong.pipelines.archive.metadata import DocumentNames
+from okralong.pipelines.archive.cover import read_cover
+from okralong.pipelines.archive.metadata import DocumentFacts
+from okralong.pipelines.archive.names import DocumentNames
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tokens import count_tokens
@@ -187,7 +189,11 @@ class ScriptedTools:
         return len(self.by_doc_id)
 
     def named(self, query: str) -> dict[str, float]:
-        return DocumentNames({doc_id: doc_id for doc_id in self.by_doc_id}).named(query)
+        facts = (
+            DocumentFacts(each.doc_id, "", each.title, cover=read_cover(each.text, each.title).metadata())
+            for each in self.by_doc_id.values()
+        )
+        return DocumentNames.of(facts).named(query)
 
     async def outline(self, doc_id: str) -> Sequence[OutlineNode]:
         return outline_of(self.by_doc_id[doc_id])

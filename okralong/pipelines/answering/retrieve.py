@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
@@ -83,7 +83,7 @@ async def _ranked(
     if around is not None and around.granularity > granularity and tools.scope_size <= (around.most_documents or _ALL):
         wide = await tools.retrieve(f"{step}/wide", query, granularity=around.granularity, k=k)
         fused = boost_by_wider(fused, fuse_by(fusion, wide, *weights), around.weight)
-    meant = meant_documents(tools, query, found.exact)
+    meant = meant_documents(tools, query)
     if fusion.named is not None and meant:
         there = await tools.retrieve(f"{step}/named", query, granularity=granularity, k=k, doc_ids=sorted(meant))
         fused = boost_by_named(fused, fuse_by(fusion, there, *weights), meant, fusion.named.weight)
@@ -98,19 +98,11 @@ _ALL: Final = 10**9
 """More documents than any scope has."""
 
 
-def meant_documents(tools: Retriever, query: str, hits: Sequence[Hit]) -> dict[str, float]:
-    """Return the documents that the query means, with their shares; none if too many are named about as well.
-
-    These are the documents that it names best. If no document has a word of the query's names in its own name, as
-    files that are named by numbers, they are those in which the found ``hits`` have these names.
-    """
+def meant_documents(tools: Retriever, query: str) -> dict[str, float]:
+    """Return the documents that the query means best, with their shares; none if too many are meant as well."""
     named = tools.policy.fusion.named
-    if named is None or tools.scope_size < 2:
-        return {}
-    names = names_in(query)
-    shares = {} if not names or tools.named(" ".join(names)) else _holding(names, hits)
-    shares = shares or tools.named(query)
-    if not shares:
+    shares = tools.named(query) if named is not None and tools.scope_size > 1 else {}
+    if named is None or not shares:
         return {}
     best = max(shares.values())
     meant = {doc_id: share for doc_id, share in shares.items() if share >= named.near * best}
@@ -126,10 +118,6 @@ PERIOD_WORD: Final = re.compile(
 """Words that name a time."""
 _LEGAL_FORMS: Final = "inc corp corporation company co ltd limited plc group holdings holding ag sa nv"
 """The last words of companies' names, which many share."""
-_MOSTLY: Final = 0.8
-_LEAST_CHUNKS: Final = 3
-"""A document is meant if it has this share of the found chunks with a name, which are at least three. # project default
-"""
 
 
 def names_in(query: str) -> list[str]:
@@ -137,18 +125,6 @@ def names_in(query: str) -> list[str]:
     words = [re.sub(r"['\u2019]s?$", "", word) for word in _NAME.findall(query)]
     empty = STOP_WORDS.union(_LEGAL_FORMS.split())
     return [word for word in dict.fromkeys(words) if word.lower() not in empty and not PERIOD_WORD.match(word)]
-
-
-def _holding(names: Sequence[str], hits: Sequence[Hit]) -> dict[str, float]:
-    """Return the documents that have most of the chunks with one of the names."""
-    words = [(hit.chunk.doc_id, set(re.findall(r"\w[\w&-]*", hit.chunk.text.casefold()))) for hit in hits]
-    found: dict[str, float] = {}
-    for name in names:
-        there = Counter(doc_id for doc_id, own in words if name.casefold() in own)
-        for doc_id, count in there.most_common(1):
-            if count >= _LEAST_CHUNKS and count >= _MOSTLY * there.total():
-                found[doc_id] = 1.0
-    return found
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:

@@ -21,11 +21,11 @@ from okralong.pipelines.archive.files import CompressedRows, granularity_folder,
 from okralong.pipelines.archive.metadata import (
     FIXED_COLUMNS,
     DocumentFacts,
-    DocumentNames,
     facts_of_documents,
     metadata_table,
     read_facts,
 )
+from okralong.pipelines.archive.names import DocumentNames
 from okralong.pipelines.archive.search import LocalShard
 from okralong.pipelines.archive.shard import Shard
 from okralong.pipelines.archive.tables import read_document_tables
@@ -163,7 +163,9 @@ class Archive:
         if name is not None:
             return read_facts(self.folder, name)
         # Versions written by earlier releases lack the table.
-        return {each.doc_id: each for each in facts_of_documents(self.folder, self.entries().values(), {})}
+        return {
+            each.doc_id: each for each in facts_of_documents(self.folder, self.entries().values(), {}, covers=False)
+        }
 
     @cached_property
     def names(self) -> DocumentNames:

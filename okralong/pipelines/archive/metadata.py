@@ -2,31 +2,30 @@
 
 Each version names its metadata table, so metadata can change without reading or embedding documents again. Values are
 stored as strings. The type of a column is inferred from the values of all documents when the table is requested.
-
-Chunks rarely name their company or year, so a search over a whole archive finds the same table row in every filing. The
-names of documents (id, title, file name, metadata) tell the filings apart. ``DocumentNames`` finds the documents that a
-query names: "the operating margin of Amazon in Q2 2024" names one filing of seventy.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from okralong.pipelines.archive.bm25 import analyze_query
+from okralong.pipelines.archive.cover import read_cover
 from okralong.pipelines.archive.versions import DocumentEntry, write_once
-from okralong.pipelines.core.schemas import METADATA
+from okralong.pipelines.core.schemas import METADATA, completed
 from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.core.types import Fact
 
 METADATA_FOLDER: Final = "metadata"
+
+_TEXTS_AT_A_TIME: Final = 16
+"""Documents whose texts are in memory together. project default"""
 
 FIXED_COLUMNS: Final = ("doc_id", "title", "source_uri", "source_name", "date")
 """The first columns of every metadata table."""
@@ -40,8 +39,9 @@ default"""
 class DocumentFacts:
     """The metadata of a document: ``own`` is from its file or row, ``given`` from a metadata file.
 
-    ``part`` is the part of the archive that has the document. ``file_date`` is the day of its file's last change, in
-    ISO 8601, or "" if unknown.
+    ``cover`` is what its cover states (see ``archive.cover``), None if an earlier release indexed it. ``part`` is the
+    part of the archive that has the document. ``file_date`` is the day of its file's last change, in ISO 8601, or "" if
+    unknown.
     """
 
     doc_id: str
@@ -52,12 +52,15 @@ class DocumentFacts:
     file_date: str = ""
     own: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+    cover: Mapping[str, str] | None = None
 
 
 def write_facts(archive: Folder, facts: Iterable[DocumentFacts]) -> str:
     """Write a version's table unless it exists; return its file name."""
     rows = [
-        asdict(each) | {"own": sorted(each.own.items()), "given": sorted(each.given.items())}
+        asdict(each)
+        | {name: sorted(held.items()) for name, held in (("own", each.own), ("given", each.given))}
+        | {"cover": None if each.cover is None else sorted(each.cover.items())}
         for each in sorted(facts, key=lambda each: each.doc_id)
     ]
     return write_once(archive.at(METADATA_FOLDER), rows, rows, METADATA)
@@ -65,36 +68,58 @@ def write_facts(archive: Folder, facts: Iterable[DocumentFacts]) -> str:
 
 def read_facts(archive: Folder, name: str) -> dict[str, DocumentFacts]:
     """Return a version's metadata by doc_id."""
-    rows = archive.at(METADATA_FOLDER).read_table(name).to_pylist()
+    rows = completed(archive.at(METADATA_FOLDER).read_table(name), METADATA).to_pylist()
+    maps = ("own", "given", "cover")
     return {
-        row["doc_id"]: DocumentFacts(**row | {"own": dict(row["own"]), "given": dict(row["given"])}) for row in rows
+        row["doc_id"]: DocumentFacts(**row | {key: None if row[key] is None else dict(row[key]) for key in maps})
+        for row in rows
     }
 
 
 def facts_of_documents(
-    archive: Folder, entries: Iterable[DocumentEntry], file_dates: Mapping[str, str]
+    archive: Folder, entries: Iterable[DocumentEntry], file_dates: Mapping[str, str], *, covers: bool = True
 ) -> list[DocumentFacts]:
-    """Return the documents' own metadata from the files that hold them; ``file_dates`` maps a source_uri to a day."""
+    """Return the documents' own metadata from the files that hold them; ``file_dates`` maps a source_uri to a day.
+
+    Files of earlier releases have no covers. With ``covers`` these are read from the documents' texts, which
+    takes about as long as reading the files.
+    """
     by_part: dict[str, dict[str, DocumentEntry]] = {}
     for entry in entries:
         by_part.setdefault(entry.part, {})[entry.doc_id] = entry
     found = []
     for part, wanted in by_part.items():
         with archive.at("documents").open(f"{part}.parquet") as file:
-            for batch in pq.ParquetFile(file).iter_batches(1024, columns=["doc_id", "title", "metadata"]):
+            parquet = pq.ParquetFile(file)
+            held = set(parquet.schema_arrow.names)
+            texts = {"text", "facts"} & held if covers and "cover" not in held else set()
+            columns = [name for name in ("doc_id", "title", "metadata", "cover", *sorted(texts)) if name in held]
+            for batch in parquet.iter_batches(_TEXTS_AT_A_TIME if texts else 1024, columns=columns):
                 for row in batch.to_pylist():
                     if (mine := wanted.get(row["doc_id"])) is not None:
                         about = (row["title"] or "", mine.source_uri, mine.source_name)
                         day = file_dates.get(mine.source_uri, "")
-                        found.append(DocumentFacts(mine.doc_id, part, *about, day, dict(row["metadata"] or ())))
+                        own = dict(row["metadata"] or ())
+                        found.append(DocumentFacts(mine.doc_id, part, *about, day, own, cover=_cover(row)))
     return found
+
+
+def _cover(row: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the cover in a row of the table ``documents``, read from its text if the row has no cover but a text."""
+    if row.get("cover") is not None:
+        return dict(row["cover"])
+    if row.get("text") is None:
+        return None
+    facts = (Fact(**fact | {"dimensions": tuple(fact["dimensions"])}) for fact in row.get("facts") or ())
+    return read_cover(row["text"], row["title"] or "", facts).metadata()
 
 
 def metadata_table(facts: Iterable[DocumentFacts]) -> pa.Table:
     """Return a table with a row per document, sorted by doc_id. It has the fixed columns and one for each key.
 
-    Values from a metadata file override the document's own, including ``title`` and ``date``; a missing ``date`` is the
-    file's date. A column is int64, double, bool or date32 if all its values fit, else string; missing values are null.
+    Values from a metadata file override the document's own, including ``title`` and ``date``, and these override what
+    its cover states; a missing ``date`` is the file's date. A column is int64, double, bool or date32 if all its values
+    fit, else string; missing values are null.
     Keys that differ only in case share a column.
     """
     rows = [_values(each) for each in sorted(facts, key=lambda each: each.doc_id)]
@@ -110,7 +135,9 @@ def metadata_table(facts: Iterable[DocumentFacts]) -> pa.Table:
 
 def _values(facts: DocumentFacts) -> dict[str, str]:
     """Return a document's values by key. Keys cannot override fixed columns, except title and date."""
-    said = {key.strip(): value for key, value in facts.own.items() if key.strip()}
+    own = {key.strip(): value for key, value in facts.own.items() if key.strip()}
+    known = {key.lower() for key in own}
+    said = {key: value for key, value in (facts.cover or {}).items() if key not in known} | own
     given = {key.strip(): value for key, value in facts.given.items() if key.strip()}
     folded = {key.lower() for key in given}
     row = {key: value for key, value in said.items() if key.lower() not in folded} | given
@@ -173,63 +200,3 @@ def day_of(value: str) -> date | None:
         return datetime.fromisoformat(value).date()
     except ValueError:
         return None
-
-
-# Names of documents.
-
-LONGEST_VALUE: Final = 80
-"""Most characters of a metadata value that can be part of a name; longer ones are descriptions. project default"""
-
-_BETWEEN: Final = re.compile(r"[_\W]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z])(?=(?:19|20)\d\d)")
-"""The boundaries between words of a name, as in "Coca-Cola_Q2_2024" and "annualReport2023"."""
-
-_QUARTERS: Final = {"first": "q1", "second": "q2", "third": "q3", "fourth": "q4"}
-_QUARTER: Final = re.compile(rf"\b({'|'.join(_QUARTERS)})[\s-]+quarter\b", re.IGNORECASE)
-
-
-class DocumentNames:
-    """An index of the names of documents."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._count = len(names)
-        self._holding: dict[str, set[str]] = {}
-        for doc_id, name in names.items():
-            for term in _terms(name):
-                self._holding.setdefault(term, set()).add(doc_id)
-
-    @classmethod
-    def of(cls, facts: Iterable[DocumentFacts]) -> DocumentNames:
-        """Index the names in the documents' metadata."""
-        return cls({each.doc_id: name_of(each) for each in facts})
-
-    def named(self, query: str, doc_ids: Sequence[str] = ()) -> dict[str, float]:
-        """Return the documents of the scope (default: all) that share a word of a name with the query, weighted 0 to 1.
-
-        The weight of a word is ln(documents / documents with the word), scaled to 1 for a word that only one document
-        has; a word that all documents share has the weight 0. A document's weight is the sum over its words, divided by
-        the largest sum if that exceeds 1.
-        """
-        scope = frozenset(doc_ids)
-        size = len(scope) or self._count
-        if size < 2:
-            return {}
-        found: dict[str, float] = {}
-        for term in _terms(query):
-            holding = self._holding.get(term, set())
-            here = holding & scope if scope else holding
-            if here and len(here) < size:
-                for doc_id in here:
-                    found[doc_id] = found.get(doc_id, 0.0) + math.log(size / len(here)) / math.log(size)
-        most = max(found.values(), default=0.0)
-        return {doc_id: share / max(1.0, most) for doc_id, share in found.items()}
-
-
-def name_of(facts: DocumentFacts) -> str:
-    """Return everything that names a document, as one line."""
-    values = [value for known in (facts.given, facts.own) for value in known.values() if len(value) <= LONGEST_VALUE]
-    return " ".join(filter(None, dict.fromkeys([facts.title, facts.doc_id, facts.source_name, *values])))
-
-
-def _terms(text: str) -> set[str]:
-    text = _QUARTER.sub(lambda match: _QUARTERS[match[1].lower()], text)
-    return set(analyze_query(_BETWEEN.sub(" ", text)))

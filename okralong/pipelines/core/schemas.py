@@ -16,7 +16,8 @@ SCHEMA_VERSION: Final = 1
 """Version of archives, of runs as a whole, and of every table not listed in ``ADDED_COLUMNS``."""
 
 ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
-    "documents": {"sections": 2, "facts": 3, "outline": 4},
+    "documents": {"sections": 2, "facts": 3, "outline": 4, "cover": 5},
+    "metadata": {"cover": 2},
     "outcomes": {"reader": 2},
     "sources": {"reader": 2},
     "answers": {
@@ -136,12 +137,13 @@ DOCUMENTS: Final = table_schema(
         ("sections", pa.list_(_SECTION)),
         ("facts", pa.list_(_FACT)),
         ("outline", pa.list_(_OUTLINE_NODE)),
+        ("cover", pa.map_(pa.string(), pa.string())),
     ],
 )
 """A row per document. ``sha256`` covers id and text; tokens are o200k_base. ``tables`` are the spans of tables found in
 ``text``; ``sections`` are its pages, sheets, slides, headings and attachments, and ``facts`` what is tagged in XBRL
 (see ``core.types.Fact``), sorted by their start. ``outline`` is the tree of sections in reading order (see
-``core.outline``); null in files of earlier versions."""
+``core.outline``); null in files of earlier versions. ``cover`` is what the cover states (see ``archive.cover``)."""
 
 _CELL: Final = pa.struct(
     [("column", pa.int32()), ("text", pa.string()), ("start_char", pa.int64()), ("end_char", pa.int64())]
@@ -272,10 +274,11 @@ METADATA: Final = table_schema(
         ("file_date", pa.string()),
         ("own", pa.map_(pa.string(), pa.string())),
         ("given", pa.map_(pa.string(), pa.string())),
+        ("cover", pa.map_(pa.string(), pa.string())),
     ],
 )
-"""Metadata of a version's documents: ``own`` comes from the document or its row, ``given`` from a metadata file;
-``file_date`` is the day of the file's last change."""
+"""Metadata of a version's documents: ``own`` comes from the document or its row, ``given`` from a metadata file,
+``cover`` from the cover; ``file_date`` is the day of the file's last change."""
 
 _FAILED: Final = pa.struct([("doc_id", pa.string()), ("message", pa.string())])
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from okralong.pipelines.archive.cover import read_cover
 from okralong.pipelines.archive.tables import write_document_tables
 from okralong.pipelines.archive.vectors import Keys, text_keys
 from okralong.pipelines.archive.versions import DocumentEntry, KnownSource, active, digest
@@ -223,6 +224,7 @@ def _documents_table(documents: Sequence[Document]) -> pa.Table:
             "sections": [asdict(section) for section in document.sections],
             "facts": [asdict(fact) for fact in document.facts] or None,
             "outline": None if document.outline is None else [asdict(node) for node in document.outline],
+            "cover": sorted(read_cover(document.text, document.title, document.facts).metadata().items()),
         }
         for document in documents
     ]

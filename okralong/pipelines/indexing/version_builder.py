@@ -296,10 +296,14 @@ class VersionBuilder:
         }
 
     def _facts(self, sources: Sequence[KnownSource]) -> list[DocumentFacts]:
-        """Return the metadata of each document, reading only those whose part changed."""
+        """Return the metadata of each document, reading only those whose part changed or whose cover is unread."""
         held = self.parent["files"].get("metadata") if self.parent else None
         known = read_facts(self.archive, held) if held else {}
-        kept = {key: known[key] for key, entry in self.live.items() if key in known and known[key].part == entry.part}
+        kept = {
+            key: known[key]
+            for key, entry in self.live.items()
+            if key in known and known[key].part == entry.part and known[key].cover is not None
+        }
         days = {source.uri: _day(source.mtime_ns) for source in sources}
         new = facts_of_documents(self.archive, (e for key, e in self.live.items() if key not in kept), days)
         all_of_them = kept | {each.doc_id: each for each in new}

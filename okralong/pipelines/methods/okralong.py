@@ -140,7 +140,7 @@ async def _table_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
         return [] if stated is None else list(stated.context)
     if not ask.is_one_of(policy.line_items.rows) or not ask.plan.recover_tables or len(hits) < 2:
         return []
-    return await needed_rows(ask, round(ROWS_SHARE * sum(hit.chunk.n_tokens for hit in hits)), hits)
+    return await needed_rows(ask, round(ROWS_SHARE * sum(hit.chunk.n_tokens for hit in hits)))
 
 
 ROWS_SHARE: Final = 0.4
