@@ -64,9 +64,7 @@ def main() -> None:
     parser.add_argument("--side", choices=("dev", "test"), default="dev")
     parser.add_argument("--misses", action="store_true", help="print the questions that miss")
     options = parser.parse_args()
-    print(
-        "| archive | questions | n | right is first | right is meant | wrong focus | no focus | documents meant |"
-    )
+    print("| archive | questions | n | right is first | right is meant | wrong focus | no focus | documents meant |")
     print("|---|---|---|---|---|---|---|---|")
     for archive, names, kinds in sets(options.data, options.archive, options.side):
         for kind, asked in kinds.items():
