@@ -135,7 +135,7 @@ class SectionsPolicy(Settings):
     """Ranking by the sections of documents (``answering/sections.py``). Not in the paper.
 
     The scores of chunks in exhibits, certifications, signatures, tables of contents and boilerplate are multiplied by
-    ``lower`` (1: as others), unless the question asks for such a section. With ``by: code``, the ``most`` sections
+    ``lower`` (1: as others), unless the question asks for such a section. If ``by`` is "code", the ``most`` sections
     whose titles fit the question best raise their chunks, each by up to ``weight`` times the best score; those among
     the first ``candidates`` chunks of their documents become candidates.
     """
