@@ -72,7 +72,7 @@ class Work:
         settings["analyzer"] = {"kind": "rules"}
         # What the models take is measured by benchmarks.reranking and benchmarks.scaling; here is the rest.
         settings["policy"] = str(self._policy())
-        settings["reranker"] = {"confidence": False}
+        settings["confidence"] = "none"
         settings["concurrency"] = in_flight
         settings["budget_usd"] = BUDGET_USD
         named = {"base_url": self.base_url, "model": MODEL, "window": 128_000, "max_in_flight": in_flight}

@@ -34,6 +34,7 @@ from okralong.actors.local_models import LoadedModels, LocalModels
 from okralong.actors.planner import GeneratorClients, Planner, PlannerSetup
 from okralong.actors.ray_planners import BatchSetup, RayPlanner, run_actors
 from okralong.actors.retrieval import RetrievalNames
+from okralong.pipelines.answering.confidence_model import load_confidence
 from okralong.pipelines.core.config import AnswerPlacement
 from okralong.pipelines.core.log import ROOT, JsonLines
 from okralong.pipelines.core.loops import run_coroutine
@@ -422,6 +423,7 @@ def _planner_setup(start: RunStart, served: StartedGenerator, address: str | Non
         replies_from=start.replies_from,
         run=start.run,
         weights=served.weights,
+        confidence=load_confidence(prepared.config.confidence),
     )
 
 

@@ -18,6 +18,7 @@ from ray.exceptions import RayActorError
 from okralong.actors.question_journal import QuestionJournal
 from okralong.pipelines.answering.answer_types import AnswerType, value_read
 from okralong.pipelines.answering.confidence import with_confidence
+from okralong.pipelines.answering.confidence_model import ConfidenceModel
 from okralong.pipelines.answering.cost_model import ANSWERS, Spender, plan_reserve
 from okralong.pipelines.answering.grammars import grammar
 from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
@@ -78,6 +79,7 @@ class PlannerSetup:
         replies_from: Absolute places of other runs that share their replies.
         run: The run folder.
         weights: Identity of the weights of an embedded generator or SARA's.
+        confidence: The model that estimates how probably answers are right, or None.
     """
 
     strategy: StrategySpec
@@ -89,6 +91,7 @@ class PlannerSetup:
     replies_from: tuple[str, ...]
     run: str = ""
     weights: str = ""
+    confidence: ConfidenceModel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,6 @@ class Planner:
         self._revived = revived
         self._peers: Peers = self if peers is None else peers
         self._making: dict[str, asyncio.Task[Any]] = {}
-        self._checks = models.cross_encoder.checks
         self._models = models
         self._asked = asked_as(setup.llm)
         self._asked_stronger = None if setup.llm.stronger is None else asked_as(setup.llm.stronger)
@@ -226,8 +228,6 @@ class Planner:
 
     async def _checked(self, tools: QuestionTools, question: Question, answer: Answer) -> Answer:
         """Return the answer with its confidence. If judging fails, the answer stays as it is: it was paid for."""
-        if not self._checks or answer.confidence is not None:
-            return answer
         try:
             return await with_confidence(tools, question.question, answer)
         except (EndpointError, BrokenError, *BROKEN):
@@ -301,6 +301,7 @@ class Planner:
             QuestionGenerator(self._clients, journal),
             self._setup.policy,
             artifact=self._artifact_of,
+            confidence=self._setup.confidence,
             **self._asked,
         )
         if self._asked_stronger is not None:

@@ -20,6 +20,7 @@ from ray.exceptions import RayError
 from okralong.actors.cluster import NAMESPACE, remove_apps, run_apps
 from okralong.actors.shards import start_index_shards
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
+from okralong.pipelines.answering.confidence_model import NONE
 from okralong.pipelines.answering.models import PARTS, RANKS_ONLY, CrossEncoder, Part
 from okralong.pipelines.archive.search import calls_by_shard, replicas_by_shard
 from okralong.pipelines.core.types import BrokenError, ConfigError, OkraError
@@ -81,7 +82,7 @@ def cross_encoder_of(prepared: Prepared, parts: Collection[Part]) -> CrossEncode
     if "reranker" not in parts or not reranker.reads_spans:
         return RANKS_ONLY
     may_answer = reranker.may_answer(prepared.config.llm.base_url == EMBEDDED)
-    return CrossEncoder(reranker.name, True, may_answer, reranker.confidence)
+    return CrossEncoder(reranker.name, True, may_answer)
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def needed_models(prepared: Prepared, asking: bool = True) -> dict[str, object]:
         needed["analyzer"] = [config.analyzer.identity(), config.analyzer.model_dump(mode="json")]
     # An estimate compares the method with the strategy that the config names.
     ranks = strategy.needs.reranker if asking else prepared.policy.needs_reranker
-    if ranks or (asking and config.reranker.confidence and config.reranker.reads_spans):
+    if ranks or (asking and config.confidence != NONE and config.reranker.reads_spans):
         needed["reranker"] = [config.reranker.identity(), config.reranker.model_dump()]
     if strategy.needs.scorer and config.scorer is not None:
         needed["scorer"] = config.scorer.model_dump()

@@ -210,14 +210,11 @@ def say_unusable(console: Console, prepared: Prepared) -> None:
 
 
 def _second(prepared: Prepared) -> str:
-    """Return a line on how low-confidence answers are handled, or that confidence is unavailable."""
+    """Return a line on how low-confidence answers are handled, or ""."""
     again, stronger = prepared.policy.escalate, prepared.llm.stronger
     if again is not None and prepared.strategy.needs.escalates:
         how = f"go to {stronger.model} at {stronger.base_url}" if stronger else "are asked for from the full text"
         return f"\nanswers with a confidence below {again.under:g} {how}"
-    reranker = prepared.config.reranker
-    if reranker.confidence and not reranker.reads_spans:
-        return f"\nno answer gets a confidence: {reranker.model} only ranks"
     return ""
 
 

@@ -77,7 +77,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
 
 
 def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
-    """Return a warning if the run began with another cross-encoder for its confidences, else "".
+    """Return a warning if the run began with other models for its confidences, else "".
 
     The run may continue, because confidence does not affect the answers. (If the policy escalates by it, the model is
     part of the run's fingerprint.)
@@ -86,10 +86,10 @@ def judged_otherwise(folder: Folder, prepared: Prepared) -> str:
     before, now = begun["confidence"], prepared.confidence
     if before == now:
         return ""
-    models = [f"{each['model']} ({each['precision']})" if each else "none" for each in (before, now)]
+    models = [" ".join(map(str, each.values())) if each else "none" for each in (before, now)]
     return (
-        f"{folder.path} was begun with another cross-encoder: confidence is estimated by {models[0]} for "
-        f"those answered before and by {models[1]} from now on, so the two are not comparable."
+        f"{folder.path} was begun with other models of confidence: it is estimated by {models[0]} for those answered "
+        f"before and by {models[1]} from now on, so the two are not comparable."
     )
 
 

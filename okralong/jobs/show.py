@@ -258,7 +258,9 @@ class _Printer:
                 self._line(f"{name}: {said}", 2)
         if row["escalated"]:
             how = "with the full text" if row["escalated"] == "precise" else f"with {row['escalated']}"
-            self._line(f"repeated {how}, because the first answer had a confidence of {row['first_confidence']:.2f}", 2)
+            known = row["first_confidence"]
+            why = "was doubtful" if known is None else f"had a confidence of {known:.2f}"
+            self._line(f"repeated {how}, because the first answer {why}", 2)
         if row["error"]:
             self._line(row["error"], 2, "red")
         if row["replied_by"]:

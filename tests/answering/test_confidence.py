@@ -10,7 +10,8 @@ import pytest
 
 from okralong.pipelines.answering.agreement import agreement
 from okralong.pipelines.answering.confidence import AROUND_CITATION, with_confidence
-from okralong.pipelines.answering.signals import asked_kind, kind_fits, known, reading_signals
+from okralong.pipelines.answering.signal_names import known
+from okralong.pipelines.answering.signals import asked_kind, kind_fits, reading_signals
 from okralong.pipelines.core.types import Answer, Chunk, Citation, Passage, Reading
 from tests.answering.test_reading import CHUNK, OTHER, START, TEXT, tools
 
@@ -28,15 +29,15 @@ async def test_an_answer_is_judged_by_the_passage_that_it_cites(tmp_path: Path) 
     cited = Citation("d", 1000 + START, 1005 + START, "1,204")
     given = Answer("answered", "1,204", (cited,), context=(passage(CHUNK), passage(OTHER)))
     judged = await with_confidence(tools(tmp_path, readings), "q", given)
-    assert judged.confidence == pytest.approx(0.2)
+    assert judged.signals["support"] == pytest.approx(0.2)
     elsewhere = replace(given, answer=OTHER.text[:5], citations=())
     uncited = await with_confidence(tools(tmp_path, readings), "q", elsewhere)
-    assert uncited.confidence == pytest.approx(0.9)
+    assert uncited.signals["support"] == pytest.approx(0.9)
     refused = await with_confidence(tools(tmp_path, readings), "q", Answer("unanswerable", "", context=given.context))
-    assert refused.confidence == pytest.approx(0.1)
+    assert refused.signals["answerable"] == pytest.approx(0.9)
     # The passage holds an answer, and by how sure its place is it is not this one.
     wrong = await with_confidence(tools(tmp_path, readings), "q", replace(given, answer="99 crowns"))
-    assert wrong.confidence == pytest.approx(0.2 * (1 - math.sqrt(0.8)))
+    assert wrong.signals["support"] == pytest.approx(0.2 * (1 - math.sqrt(0.8)))
 
 
 def test_an_amount_is_supported_by_the_row_whose_label_is_read() -> None:
@@ -71,7 +72,8 @@ async def test_of_a_long_passage_the_place_is_in_the_part_that_is_judged(tmp_pat
     read = {part: Reading(1.0, 0.9, at - begin, at - begin + 5, 1.0)}
     for said, share in (("1,204", 0.9), ("1,205", 0.0)):
         given = Answer("answered", said, (cited,), context=(shown,))
-        assert (await with_confidence(tools(tmp_path, read), "q", given)).confidence == pytest.approx(share)
+        judged = await with_confidence(tools(tmp_path, read), "q", given)
+        assert judged.signals["support"] == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from okralong.pipelines.llm.prices import Price
 from okralong.pipelines.methods.registry import FullPolicy, describe, load_strategy
 from okralong.pipelines.run.config import RunConfig, fingerprint
 from okralong.pipelines.run.prepare import check_cross_encoder
+from tests.fakes.confidence import written
 from tests.fakes.reports import ALDER, BIRCH
 from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 
@@ -111,8 +112,7 @@ async def test_a_long_passage_is_judged_around_what_is_cited() -> None:
     tools = ScriptedTools([ALDER], reads=True)
     found = await with_confidence(tools, RESEARCH, Answer("answered", "yes", (cited,), context=(passage,)), "one")
     none = await with_confidence(tools, RESEARCH, Answer("answered", "yes", context=(passage,)), "two")
-    assert found.confidence == 1.0
-    assert none.confidence == 0.0
+    assert (found.signals["support"], none.signals["support"]) == (1.0, 0.0)
     assert len(text) > 4 * AROUND_CITATION
 
 
@@ -152,7 +152,7 @@ def known(policy: Policy, strategy: str = "okralong", **given: Any) -> str:
     return fingerprint(config, policy, describe(strategy, policy), {})
 
 
-def test_a_run_is_known_by_its_stronger_generator_where_it_may_ask_it() -> None:
+def test_a_run_is_known_by_its_stronger_generator_where_it_may_ask_it(tmp_path: Path) -> None:
     off, on = (load_config(FullPolicy, "policy/default.yaml", given) for given in (
         {}, {"escalate": {"under": 0.3, "to": "stronger"}}
     ))  # fmt: skip
@@ -164,6 +164,9 @@ def test_a_run_is_known_by_its_stronger_generator_where_it_may_ask_it() -> None:
     assert known(on, "std_rag", **given) == known(on, "std_rag"), "a baseline asks nobody twice"
     judged = known(on, **given, **{"reranker.precision": "float32"})
     assert judged != known(on, **given), "what an answer is judged by decides who answers"
+    mine = {"confidence": written(tmp_path, "gpt-4o")}
+    assert known(on, **given, **mine) != known(on, **given)
+    assert known(off, **mine) == known(off), "otherwise it does not"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_a_run_is_known_by_its_stronger_generator_where_it_may_ask_it() -> None:
     [
         ({"reranker.answers": "always", "reranker.model": "BAAI/any"}, {}, "answers is always.*can only rank"),
         ({"reranker.model": "BAAI/any"}, {"escalate": {"under": 0.3, "to": "precise"}}, "BAAI/any only ranks"),
-        ({"reranker.confidence": False}, {"escalate": {"under": 0.3, "to": "precise"}}, "confidence is false"),
+        ({"confidence": "none"}, {"escalate": {"under": 0.3, "to": "precise"}}, "confidence is none"),
     ],
 )
 def test_a_cross_encoder_that_cannot_judge_is_refused_where_it_must(

@@ -17,6 +17,7 @@ from okralong.pipelines.answering.readers.span import Span, read_sentence, read_
 from okralong.pipelines.answering.readers.spans import level_of, line_around, probability, whole_words
 from okralong.pipelines.core.types import Answer, Chunk, Hit, Question, Reading
 from tests.answering.test_choice_kept import KeptLog, fan_out, ports
+from tests.fakes.confidence import covering
 from tests.fakes.tools import ask_of, paper_policy
 
 TEXT = "Alder sold bread.\nRevenue was 1,204 crowns in 2023. It rose.\nThe end."
@@ -30,7 +31,7 @@ def tools(tmp_path: Path, readings: dict[str, Reading]) -> QuestionTools:
 
     policy = paper_policy(read__types=["extractive"], read__threshold=0.4)
     answers = CrossEncoder(reads_spans=True, reads_answers=True)
-    shared = replace(ports(tmp_path, answers, read=read), policy=policy)
+    shared = replace(ports(tmp_path, answers, read=read), policy=policy, confidence=covering())
     return QuestionTools(shared, Question("q1", "q"), (), KeptLog(), fan_out)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from okralong.pipelines.answering.ask import Ask
+from okralong.pipelines.answering.confidence_model import ConfidenceModel
 from okralong.pipelines.answering.organizer import plain_plan
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import sort_hits
@@ -47,6 +48,7 @@ from okralong.pipelines.core.types import (
 from okralong.pipelines.indexing.chunking import chunk_document
 from okralong.pipelines.methods.registry import FullPolicy
 from okralong.pipelines.statements.outline import outline_of
+from tests.fakes.confidence import covering
 
 Scripted = str | Exception | Reply | Callable[[Sequence[Message]], str]
 """A reply, an error to raise, or what makes a reply of the messages."""
@@ -157,6 +159,10 @@ class ScriptedTools:
     @property
     def reads(self) -> bool:
         return self._reads
+
+    @property
+    def confidence(self) -> ConfidenceModel | None:
+        return covering("scripted")
 
     @property
     def reads_answers(self) -> bool:

@@ -69,7 +69,7 @@ class Night:
         """
         settings = yaml.safe_load(shipped_config("answer.yaml"))
         settings |= {"policy": "policy/paper.yaml", "analyzer": {"kind": self.analyzer}, "concurrency": IN_FLIGHT}
-        settings |= {"planners": 2, "budget_usd": 20.0, "reranker": {"confidence": False}}
+        settings |= {"planners": 2, "budget_usd": 20.0, "confidence": "none"}
         told = {"base_url": self.endpoint.base_url, "model": MODEL, "tokenizer": "o200k_base", "window": 128_000}
         settings["llm"] |= told | {"timeout_s": 30.0}
         for key, value in changes.items():

@@ -103,7 +103,7 @@ def test_a_session_carries_runs_and_ends(session: Night) -> None:
     check(session, ids_of(session.questions), [], 0)
     assert "already has a session" in _okralong(session, "up", code=2)
 
-    session.configure(planners=None, reranker={"confidence": True})
+    session.configure(planners=None, confidence="shipped")
     second = session.finish("--run", str(session.folder / "second"))
     assert second.code == 0, second
     assert "is not used: its reranker differs from the run's" in second.said

@@ -29,8 +29,10 @@ def test_every_question_has_one_row_and_the_manifest_says_complete(run_rows: dic
     assert run_rows["exit_code"] == 0
     assert run_rows["manifest"]["totals"]["statuses"] == {"answered": 18}
     assert run_rows["failures"] == []
-    assert len({row["confidence"] for row in run_rows["answers"]}) > 9
-    assert all(0 < row["confidence"] < 1 for row in run_rows["answers"])
+    signals = [dict(row["signals"]) for row in run_rows["answers"]]
+    assert len({each["answerable"] for each in signals}) > 9
+    assert {row["way"] for row in run_rows["answers"]} == {"generated"}
+    assert {row["confidence"] for row in run_rows["answers"]} == {None}, "no model was fitted on this generator"
 
 
 def test_the_ledger_is_the_bill_to_the_cent(run_rows: dict[str, Any]) -> None:

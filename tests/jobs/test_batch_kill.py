@@ -29,7 +29,7 @@ HANG = {"kind": "hang", "where": "batches", "contains": "POST /v1/batches", "tim
 
 def command(archive: Path, sample: Path, folder: Path, server: EndpointProcess) -> list[str]:
     settings: dict[str, Any] = yaml.safe_load(shipped_config("answer.yaml"))
-    settings |= {"strategy": "long_context", "analyzer": {"kind": "rules"}, "reranker": {"confidence": False}}
+    settings |= {"strategy": "long_context", "analyzer": {"kind": "rules"}, "confidence": "none"}
     settings["llm"] |= {"base_url": server.base_url, "model": MODEL, "window": 128_000, "tokenizer": "o200k_base"}
     settings["llm"]["batch"] = {"quiet_s": 3.0, "gather_s": 60.0, "poll_s": 0.2, "longest_poll_s": 0.5}
     (folder / "answer.yaml").write_text(yaml.safe_dump(settings))

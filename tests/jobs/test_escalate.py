@@ -15,6 +15,7 @@ from okralong.pipelines.core.config import shipped_config
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_ENDPOINT, ConfigError, EndpointError
 from okralong.pipelines.run.rows import table
+from tests.fakes.confidence import written
 from tests.fakes.openai_server import FakeOpenAI, Messages, Trouble
 from tests.jobs.conftest import always, call, endpoint, quoting, splits
 from tests.jobs.warm import answer
@@ -43,7 +44,13 @@ def given(folder: Path, weak: FakeOpenAI, stronger: FakeOpenAI, under: float) ->
     policy["escalate"] = {"under": under, "to": "stronger"}
     (folder / "policy.yaml").write_text(yaml.safe_dump(policy))
     second = {"base_url": stronger.base_url, "model": STRONG, "window": 64_000, "price": PRICE}
-    return {**endpoint(weak), "policy": str(folder / "policy.yaml"), "llm.stronger": second, "concurrency": 3}
+    return {
+        **endpoint(weak),
+        "policy": str(folder / "policy.yaml"),
+        "llm.stronger": second,
+        "concurrency": 3,
+        "confidence": written(folder, WEAK, STRONG),
+    }
 
 
 def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once(

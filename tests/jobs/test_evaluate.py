@@ -30,7 +30,7 @@ def write_sweep(folder: Path, data: Path, server: FakeOpenAI, **more: object) ->
         "side": "test",
         "catalog": str(data / "catalog.yaml"),
         "split": str(data / "split" / "manifest.parquet"),
-        "overrides": {**endpoint(server), "policy": "policy/paper.yaml", "reranker.confidence": False},
+        "overrides": {**endpoint(server), "policy": "policy/paper.yaml", "confidence": "none"},
         "sets": [{"name": "town", "part": "all", "pool_tokens": 1000}],
         "methods": {"okralong": {}, "std_rag": {"variants": ["default"]}},
         "variants": {
@@ -146,7 +146,7 @@ def test_a_sweep_of_few_questions_runs_in_its_own_process_side_by_side(
         "few": {"policy_overrides": {"longllmlingua.candidates": 2, "longllmlingua.granularity": 150}},
     }
     more = {"share_replies": False, "parallel": 3}
-    scored = {"scorer": {"model": "embedded"}, "reranker.confidence": False, **endpoint(reader)}
+    scored = {"scorer": {"model": "embedded"}, "confidence": "none", **endpoint(reader)}
     sweep = write_sweep(tmp_path, data, reader, methods=methods, variants=variants, overrides=scored, **more)
     out = tmp_path / "out"
     with without_ray():

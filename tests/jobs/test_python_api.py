@@ -66,7 +66,7 @@ def test_a_script_and_a_notebook_call_it_as_often_as_they_like(
 ) -> None:
     config = config_file(tmp_path, reader)
     # Each call starts the models that it needs, and it is not about them: there is an analyzer alone.
-    settings = yaml.safe_load(config.read_text()) | {"policy": PAPER, "reranker": {"confidence": False}}
+    settings = yaml.safe_load(config.read_text()) | {"policy": PAPER, "confidence": "none"}
     config.write_text(yaml.safe_dump(settings))
     (tmp_path / "script.py").write_text(SCRIPT)
     alone = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

@@ -60,7 +60,7 @@ def told(tiny: Path, compressor: Path) -> dict[str, Any]:
         "strategy": "sara",
         "policy": "policy/paper.yaml",
         "analyzer.kind": "rules",
-        "reranker.confidence": False,
+        "confidence": "none",
         "sara.compressor": str(compressor),
         "sara.batch_wait_s": 0.2,
         "llm.model": str(tiny),

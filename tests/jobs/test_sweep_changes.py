@@ -29,7 +29,7 @@ def write_sweep(folder: Path, data: Path, server: FakeOpenAI, **more: object) ->
         "title": "The town",
         "side": "all",
         "catalog": str(data / "catalog.yaml"),
-        "overrides": {**endpoint(server), "policy": "policy/paper.yaml", "reranker.confidence": False},
+        "overrides": {**endpoint(server), "policy": "policy/paper.yaml", "confidence": "none"},
         "sets": [{"name": "town", "part": "all"}],
         "methods": {"std_rag": {}},
         **more,

@@ -47,7 +47,7 @@ def test_values_are_chosen_on_one_side_and_reported_on_the_other(
         "policy": "policy/paper.yaml",
         "grid": {"std_rag.count": [1, 2]},
         "metric": "weighted_tokens",
-        "overrides": endpoint(reader) | {"reranker.confidence": False},
+        "overrides": endpoint(reader) | {"confidence": "none"},
         "sets": [{"name": "sample", "part": "all"}],
         "every": True,
         "budget_usd": 1.0,

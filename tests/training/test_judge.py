@@ -1,17 +1,14 @@
-"""Confidence of answers: a judge that reads the answer orders them better than the passage alone."""
+"""Answers to passages that are known to contain the answer or not, by spans and by a small generator."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.answers import HEAD, Marked, Replies, answers, line, read_answers, write_answers
-from benchmarks.confidence import area, calibration, in_all_ways, judged_by, own_word, passage_alone
 from okralong.lab.training.rows.tables import RankingRow
-from okralong.pipelines.answering.confidence import support
 from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
 from okralong.pipelines.llm.config import LlmConfig
 from okralong.pipelines.sara.generator import MixedGenerator
@@ -29,32 +26,10 @@ def marked(number: int, right: bool) -> Marked:
     return Marked(*at, float(right), float(right), f"d{number % 10}")
 
 
-def test_own_word_tells_right_answers_from_wrong_ones() -> None:
-    answers = [marked(n, right=n % 7 < 4) for n in range(140)]
-    found = judged_by("spans", own_word, answers)
-    said, random = area(found.confidence, found.wrong)
-    passage, _ = area(judged_by("spans", passage_alone, answers).confidence, found.wrong)
-    assert said < 0.5 * min(passage, random), "the answer itself is judged too"
-    brier, error = calibration(found)
-    assert brier.value is not None
-    assert brier.value == np.mean((found.confidence - (1 - found.wrong)) ** 2)
-    assert 0 <= error <= 1
-    assert [each.name for each in in_all_ways("spans", answers)] == [
-        f"spans{part}, {way}" for part in ("", " set 0", " set 1") for way in ("own word", "passage alone")
-    ]
-
-
 CITED = Citation("d", 0, 12, "Alder sold")
 PASSAGES = (Passage("d", 0, 25, TEXT, 6, 1.0), Passage("e", 0, 27, "Fernhill sold boats in 2023", 6, 1.0))
 READINGS = (Reading(1.0, 0.2, 11, 16, 0.8), Reading(2.0, 0.9, 0, 8, 0.9))
 TEXTS = [each.text for each in PASSAGES]
-
-
-def test_the_passage_alone_knows_only_what_is_cited() -> None:
-    given = Answer("answered", "bread", (CITED,), context=PASSAGES)
-    assert support("", given, TEXTS, READINGS, compared=False) == 0.2
-    other = replace(given, answer="7,777 crowns", citations=())
-    assert support("", other, TEXTS, READINGS, compared=False) == 0.9
 
 
 async def test_known_passages_are_answered_by_span_and_by_a_generator(tmp_path: Path) -> None:

@@ -203,3 +203,29 @@ def _page(tune: Tune, points: Sequence[Point], best: Point) -> str:
 
 def _words(point: Point) -> str:
     return ", ".join(f"{key} = {value}" for key, value in point.values.items())
+
+
+def calibrate(
+    runs: Annotated[list[str], typer.Argument(help="Run folders, or sweeps' folders, whose cells are then read.")],
+    out: Annotated[Path, typer.Option(help="The file for the model; `confidence` of an answer config names it.")],
+    questions: Annotated[
+        list[str] | None,
+        typer.Option(help="Questions files with gold answers, one for all runs or one for each; not for sweeps."),
+    ] = None,
+    fewest: Annotated[int, typer.Option(min=1, help="Ways with fewer answers get no confidence.")] = 25,
+) -> None:
+    """Fit the model that estimates how probably an answer is right, on runs whose questions have gold answers."""
+    from okralong.jobs.terminal import say_line
+    from okralong.lab.confidence.answers import judged_answers
+    from okralong.lab.confidence.figures import summary
+    from okralong.lab.confidence.fit import fit_model, held_out
+
+    console = Console()
+    answers = judged_answers(runs, questions or ())
+    model = fit_model(answers, fewest)
+    found = {"Answers about other documents than those of the fit": held_out(answers, fewest=fewest)}
+    if len({each.source for each in answers}) > 1:
+        found["Data sets left out of the fit"] = held_out(answers, lambda each: each.source, fewest)
+    console.print(summary(found), highlight=False, markup=False, soft_wrap=True)
+    out.write_text(model.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    say_line(console, f"written: {out}, fitted on {counted(sum(model.fitted.values()), 'answer')}")

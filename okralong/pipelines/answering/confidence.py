@@ -1,7 +1,8 @@
 """Estimate confidence: the probability that an answer is right.
 
-The cross-encoder reads the question with each passage of the answer's context, and what the run knows about the answer
-is recorded as signals. Not in the paper.
+The cross-encoder reads the question with each passage of the answer's context. What the run knows about the answer is
+recorded as signals (``answering/signals.py``), and a model of them gives the probability
+(``answering/confidence_model.py``). Not in the paper.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Final
 
 from okralong.pipelines.answering.agreement import holds
 from okralong.pipelines.answering.answer_types import AnswerType
-from okralong.pipelines.answering.signals import known, reading_signals, scope_signals, text_signals
+from okralong.pipelines.answering.signal_names import known
+from okralong.pipelines.answering.signals import reading_signals, scope_signals, text_signals
 from okralong.pipelines.answering.tools import Tools
 from okralong.pipelines.core.loops import off_loop
-from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
+from okralong.pipelines.core.types import Answer, Citation, Passage
 
 AROUND_CITATION: Final = 900  # project default: some 450 tokens together
 """Characters read on each side of a citation in a long passage."""
@@ -24,10 +26,11 @@ AROUND_CITATION: Final = 900  # project default: some 450 tokens together
 async def with_confidence(tools: Tools, question: str, answer: Answer, step: str = "check") -> Answer:
     """Add the signals and the confidence to ``answer``, unless it has them.
 
-    Without a cross-encoder, or if no passages were shown, the signals of readings are left out, and there is no
-    confidence. Step: ``step``, one reading of the shown passages.
+    Nothing is added if the run's config has ``confidence: none``. Step: ``step``, one reading of the shown passages, if
+    the run has a cross-encoder.
     """
-    if "passages" in answer.signals or answer.status not in ("answered", "unanswerable"):
+    model = tools.confidence
+    if model is None or "passages" in answer.signals or answer.status not in ("answered", "unanswerable"):
         return answer
     texts = [_judged(passage, answer.citations) for passage in answer.context]
     readings = await tools.read(step, question, texts) if texts and tools.reads else []
@@ -40,13 +43,7 @@ async def with_confidence(tools: Tools, question: str, answer: Answer, step: str
         return known({**found, **answer.signals})
 
     answer = replace(answer, signals=await off_loop(len(answer.answer) + sum(map(len, texts)), signals))
-    return answer if answer.confidence is not None else replace(answer, confidence=_confidence(answer, readings))
-
-
-def _confidence(answer: Answer, readings: Sequence[Reading]) -> float | None:
-    if not readings:
-        return None
-    return 1 - answer.signals["answerable"] if answer.status == "unanswerable" else answer.signals["support"]
+    return answer if answer.confidence is not None else replace(answer, confidence=model.estimate(answer))
 
 
 def _judged(passage: Passage, citations: Sequence[Citation]) -> str:

@@ -29,13 +29,11 @@ class CrossEncoder:
         name: Its name if it reads spans, else "".
         reads_spans: Whether it returns the span of an answer.
         reads_answers: Whether it may answer questions itself.
-        checks: Whether it estimates the confidence of answers.
     """
 
     name: str = ""
     reads_spans: bool = False
     reads_answers: bool = False
-    checks: bool = False
 
 
 RANKS_ONLY: Final = CrossEncoder()

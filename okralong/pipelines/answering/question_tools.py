@@ -24,6 +24,7 @@ import numpy as np
 from okralong.pipelines.answering.analyzers.analysis import AnalysisInput
 from okralong.pipelines.answering.analyzers.analyzer import analyze_by_generator
 from okralong.pipelines.answering.answer_types import AnswerType
+from okralong.pipelines.answering.confidence_model import ConfidenceModel
 from okralong.pipelines.answering.context import MESSAGE_OVERHEAD, prompt_fits
 from okralong.pipelines.answering.models import Generator, GeneratorCall, Models
 from okralong.pipelines.answering.policy import Policy
@@ -86,6 +87,7 @@ class Ports:
         artifact: Returns a document's artifact; None outside a run.
         reads_answers: Whether the cross-encoder may answer questions, if it is able to.
         stronger: The ports with the run's stronger generator, if it has one.
+        confidence: Estimates how probably answers are right; None if nothing does.
         answer_tokens: Returns the most tokens of an answer of a type, None if only the role limits it.
     """
 
@@ -102,6 +104,7 @@ class Ports:
     artifact: Callable[[str, str, Branch, int, tuple[str, ...]], Awaitable[Any]] | None = None
     reads_answers: bool = True
     stronger: Ports | None = None
+    confidence: ConfidenceModel | None = None
     answer_tokens: Callable[[str], int | None] = lambda _: None
 
     def with_stronger(self, generator: Generator, asked: Mapping[str, Any]) -> Ports:
@@ -301,6 +304,11 @@ class QuestionTools:
     def reads(self) -> bool:
         """See ``Tools``."""
         return self.models.cross_encoder.reads_spans
+
+    @property
+    def confidence(self) -> ConfidenceModel | None:
+        """See ``Tools``."""
+        return self.ports.confidence
 
     @property
     def reads_answers(self) -> bool:

@@ -27,15 +27,14 @@ if TYPE_CHECKING:
 
 
 class RerankerConfig(Settings):
-    """The section ``reranker`` of a run's config: the cross-encoder, which ranks, answers and estimates confidence.
+    """The section ``reranker`` of a run's config: the cross-encoder, which ranks, answers and judges answers.
 
     ``model`` is "shipped", a folder that `okralong train` wrote, or the folder or hub name of a sentence-transformers
     cross-encoder (BAAI/bge-reranker-v2-m3), which only ranks. ``precision`` is auto (bfloat16 on GPUs and on CPUs that
     support it, else float32), float32, bfloat16, or int8 for CPUs. Up to ``max_batch`` pairs of query and passage share
     a pass, and queries that arrive within ``batch_wait_s`` seconds are read together. The model runs in ``replicas``
     processes with ``gpus_per_replica`` GPUs each. ``answers`` says whether the model answers the questions that
-    ``policy.read`` lists: "always", "never", or "auto", which means only instead of the embedded generator. With
-    ``confidence`` the model estimates the confidence of each answer.
+    ``policy.read`` lists: "always", "never", or "auto", which means only instead of the embedded generator.
     """
 
     model: str = Field(default=SHIPPED, min_length=1)
@@ -43,7 +42,6 @@ class RerankerConfig(Settings):
     max_batch: Annotated[int, Field(ge=1, le=4096)] = 64
     batch_wait_s: Annotated[float, Field(ge=0, le=10)] = 0.005
     answers: Literal["auto", "always", "never"] = "auto"
-    confidence: bool = True
     replicas: Annotated[int, Field(ge=1, le=256)] = 1
     gpus_per_replica: Annotated[float, Field(ge=0, le=8)] = 0.0
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from okralong.pipelines.answering.confidence_model import ConfidenceModel
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.types import (
@@ -208,6 +209,11 @@ class Tools(Retriever, Protocol):
     @property
     def reads(self) -> bool:
         """True if the run has a cross-encoder that returns the span of an answer."""
+        ...
+
+    @property
+    def confidence(self) -> ConfidenceModel | None:
+        """The model that estimates how probably answers are right; None if nothing does."""
         ...
 
     @property

@@ -167,7 +167,10 @@ async def _escalate(ask: Ask, first: Answer, from_full_text: bool) -> Answer:
     if to is None:
         return first
     first = await with_confidence(ask.tools, ask.question, first)
-    confident = first.confidence is None or first.confidence >= ask.plan.escalate_under
+    # An answer of a generator that the model was not fitted on has no confidence, but its score orders it.
+    model = ask.tools.confidence
+    sure = model.score(first) if model is not None and first.confidence is None else first.confidence
+    confident = sure is None or sure >= ask.plan.escalate_under
     if (confident and first.status != "invalid_output") or (from_full_text and to == "precise"):
         return first
     try:

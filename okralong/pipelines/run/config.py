@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from okralong.pipelines.answering import confidence_model
 from okralong.pipelines.answering.analyzers.analysis import ScorerConfig, TokenClassifierConfig
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.policy import Policy
@@ -40,6 +41,8 @@ class RunConfig(Settings):
     - ``own_process``: up to this many questions over a small archive are answered or estimated in the command's own
       process, without Ray (0: never).
     - ``reranker``: the cross-encoder, for policies that rank with one.
+    - ``confidence``: the model that estimates how probably each answer is right: "shipped", "none", or a file that
+      `okralong calibrate` wrote.
     - ``scorer``: the local language model, for policies that measure likelihoods (null: none).
     - ``token_classifier``: the model that selects the tokens LLMLingua-2 keeps.
     - ``sara``: the models of the strategy "sara".
@@ -60,6 +63,7 @@ class RunConfig(Settings):
     llm: LlmConfig
     query_embedder: QueryEmbedderConfig = QueryEmbedderConfig()
     reranker: RerankerConfig = RerankerConfig()
+    confidence: str = Field(default=confidence_model.SHIPPED, min_length=1)
     scorer: ScorerConfig | None = None
     token_classifier: TokenClassifierConfig = TokenClassifierConfig()
     sara: SaraConfig = SaraConfig()
@@ -100,6 +104,9 @@ def fingerprint(config: RunConfig, policy: Policy, strategy: StrategySpec, archi
         "precision": config.sara.precision if strategy.needs.sara_generator else None,
         "archive": archive.get("fingerprint"),
     }
+    model = confidence_model.load_confidence(config.confidence) if strategy.needs.escalates else None
+    if model is not None:  # it decides which answers are asked for again
+        parts["confidence"] = model.digest
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from okralong.pipelines.answering.confidence_model import NONE, load_confidence
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import VersionDiff, diff_versions, read_version
@@ -109,11 +110,13 @@ class Prepared:
 
     @property
     def confidence(self) -> dict[str, Any] | None:
-        """The identity of the model that estimates the confidence of answers, or None."""
-        reranker = self.config.reranker
-        if not reranker.confidence or not reranker.reads_spans:
+        """The identity of the models that estimate the confidence of answers, or None."""
+        model, reranker = load_confidence(self.config.confidence), self.config.reranker
+        if model is None:
             return None
-        return {name: value for name, value in reranker.identity().items() if name != "answers"}
+        read = reranker.reads_spans
+        by = {"cross_encoder": reranker.identity()["model"] if read else "", "precision": reranker.precision}
+        return {"model": model.digest, "answers": model.answers, **by}
 
     @property
     def columns(self) -> list[str]:
@@ -147,6 +150,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         )
     if strategy.needs.sara_generator:
         check_generator(config.sara.folder(), config.llm)
+    load_confidence(config.confidence)
     check_cross_encoder(config, policy, strategy)
     to_stronger = policy.escalate is not None and policy.escalate.to == "stronger"
     if strategy.needs.escalates and to_stronger and config.llm.stronger is None:
@@ -207,8 +211,8 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
 def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpec) -> None:
     """Raise ConfigError if the run needs a cross-encoder that locates answers, and the config's one only ranks.
 
-    Only ``reranker.answers: always`` and escalation need it. Otherwise, with a model that only ranks, answers have no
-    confidence, even with ``reranker.confidence: true``, and ``answers: auto`` lets the generator answer.
+    Only ``reranker.answers: always`` and escalation need it. Otherwise, with a model that only ranks, confidence is
+    estimated without it, and ``answers: auto`` lets the generator answer.
     """
     reranker = config.reranker
     if reranker.answers == "always" and not reranker.reads_spans:
@@ -217,12 +221,12 @@ def check_cross_encoder(config: RunConfig, policy: Policy, strategy: StrategySpe
             "Set reranker.answers to auto or never, so that the generator answers, or reranker.model to shipped or a "
             "folder that `okralong train` wrote. Nothing was spent."
         )
-    if strategy.needs.escalates and not (reranker.confidence and reranker.reads_spans):
-        why = f"{reranker.model} only ranks" if reranker.confidence else "reranker.confidence is false"
+    if strategy.needs.escalates and (config.confidence == NONE or not reranker.reads_spans):
+        why = "confidence is none" if config.confidence == NONE else f"{reranker.model} only ranks"
         raise ConfigError(
             f"The policy {policy.name!r} escalates answers whose confidence is below escalate.under, but the "
             f"answers of this run have no confidence: {why}. Set reranker.model to shipped or a folder "
-            "that `okralong train` wrote, with reranker.confidence: true, or set the policy's escalate to null. "
+            "that `okralong train` wrote, with confidence: shipped, or set the policy's escalate to null. "
             "Nothing was spent."
         )
 

@@ -20,10 +20,10 @@ class Reader(ABC):
     """Finds the answer to some questions without calling the generator.
 
     To add a reader, write a subclass in a new file and list it in ``READERS`` of ``methods/okralong.py``. ``way`` is
-    that of its answers, unless an answer has its own.
+    that of its answers, unless an answer has its own; without one they get no confidence.
     """
 
-    way: ClassVar[Way]
+    way: ClassVar[Way | Literal[""]] = ""
     stage: ClassVar[Stage] = "before"
     workflows: ClassVar[Sequence[Workflow]] = ("linear", "extend", "split", "step")
 

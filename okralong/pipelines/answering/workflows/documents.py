@@ -12,6 +12,7 @@ paper, whose workflow "split" is for a handful of sub-questions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -155,7 +156,7 @@ async def fill_cell(tools: Tools, question: str, answer_cell: AnswerCell) -> Ans
     if wanted.kind in AMOUNTS and not wanted.many and shown:
         document = await tools.full_text(shown[0].doc_id)
         found = await off_loop(len(document.text), partial(with_unit, found, document))
-    return await with_confidence(tools, question, found) if tools.reads else found
+    return await with_confidence(tools, question, found)
 
 
 async def _task(ask: Ask, scope: Scope) -> DocumentsTask:
@@ -199,7 +200,7 @@ def _worked_out(outcome: Outcome, answers: Sequence[Answer], context: tuple[Pass
         _with_missing(outcome.text, outcome.without),
         _citations(answers, outcome.used),
         context=context,
-        confidence=min(known) if known and len(known) == len(said) else None,
+        confidence=math.prod(known) if known and len(known) == len(said) else None,  # all must be right
         value=outcome.value,
         replied_by=_replied(answers, outcome.used),
         way="documents",
