@@ -32,7 +32,7 @@ from okralong.pipelines.reporting.statistics import clustered_mean
 from okralong.pipelines.reporting.tables import markdown_table
 from okralong.pipelines.samples.questions import RESERVED_SEEDS, UNANSWERABLE, Sample, generate
 
-SAMPLES, REPORTS, QUESTIONS, WORDS = 6, 6, 24, 15_000
+SAMPLES, REPORTS, QUESTIONS, WORDS = 5, 6, 24, 15_000
 """The number of seeds, and of each sample's reports, questions and words per report, as in the demo."""
 
 
