@@ -46,7 +46,10 @@ class SetChoice(Settings):
 
     With ``pool_tokens``, its short texts are pooled into documents of at least that many o200k tokens; with null, each
     text is a document. ``limit`` is the number of questions to draw by the sweep's seed. ``fill`` names further sets
-    ("finqa dev"), whose texts of the same side fill up documents that would be too short.
+    ("finqa dev"), whose texts of the same side fill up documents that would be too short. ``scope`` is what a question
+    is asked of: its documents, or the whole archive. ``withheld`` is the share of questions, about, whose texts with
+    evidence are left out; they are then unanswerable. With ``typed``, a question has an answer type if its gold answer
+    is a number, or yes or no.
     """
 
     name: str
@@ -54,6 +57,9 @@ class SetChoice(Settings):
     pool_tokens: Annotated[int, Field(ge=1000, le=1_000_000)] | None = None
     limit: Annotated[int, Field(ge=1)] | None = None
     fill: list[NamedSet] = Field(default_factory=list)
+    scope: Literal["documents", "archive"] = "documents"
+    withheld: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    typed: bool = False
 
     @property
     def named(self) -> str:

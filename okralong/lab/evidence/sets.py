@@ -14,6 +14,7 @@ from okralong.lab.datasets.encoder import CachedEncoder, cached_encoder, index_e
 from okralong.lab.datasets.pooling import Pooled, pool, whole
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import Side, Split
+from okralong.lab.datasets.withheld import typed, withhold
 from okralong.lab.evidence.bench import Bench
 from okralong.lab.evidence.config import SetChoice, SweepSettings
 from okralong.lab.evidence.retrievals import Retrievals
@@ -77,7 +78,8 @@ class DataSetStore:
         # An archive has only one table of compressed chunks, so another compressor needs another archive.
         table = "" if config.compressor in (NONE, AUTO, SHIPPED) else f"-{_fingerprint(config.compressor)}"
         cut = f"{config.boundaries}-at-{sizes}{by}{table}"
-        return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}"
+        withheld = f"-without-{choice.withheld}" if choice.withheld else ""
+        return f"{choice.name}-{choice.part}-{self.side}-{limit}-{pooling}-{self.seed}-{cut}{withheld}"
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,16 @@ def pooled_set(choice: SetChoice, dataset: DataSet, spare: Iterable[Text], seed:
     ``every``, a text is enough.
     """
     items = drawn(list(dataset.items) if every else measurable(dataset), choice.limit, f"{seed}:{choice.name}")
+    if choice.typed:
+        items = [typed(item) for item in items]
+    items, gone = withhold(items, choice.withheld, f"{seed}:{choice.name}")
     if choice.pool_tokens is None:
         pooled = whole(replace(dataset, items=tuple(items)))
     else:
-        others = [*dataset.texts.values(), *spare]
+        others = [text for text in (*dataset.texts.values(), *spare) if text.text_id not in gone]
         pooled = pool(items, dataset.texts, choice.pool_tokens, seed, others, f"{choice.name}-{choice.part}")
+    if choice.scope == "archive":
+        pooled = replace(pooled, questions=tuple(replace(each, doc_ids=()) for each in pooled.questions))
     if not pooled.questions:
         raise InputError(
             f"{choice.name} {choice.part} has no question on this side of the split that can be measured: one with a "
