@@ -68,3 +68,13 @@ def test_sara_s_sweep_changes_what_its_variants_say(tmp_path: Path) -> None:
         "512 tokens",
         "1024 tokens",
     }
+
+
+def test_the_sweeps_for_confidence_withhold_texts_and_search_whole_archives(tmp_path: Path) -> None:
+    for name in ("confidence", "confidence_generated"):
+        sweep = shipped(f"sweeps/{name}.yaml")
+        assert len(expand(sweep, SweepFolder(tmp_path))) == len(sweep.sets)
+        assert any(each.withheld for each in sweep.sets)
+        assert any(each.typed for each in sweep.sets)
+    readers = shipped("sweeps/confidence.yaml")
+    assert {each.scope for each in readers.sets} == {"documents", "archive"}
