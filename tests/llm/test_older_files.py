@@ -47,14 +47,14 @@ def test_each_version_has_its_own_columns() -> None:
 def test_answers_of_before_name_nobody_who_replied(tmp_path: Path) -> None:
     for name, schema, version in (("answers", ANSWERS, 5), ("origins", ORIGINS, 1), ("scores", SCORES, 2)):
         added = {each for each, first in ADDED_COLUMNS[name].items() if first > version}
-        assert len(added) == 1
+        assert added
         said = {"okralong.table": name, "okralong.schema_version": str(version)}
         old = pa.schema([field for field in schema if field.name not in added], metadata=said)
         Folder.of(tmp_path).at(name).write_table(
             "part-000000001.parquet", pa.Table.from_pylist([{"query_id": "q"}], old)
         )
         (row,) = Folder.of(tmp_path).at(name).read_tables(schema).to_pylist()
-        assert (row["query_id"], *(row[each] for each in added)) == ("q", None)
+        assert (row["query_id"], *(row[each] for each in added)) == ("q", *(None for _ in added))
 
 
 async def test_an_older_ledger_goes_on_and_its_replies_have_no_known_origin(tmp_path: Path) -> None:

@@ -124,7 +124,12 @@ async def _generate(ask: Ask, finds: Finds) -> Answer:
 
 
 def _of_kind(ask: Ask, found: Answer) -> Answer:
-    return refused_if_other(ask.question, found) if ask.wanted == TEXT else found
+    """Refuse a reply of the embedded generator that is not of the kind asked for.
+
+    An endpoint's reply is kept: it is paid for, and a larger model errs less often than the rules for kinds, which
+    contradict 0.7 % of gold answers.
+    """
+    return refused_if_other(ask.question, found) if ask.wanted == TEXT and ask.tools.reads_answers else found
 
 
 async def _table_rows(ask: Ask, hits: Sequence[Hit]) -> list[Passage]:
