@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.readers.named import needed_rows
+from okralong.pipelines.answering.readers.named import named_document, needed_rows, without_name
 from okralong.pipelines.answering.retrieve import meant_documents
 from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.tables import Table, TableCell, TableRow
@@ -51,3 +51,31 @@ async def test_reports_of_one_company_are_all_meant() -> None:
     documents = [report("0001", "Larchwood"), report("0002", "Larchwood"), report("0003", "Rowan")]
     tools = ScriptedTools(documents, policy=POLICY)
     assert set(meant_documents(tools, "What did Larchwood sell?")) == {"0001", "0002"}
+
+
+@pytest.mark.parametrize(
+    ("question", "plain"),
+    [
+        (
+            "What were the total assets of Hazelnut at December 31, 2024?",
+            "What were the total assets at December 31, 2024?",
+        ),
+        ("What were Hazelnut Inc.'s total assets in 2024?", "What were the total assets in 2024?"),
+        ("How many shops does Hazelnut have?", "How many shops does the company have?"),
+        ("What is the revenue of Hazelnut for 2024?", "What is the revenue for 2024?"),
+        ("What did Rowan sell in March?", "What did Rowan sell in March?"),
+        ("What were the total assets in 2024?", "What were the total assets in 2024?"),
+    ],
+)
+def test_the_documents_own_name_is_left_out_of_a_question(question: str, plain: str) -> None:
+    assert without_name(question, DOCUMENTS[1]) == plain
+
+
+async def test_one_report_of_many_is_read_wherever_a_question_names_its_company() -> None:
+    tools = ScriptedTools(DOCUMENTS, policy=POLICY)
+    for question in ("How much did Hazelnut own?", "What were total assets of Hazelnut on the last day of the year?"):
+        found = await named_document(tools, question)
+        assert found is not None
+        assert found[0].doc_id == "0002"
+    assert await named_document(tools, "Did Rowan own more than Larchwood?") is None
+    assert await named_document(tools, "How much did Nobody own?") is None

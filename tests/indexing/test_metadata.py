@@ -104,6 +104,28 @@ def test_metadata_alone_makes_a_version_that_reads_and_embeds_nothing(folder: Pa
     assert Archive.open(f"{archive}@1").metadata().equals(before)
 
 
+def test_an_archive_without_covers_gets_them_without_reading_files(folder: Path) -> None:
+    (folder / "10k.txt").write_text(
+        "FORM 10-K\nAlder Mills, Inc.\n(Exact name of registrant as specified in its charter)"
+    )
+    assert index(folder).version == 1
+    archive = folder.parent / "archive"
+    (table,) = (archive / "metadata").glob("*.parquet")
+    held = pq.read_table(table)
+    place = held.schema.get_field_index("cover")
+    nothing = pa.nulls(len(held), held.schema.types[place])
+    pq.write_table(held.set_column(place, held.schema.field(place), nothing), table.with_name("old.parquet"))
+    table.unlink()
+    version = archive / "versions" / "000001.json"
+    said = json.loads(version.read_text())
+    version.write_text(json.dumps(said | {"fingerprint": "old", "files": said["files"] | {"metadata": "old.parquet"}}))
+    assert not Archive.open(archive).names.named("What did Alder Mills sell?")
+    second = index(folder)
+    assert (second.version, second.work["files_read"], second.work["shards_written"]) == (2, 0, 0)
+    assert list(Archive.open(archive).names.named("What did Alder Mills sell?")) == ["10k"]
+    assert index(folder).up_to_date
+
+
 def test_every_kind_of_file_says_the_same(tmp_path: Path) -> None:
     rows = [{"doc_id": "a", "filed": date(2024, 3, 1), "share": 0.5, "n": 7}]
     (tmp_path / "m.csv").write_text("doc_id,filed,share,n\na,2024-03-01,0.5,7\n\n", encoding="utf-8")

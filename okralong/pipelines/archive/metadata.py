@@ -76,6 +76,14 @@ def read_facts(archive: Folder, name: str) -> dict[str, DocumentFacts]:
     }
 
 
+def has_covers(archive: Folder, name: str | None) -> bool:
+    """Return whether a version's table has all covers; earlier releases wrote none, or no table (``name`` None)."""
+    if name is None:
+        return False
+    table = archive.at(METADATA_FOLDER).read_table(name)
+    return "cover" in table.column_names and table.column("cover").null_count == 0
+
+
 def facts_of_documents(
     archive: Folder, entries: Iterable[DocumentEntry], file_dates: Mapping[str, str], *, covers: bool = True
 ) -> list[DocumentFacts]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -10,6 +11,7 @@ from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.needed_rows import rows_needed, rows_passages
 from okralong.pipelines.answering.retrieve import names_in
 from okralong.pipelines.answering.tools import Tools
+from okralong.pipelines.archive.cover import read_cover
 from okralong.pipelines.archive.name_words import CONNECTORS, company_key, pieces_of
 from okralong.pipelines.core.loops import off_loop
 from okralong.pipelines.core.types import Document, Passage
@@ -23,11 +25,12 @@ TITLE_PAGE: Final = 2500  # project default
 """Characters at the beginning of a document that name its company."""
 _SHORT_NAME: Final = 3  # project default
 """A name of at most this many letters, as 3M, must be a word of its own."""
-_NAME: Final = r"(?P<name>[A-Z\d][\w.&'\u2019/\\-]*,?(?:\s+(?:[A-Z\d(\\&][\w.&'\u2019/()\\-]*,?|of|and|the|for|de))*)"
-_OF_NAME: Final = re.compile(
-    rf"\s+(?:of|for|by|at)\s+(?:the\s+)?{_NAME}(?P<rest>(?:,?\s(?:for|in|during|as\sof|at\sthe\send\sof)\s[^?]*)?\s*\?*\s*)$"
+_NAME: Final = re.compile(
+    r"(?P<of>\s(?:of|for|by|at|from|in)\s+(?:the\s+)?)?(?<!\w)(?P<name>[A-Z\d][\w.&/-]*"
+    r"(?:,?\s+(?:(?:of|and|the|for|de|&)\s+)*(?!(?:19|20)\d\d\b)[A-Z\d(][\w.&/()-]*)*)"
+    r"(?P<possessive>['\u2019]s\b|(?<=s)['\u2019])?"
 )
-_ITS: Final = re.compile(rf"\b(?:is|was|are|were)\s+{_NAME}(?:(?<=s)['\u2019]|['\u2019]s)\s+(?P<rest>)")
+"""Capitalized words that may be a name, with the preposition before them."""
 
 
 async def named_document(tools: Tools, question: str) -> tuple[Document, str] | None:
@@ -35,17 +38,34 @@ async def named_document(tools: Tools, question: str) -> tuple[Document, str] | 
 
     This is the only document of the scope, or the one that the question means best. Return None if there is neither.
     """
-    named = _OF_NAME.search(question) or _ITS.search(question)
     if tools.scope_size == 1:
         document = await tools.full_text((await tools.documents())[0][0])
-        return document, _unnamed(question, named) if named and _is_called(document, named["name"]) else question
-    if named is None:
-        return None
-    meant = _best_meant(tools, question[named.start() :])
+        return document, without_name(question, document)
+    meant = _best_meant(tools, question)
     if len(meant) != 1:
         return None
     document = await tools.full_text(meant[0])
-    return (document, _unnamed(question, named)) if _is_called(document, named["name"]) else None
+    return document, without_name(question, document)
+
+
+def without_name(question: str, document: Document) -> str:
+    """Return a question without the document's own name: "the revenue of Alder" becomes "the revenue"."""
+    said = set(names_in(question))
+    if not said:
+        return question
+    company = read_cover(document.text, document.title, document.facts).company
+    own = [pieces_of(each) for each in (document.doc_id, document.title, company, document.text[:TITLE_PAGE])]
+
+    def plain(match: re.Match[str]) -> str:
+        name = match["name"].rstrip(".,")
+        if said.isdisjoint(re.split(r"[\s,.]+", name)) or not _is_called(own, name):
+            return match[0]
+        ended = "," if match["name"].endswith(",") else ""
+        if match["of"]:
+            return f"{match['of'].rstrip()} the{ended}" if match["possessive"] else ended
+        return f"the{ended}" if match["possessive"] else f"the company{ended}"
+
+    return _NAME.sub(plain, question)
 
 
 async def needed_rows(ask: Ask, tokens: int) -> list[Passage]:
@@ -85,18 +105,10 @@ def _rows_of(document: Document, question: str, tokens: int) -> list[Passage]:
     return rows_passages(document, rows, tokens)
 
 
-def _is_called(document: Document, name: str) -> bool:
-    """Return whether a name is in the document's names or on its title page, whatever its blanks and legal forms."""
+def _is_called(own: Sequence[Sequence[str]], name: str) -> bool:
+    """Return whether a name is in a document's names or on its cover, whatever its blanks and legal forms."""
     key = company_key(name)
-    for own in (document.doc_id, document.title, document.text[:TITLE_PAGE]):
-        words = pieces_of(own)
-        if key in words or (
-            len(key) > _SHORT_NAME and key in "".join(word for word in words if word not in CONNECTORS)
-        ):
-            return True
-    return False
-
-
-def _unnamed(question: str, named: re.Match[str]) -> str:
-    ahead = "" if named.re is _OF_NAME else f"{question[named.start() : named.start('name')]}the "
-    return f"{question[: named.start()]}{ahead}{named['rest']}{question[named.end() :]}"
+    return any(
+        key in words or (len(key) > _SHORT_NAME and key in "".join(word for word in words if word not in CONNECTORS))
+        for words in own
+    )
