@@ -13,7 +13,7 @@ from tests.processes import below, listening, living
 
 
 def test_a_running_job_listens_on_loopback_and_keeps_its_folder_to_itself(night: Night) -> None:
-    night.configure(reranker={"model": str(tiny_cross_encoder())})  # a replica on Ray Serve
+    night.configure(reranker={"model": str(tiny_cross_encoder())}, confidence="shipped")  # a replica on Ray Serve
     night.endpoint.change({"latency": {"median_s": 3.0, "sigma": 0.0}})
     driver = night.start()
     night.wait_for_requests(driver, 1)

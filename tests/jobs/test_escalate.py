@@ -38,6 +38,10 @@ def stronger() -> Iterator[FakeOpenAI]:
         yield server
 
 
+UNDER = 0.63
+"""Between the confidences of the weak generator's answers, which the shipped model decides."""
+
+
 def given(folder: Path, weak: FakeOpenAI, stronger: FakeOpenAI, under: float) -> dict[str, Any]:
     """Overrides that send a run to the weak one, and what it answers with less confidence to the stronger one."""
     policy = yaml.safe_load(shipped_config("policy/default.yaml"))
@@ -65,7 +69,7 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
 ) -> None:
     questions, run = sample_folder / "questions.jsonl", Folder.of(tmp_path / "run")
     reader.rules.insert(1, (at_times, "Answer: unanswerable"))
-    told = given(tmp_path, reader, stronger, 0.5) | {"budget_usd": 50.0}
+    told = given(tmp_path, reader, stronger, UNDER) | {"budget_usd": 50.0}
     before = okralong.estimate(plain_archive, questions, **told).strategies["okralong"]
     assert reader.received == stronger.received == []
     # It goes on where it stopped: the stronger one refuses after its second reply.
@@ -91,7 +95,7 @@ def test_what_is_not_trusted_goes_to_the_stronger_generator_and_is_paid_for_once
     assert 0 < len(twice) < 18
     for row in rows:
         first = row["confidence"] if row["escalated"] is None else row["first_confidence"]
-        assert (first < 0.5) is (row["query_id"] in twice)
+        assert (first < UNDER) is (row["query_id"] in twice)
         assert row["confidence"] is not None
         assert row["replied_by"] == (STRONG if row["query_id"] in twice else WEAK)
     assert before.total.usd.low <= reader.bill_usd + stronger.bill_usd <= before.total.usd.high

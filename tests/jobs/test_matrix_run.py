@@ -83,8 +83,8 @@ def folder(tmp_path: Path, reader: FakeOpenAI, own_process: None) -> Path:
     write(tmp_path)
     (tmp_path / "columns.yaml").write_text(COLUMNS, encoding="utf-8")
     (tmp_path / "sale.json").write_text(json.dumps(SALE), encoding="utf-8")
-    answer: dict[str, Any] = {"policy": PAPER}
-    for dotted, value in (endpoint(reader) | {"confidence": "none"}).items():
+    answer: dict[str, Any] = {"policy": PAPER, "confidence": "none"}
+    for dotted, value in endpoint(reader).items():
         below, _, key = dotted.partition(".")
         answer.setdefault(below, {})[key] = value
     index = {"embedding": {"of": "none"}, "shards": 1}

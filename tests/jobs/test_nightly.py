@@ -47,8 +47,8 @@ def folder(tmp_path: Path, reader: FakeOpenAI, ray_cluster: None) -> Path:
     for doc_id, text in DOCUMENTS.items():
         (tmp_path / "reports" / f"{doc_id}.txt").write_text(text, encoding="utf-8")
     ask(tmp_path, list(map(scoped, DOCUMENTS)))
-    answer: dict[str, Any] = {"policy": PAPER, "carry": ["desk"]}
-    for dotted, value in (endpoint(reader) | {"confidence": "none"}).items():
+    answer: dict[str, Any] = {"policy": PAPER, "confidence": "none", "carry": ["desk"]}
+    for dotted, value in endpoint(reader).items():
         below, _, key = dotted.partition(".")
         answer.setdefault(below, {})[key] = value
     config = {"folder": "nightly", "archive": "archive", "sources": ["reports"], "questions": "questions.jsonl"}

@@ -41,8 +41,8 @@ class Killed:
             self.change(doc_id, text)
         rows = [{"query_id": each, "question": f"How many lamps of {each}?", "doc_ids": [each]} for each in DOCUMENTS]
         (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-        answer: dict[str, Any] = {"policy": PAPER, "concurrency": 1}
-        for dotted, value in (endpoint(reader) | {"confidence": "none"}).items():
+        answer: dict[str, Any] = {"policy": PAPER, "confidence": "none", "concurrency": 1}
+        for dotted, value in endpoint(reader).items():
             below, _, key = dotted.partition(".")
             answer.setdefault(below, {})[key] = value
         config = {"folder": "nightly", "archive": "archive", "sources": ["reports"], "questions": "questions.jsonl"}

@@ -13,7 +13,7 @@ from okralong.jobs import plugins
 from okralong.jobs.cli import app
 from okralong.pipelines.core.types import ConfigError
 
-LABORATORY = {"split", "train-data", "train", "train-sara", "evidence", "evaluate", "tune", "compare"}
+LABORATORY = {"split", "train-data", "train", "train-sara", "evidence", "evaluate", "tune", "compare", "calibrate"}
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, **entries: str) -> None:
