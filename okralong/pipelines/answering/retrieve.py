@@ -110,7 +110,7 @@ def meant_documents(tools: Retriever, query: str) -> dict[str, float]:
 
 
 _NAME: Final = re.compile(r"[A-Z][\w&-]*\w")
-PERIOD_WORD: Final = re.compile(
+_PERIOD_WORD: Final = re.compile(
     r"(?:first|second|third|fourth|quarter|Q[1-4]|(?:19|20)\d\d|January|February|March|April|May|June|July|August"
     r"|September|October|November|December|FY\d*|Fiscal)$",
     re.IGNORECASE,
@@ -124,7 +124,7 @@ def names_in(query: str) -> list[str]:
     """Return the capitalized words of a query that are no time, stop word or legal form, without possessive 's."""
     words = [re.sub(r"['\u2019]s?$", "", word) for word in _NAME.findall(query)]
     empty = STOP_WORDS.union(_LEGAL_FORMS.split())
-    return [word for word in dict.fromkeys(words) if word.lower() not in empty and not PERIOD_WORD.match(word)]
+    return [word for word in dict.fromkeys(words) if word.lower() not in empty and not _PERIOD_WORD.match(word)]
 
 
 def fuse(candidates: Candidates, exact_weight: float, semantic_weight: float) -> list[Hit]:
