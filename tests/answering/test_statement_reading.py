@@ -6,7 +6,7 @@ import pytest
 
 from okralong.pipelines.answering.readers.cover import cover_shares, report_period
 from okralong.pipelines.answering.readers.sentences import stated, stated_in
-from okralong.pipelines.answering.readers.statement import read_statement
+from okralong.pipelines.answering.readers.statement import read_line_item, read_statement
 from okralong.pipelines.core.types import Answer, Citation, Document, Question, TypedValue
 from okralong.pipelines.methods.registry import load_strategy
 from okralong.pipelines.samples.questions import generate
@@ -472,6 +472,26 @@ async def test_of_several_documents_the_one_that_is_named_is_read(question: str,
     assert found.value is not None
     assert (found.status, found.value.value) == ("answered", value)
     assert not [call for call in tools.calls if call.tool == "complete"]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("What were the current assets of Alder Inc. in 2024?", "57,770 thousand"),
+        ("What was the change in the current assets of Alder Inc. in 2024?", None),
+        ("What were the current assets of Alder Inc. in fiscal 2023 and 2024, respectively?", None),
+        ("What drove the current assets of Alder Inc. in 2024?", None),
+        ("What were the main current assets of Alder Inc. in 2024?", None),
+        ("How much were the current assets of the North America segment of Alder Inc. in 2024?", None),
+    ],
+)
+async def test_a_question_without_a_type_for_nothing_but_a_line_item(question: str, answer: str | None) -> None:
+    documents = [Document("Alder_Inc_2024", STATEMENTS), Document("Birch_Inc_2024", "BIRCH INC.\nCurrent assets: 1\n")]
+    found = await read_line_item(ask_of(question, ScriptedTools(documents, {}, reads_answers=True)))
+    assert (found and found.answer) == answer
+    if found is not None:
+        assert found.value is None
+        assert "57,770" in found.citations[0].quote
 
 
 async def test_a_part_of_a_company_is_not_the_document_that_its_year_names() -> None:
