@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from okralong.pipelines.answering.answer_kinds import UNKNOWN, Kind, fits, kind_asked, refused_if_other
+from okralong.pipelines.answering.answer_kinds import UNKNOWN, Kind, fits, kind_asked, refused_if_other, repeats
 from okralong.pipelines.answering.readers.spans import span_answer
 from okralong.pipelines.core.types import Answer, Passage, Reading
 
@@ -108,6 +108,17 @@ def test_without_a_likely_span_of_the_kind_there_is_no_answer(others: tuple[tupl
     assert found.status == "unanswerable"
     assert "a company or organisation" in found.error
     assert found.context == tuple(_SHOWN)
+
+
+def test_a_name_that_the_question_has_is_no_answer_unless_it_is_offered() -> None:
+    question = "Which company was bought by Alder Inc. for money?"
+    assert repeats(question, "Alder Inc.")
+    assert not repeats(question, "Alder Services")
+    assert not repeats("Which one was older, Alder Inc. or Birch?", "Alder Inc.")
+    found = span_answer(_SHOWN, [_reading(((0, 10, 0.6),))], kind_asked(question), question)
+    assert (found.status, found.context) == ("unanswerable", tuple(_SHOWN))
+    refused = refused_if_other(question, Answer("answered", "Alder Inc."))
+    assert refused.error == "The reply repeats the question: Alder Inc."
 
 
 def test_a_reply_of_another_kind_is_no_answer() -> None:

@@ -285,12 +285,28 @@ def _leads(text: str, start: int) -> bool:
 
 
 def refused_if_other(question: str, answer: Answer) -> Answer:
-    """Return ``answer``, or "unanswerable" with the reason if it is not of the kind that the question asks for."""
-    kind = kind_asked(question)
-    if answer.status != "answered" or fits(kind, answer.answer):
+    """Return ``answer``, or "unanswerable" with the reason if it repeats the question or is of another kind."""
+    kind, again = kind_asked(question), repeats(question, answer.answer)
+    if answer.status != "answered" or (fits(kind, answer.answer) and not again):
         return answer
-    why = f"The question asks for {kind}, and the reply is none: {answer.answer}"
+    why = f"The reply repeats the question: {answer.answer}"
+    if not again:
+        why = f"The question asks for {kind}, and the reply is none: {answer.answer}"
     return replace(answer, status="unanswerable", answer=UNANSWERABLE, citations=(), error=why)
+
+
+_OFFERS: Final = re.compile(r"\b(?:or|nor|both|either|neither|between|which\s+of)\b", re.IGNORECASE)
+"""Words of questions that offer names to choose from."""
+
+
+def repeats(question: str, answer: str) -> bool:
+    """Return whether an answer only repeats words of a question that offers nothing to choose from.
+
+    "Alder" is no answer to "Which company acquired Alder?".
+    """
+    said, asked = (" ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question[:LONGEST_QUESTION]))
+    chosen = kind_asked(question).name in ("yes/no", "choice") or _OFFERS.search(question) is not None
+    return bool(said) and not chosen and f" {said} " in f" {asked} "
 
 
 def fits(kind: Kind, answer: str) -> bool:

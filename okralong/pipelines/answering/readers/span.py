@@ -69,7 +69,7 @@ async def read_span(tools: Tools, step: str, question: str, hits: Sequence[Hit])
     if not shown:
         return Answer("unanswerable", UNANSWERABLE)
     readings = await tools.read(step, question, [passage.shown_text for passage in shown])
-    found = span_answer(shown, readings, kind_asked(question))
+    found = span_answer(shown, readings, kind_asked(question), question)
     # Any passage may show that there is an answer, but only one with a span shows where it is.
     if max(each.answerable or 0.0 for each in readings) < tools.policy.read.threshold or not found.answer:
         return Answer("unanswerable", UNANSWERABLE, context=shown)

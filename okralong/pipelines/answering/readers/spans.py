@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from okralong.pipelines.answering.answer_kinds import UNKNOWN, Kind, fits
+from okralong.pipelines.answering.answer_kinds import UNKNOWN, Kind, fits, repeats
 from okralong.pipelines.answering.answer_types import AMOUNTS
 from okralong.pipelines.answering.prompts import UNANSWERABLE
 from okralong.pipelines.core.types import Answer, Citation, Passage, Reading
@@ -33,11 +33,13 @@ LEAST_SHARE: Final = 0.25  # project default
 """A span of the kind asked for is used in place of the most probable one if it has this share of its probability."""
 
 
-def span_answer(shown: Sequence[Passage], readings: Sequence[Reading], kind: Kind = UNKNOWN) -> Answer:
+def span_answer(
+    shown: Sequence[Passage], readings: Sequence[Reading], kind: Kind = UNKNOWN, question: str = ""
+) -> Answer:
     """Return the most probable span of a kind in what passages show, citing its line or sentence.
 
-    The text may be empty. The answer is "unanswerable", with the reason, if no span that is nearly as probable as the
-    best one is of the kind.
+    The text may be empty. Spans that repeat words of ``question`` are passed over. The answer is "unanswerable", with
+    the reason, if no span that is nearly as probable as the best one is of the kind.
     """
     offered = [
         (_probability(reading, share), passage, start, end)
@@ -50,7 +52,7 @@ def span_answer(shown: Sequence[Passage], readings: Sequence[Reading], kind: Kin
         text = passage.shown_text[first:last].strip()
         if likely < LEAST_SHARE * offered[0][0]:
             break
-        if not text or fits(kind, text):
+        if not text or (fits(kind, text) and not repeats(question, text)):
             start, end = passage.span_of(*line_around(passage.shown_text, first, last)) or (0, len(passage.text))
             signals = {"span_probability": likely}
             return Answer("answered", text, (cited(passage, start, end),), context=tuple(shown), signals=signals)
@@ -58,8 +60,10 @@ def span_answer(shown: Sequence[Passage], readings: Sequence[Reading], kind: Kin
 
 
 def not_of_kind(kind: Kind, shown: Sequence[Passage]) -> Answer:
-    """Return "unanswerable", since the passages have no answer of the kind asked for."""
+    """Return "unanswerable": the likely spans of the passages are of another kind, or repeat the question."""
     why = f"The question asks for {kind}, and no answer found in the passages is one."
+    if kind == UNKNOWN:
+        why = "What was found in the passages only repeats the question."
     return Answer("unanswerable", UNANSWERABLE, context=tuple(shown), error=why)
 
 
