@@ -3,9 +3,10 @@
 Rows carry work and outcomes; each task writes its own immutable files, under names that depend only on the input.
 Starting a stream takes seconds, so one stream writes several tables.
 
-Ray Data's checkpoints are not used. They cover a plan that reads one table and ends in one write, keep the ids of its
-rows in memory, and are deleted when the plan succeeds. Here a file yields several tables, and finished work must be
-known the next night: each finished part records it (``write_outcomes``), and each embedded text has its vector.
+Ray Data's checkpoints are not used: they cover a plan that reads one table and ends in one write, and here a file
+yields several tables. (By default they also keep the ids of all rows in memory and are deleted when the plan succeeds;
+options of ``CheckpointConfig`` change both.) Instead, each finished part records its outcome (``write_outcomes``), and
+each embedded text has its vector, which the job of the next night finds too.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ ROWS = {
     "SARA 4": {"SFR", "BGE", "BM25"},
     "SARA 5": {"0/10", "2/8", "5/5"},
     "SARA 6": {"Mistral7B", "RAG", "SARA"},
+    "SARA 11": {"RAG (BM25)", "RAG (SFR)", "SARA (k=1)", "SARA (k=5)", "CompAct"},
 }
 """As the tables of arXiv 2503.02603 and of SARA print them, copied from the papers."""
 COLUMNS = {
@@ -49,6 +50,7 @@ COLUMNS = {
     "SARA 4": {"QASPER", "NarrativeQA", "TriviaQA"},
     "SARA 5": {"NER question"},
     "SARA 6": {"QMSum", "MultifieldQA-en", "2WikiMultiHopQA"},
+    "SARA 11": {"TTFT", "Latency", "Tokens/s", "Memory (MB)", "GPU Mem. (MB)"},
 }
 
 

@@ -33,7 +33,7 @@ WRITTEN: Final = ("split", "step")
 """The roles that write queries."""
 
 WINDOW: Final = 128_000
-"""GPT-4o's window (paper section 4.2). It is so large that nothing is truncated, so only the policy matters."""
+"""GPT-4o's window (paper appendix B.2). It is so large that nothing is truncated, so only the policy matters."""
 
 LONGEST: Final = 380
 """Most characters of a query in a reply; the parsers drop or truncate longer ones, from 400 on."""

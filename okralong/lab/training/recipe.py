@@ -28,7 +28,7 @@ Epochs = Annotated[float, Field(gt=0, le=1000)]
 
 
 class Lora(Settings):
-    """A low-rank adapter. The defaults are the paper's (appendix B.1). ``targets`` are the names of a block's matrices.
+    """A low-rank adapter. The defaults are the paper's (appendix A.2). ``targets`` are the names of a block's matrices.
 
     Blocks before ``first_block`` (counted from 0) stay frozen and need no backward pass.
     """
@@ -44,7 +44,7 @@ class Recipe(Settings):
     """A training, as a file in ``configs/training`` describes it.
 
     ``model`` is "embedded", a folder or a hub name; without ``lora`` it stays frozen. The defaults of learning rate,
-    epochs and accumulation are the paper's (appendix B.1: 1e-4, 5, 64), the others are the project's.
+    epochs and accumulation are the paper's (appendix A.2: 1e-4, 5, 64), the others are the project's.
 
     ``evaluations`` is the number of validations per epoch; training stops after ``patience`` of them in a row without a
     lower loss. Only the first ``rows`` rows are used for training, and the first ``validation_rows`` for validation

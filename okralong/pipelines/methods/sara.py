@@ -10,6 +10,8 @@ Differences from the paper:
 
 - The generator is SmolLM2-135M-Instruct and the sentence encoder all-MiniLM-L6-v2, which ship with okralong. The paper
   uses models of 4 to 24 billion parameters and SFR-Embedding.
+- A chunk of 256 tokens becomes one vector. The paper compresses by sentence (Limitations): its prompt has several
+  vectors per passage (table 7), each of one sentence's embedding.
 - Selection compares chunks by unit vectors (the mean if a chunk has several); the paper does not specify this.
 - The prompt is ours (``pipelines/sara/prompts.py``), modeled on the paper's table 7: each compressed chunk has a
   numbered line, and no "Judgment" is requested.

@@ -149,9 +149,9 @@ class TokenClassifier:
         return cls(model.eval(), AutoTokenizer.from_pretrained(base.path), shape)
 
     def keep(self, texts: Sequence[str], max_batch: int = 32) -> list[list[WordKept]]:
-        """Return the words of each text with the probability that each is kept: the mean over its tokens (section 4.2).
+        """Return the words of each text with the probability that each is kept.
 
-        A word without tokens in the vocabulary (a control character) gets 0.
+        That is the mean over its tokens (Pan et al. 2024, section 4.2). A word without tokens in the vocabulary (a control character) gets 0.
         """
         words = [words_in(text) for text in texts]
         pieces = [Pieces.of(self._tokenizer, text, each) for text, each in zip(texts, words, strict=True)]

@@ -38,9 +38,10 @@ class Shape:
     """The shape of a compressor.
 
     ``inputs`` is the length of the encoder's vectors, ``hidden`` that of the generator's token embeddings, ``width``
-    that of the layer between them (project default). Each chunk becomes ``vectors_per_chunk`` vectors (SARA section
-    2.3: one). ``encoder`` and ``generator`` are model names as in configs; ``encoder_sha256`` is the hash of the
-    encoder's weights, or None if unknown. ``chunk_tokens`` is the chunk size used in training (SARA section 3.1: 256).
+    that of the layer between them (project default). Each chunk becomes ``vectors_per_chunk`` vectors (project default:
+    one; SARA has one for each sentence, see its Limitations). ``encoder`` and ``generator`` are model names as in
+    configs; ``encoder_sha256`` is the hash of the encoder's weights, or None if unknown. ``chunk_tokens`` is the chunk
+    size used in training (SARA section 3.1: 256).
     """
 
     inputs: int
