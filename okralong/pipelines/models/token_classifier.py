@@ -151,7 +151,8 @@ class TokenClassifier:
     def keep(self, texts: Sequence[str], max_batch: int = 32) -> list[list[WordKept]]:
         """Return the words of each text with the probability that each is kept.
 
-        That is the mean over its tokens (Pan et al. 2024, section 4.2). A word without tokens in the vocabulary (a control character) gets 0.
+        That is the mean over its tokens (Pan et al. 2024, section 4.2). A word without tokens in the vocabulary (a
+        control character) gets 0.
         """
         words = [words_in(text) for text in texts]
         pieces = [Pieces.of(self._tokenizer, text, each) for text, each in zip(texts, words, strict=True)]
