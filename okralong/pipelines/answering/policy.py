@@ -137,11 +137,13 @@ class SectionsPolicy(Settings):
     The scores of chunks in exhibits, certifications, signatures, tables of contents and boilerplate are multiplied by
     ``lower`` (1: as others), unless the question asks for such a section. If ``by`` is "code", the ``most`` sections
     whose titles fit the question best raise their chunks, each by up to ``weight`` times the best score; those among
-    the first ``candidates`` chunks of their documents become candidates.
+    the first ``candidates`` chunks of their documents become candidates. If ``by`` is "generator", the methods
+    ``okralong`` and ``okralong_precise`` ask the generator once per question for up to ``most`` sections
+    (``answering/choose_sections.py``); without a usable reply, and elsewhere, it is as "code".
     """
 
     lower: Annotated[float, Field(gt=0, le=1)] = 1.0
-    by: Literal["none", "code"] = "none"
+    by: Literal["none", "code", "generator"] = "none"
     most: Annotated[int, Field(ge=1, le=20)] = 3
     weight: Weight = 0.3
     candidates: Count = 200

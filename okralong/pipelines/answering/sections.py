@@ -1,7 +1,8 @@
 """Rank chunks by the sections that they are in. Not in the paper.
 
 Chunks of exhibits, certifications, signatures, tables of contents and boilerplate rank below the body. The tree of
-sections is also a second way to a page: the sections whose titles have the query's words raise their chunks.
+sections is also a second way to a page: the sections whose titles have the query's words, or those that the generator
+chose (``choose_sections.py``), raise their chunks.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from okralong.pipelines.answering.policy import SectionsPolicy
 from okralong.pipelines.answering.support import stems
 from okralong.pipelines.answering.tools import Retriever
 from okralong.pipelines.core.config import Settings, load_config
-from okralong.pipelines.core.outline import BESIDE_THE_BODY, OutlineNode, SectionRole, path_at
+from okralong.pipelines.core.outline import BESIDE_THE_BODY, FoundSection, OutlineNode, SectionRole, path_at
 from okralong.pipelines.core.types import Hit
 from okralong.pipelines.statements.line_items import items_needed
 
-_MOST_DOCUMENTS: Final = 4
+MOST_DOCUMENTS: Final = 4
 """Documents of a query whose sections are looked at. # project default"""
 _FIRST: Final = 12
 """The first hits, which say which documents these are. # project default"""
@@ -34,7 +35,8 @@ _NEAR: Final = 0.5
 """Sections are found that score at least this share of the best one. # project default"""
 _EMPTY: Final = stems("end year company group total amount many much report annual financial name following give")
 """Words of questions that fit many titles."""
-_NEVER: Final = frozenset(("front", "contents", "certification", "signatures"))
+NEVER: Final = frozenset(("front", "contents", "certification", "signatures"))
+"""Roles of sections that are never raised."""
 _ASKS: Final[tuple[tuple[SectionRole, str], ...]] = (
     ("front", r"cover|registrant|registered|address|telephone|trading symbol|ticker|exchange|headquarter|auditor"),
     ("contents", r"table of contents|contents page"),
@@ -72,15 +74,20 @@ class Ranking:
         if policy.by == "none" and policy.lower == 1.0:
             return cls(tools, step, query, names, {})
         counts = Counter(hit.chunk.doc_id for hit in hits[:_FIRST])
-        first = sorted(counts, key=lambda doc_id: (doc_id not in meant, -counts[doc_id], doc_id))[:_MOST_DOCUMENTS]
+        first = sorted(counts, key=lambda doc_id: (doc_id not in meant, -counts[doc_id], doc_id))[:MOST_DOCUMENTS]
         return cls(tools, step, query, names, {doc_id: await tools.outline(doc_id) for doc_id in first})
 
-    async def raised(self, hits: Sequence[Hit], granularity: int) -> list[Hit]:
-        """Return ``hits`` with those of the sections that fit the query raised, best first. Step: ``step/sections``."""
+    async def raised(
+        self, hits: Sequence[Hit], granularity: int, chosen: Sequence[FoundSection] | None = None
+    ) -> list[Hit]:
+        """Return ``hits`` with those of some sections raised, best first. Step: ``step/sections``.
+
+        These are the ``chosen`` sections, or without any, those whose titles fit the query.
+        """
         policy = self.tools.policy.sections
         if policy.by == "none":
             return list(hits)
-        found = sections_for(self.query, self.names, self.outlines, policy.most)
+        found = chosen or sections_for(self.query, self.names, self.outlines, policy.most)
         known = {hit.chunk.chunk_id for hit in hits}
         more = await candidates_in(self.tools, f"{self.step}/sections", self.query, found, granularity, policy)
         return raised([*hits, *(hit for hit in more if hit.chunk.chunk_id not in known)], found, policy.weight)
@@ -107,25 +114,16 @@ def lower(hits: Sequence[Hit], query: str, outlines: Mapping[str, Sequence[Outli
     return _sorted(map(scored, hits))
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A section that fits a query, with a score from 0 to 1."""
-
-    doc_id: str
-    node: OutlineNode
-    score: float
-
-
 def sections_for(
     query: str, names: Sequence[str], outlines: Mapping[str, Sequence[OutlineNode]], most: int
-) -> list[Found]:
+) -> list[FoundSection]:
     """Return the sections whose titles, with those above, have most of the query's words, weighted by rarity.
 
     ``names`` in the query do not count: most titles with them have the company's own name. A word may stand for others
     of its subject (``configs/section_words.yaml``), a line item for its statement.
     """
     wanted = list(_wanted(query, names))
-    found: list[Found] = []
+    found: list[FoundSection] = []
     for doc_id, outline in outlines.items():
         titles = [stems(node.title) for node in outline]
         held = Counter(word for words in titles for word in words)
@@ -143,11 +141,11 @@ def sections_for(
                 up = max((rarity(form) for form in forms for _, other in above if form <= other), default=0.0)
                 score += max(own, _ABOVE * up)
                 here += own
-            if here and node.role not in _NEVER:
+            if here and node.role not in NEVER:
                 precise = min(1.0, here / max(rarity(words), _LEAST_RARE))
-                found.append(Found(doc_id, node, score * math.sqrt(precise)))
+                found.append(FoundSection(doc_id, node, score * math.sqrt(precise)))
     first = max((each.score for each in found), default=1.0)
-    found = [Found(each.doc_id, each.node, each.score / first) for each in found if each.score >= _NEAR * first]
+    found = [FoundSection(each.doc_id, each.node, each.score / first) for each in found if each.score >= _NEAR * first]
     return sorted(found, key=lambda each: (-each.score, each.doc_id, each.node.start))[:most]
 
 
@@ -188,7 +186,7 @@ def _section_words() -> SectionWords:
     return load_config(SectionWords, "section_words.yaml")
 
 
-def raised(hits: Sequence[Hit], sections: Sequence[Found], weight: float) -> list[Hit]:
+def raised(hits: Sequence[Hit], sections: Sequence[FoundSection], weight: float) -> list[Hit]:
     """Add ``weight`` times the score of the best section around each chunk, times the best hit's score."""
     top = max((hit.score for hit in hits), default=0.0)
 
@@ -205,7 +203,7 @@ def raised(hits: Sequence[Hit], sections: Sequence[Found], weight: float) -> lis
 
 
 async def candidates_in(
-    tools: Retriever, step: str, query: str, sections: Sequence[Found], granularity: int, policy: SectionsPolicy
+    tools: Retriever, step: str, query: str, sections: Sequence[FoundSection], granularity: int, policy: SectionsPolicy
 ) -> list[Hit]:
     """Return chunks within ``sections``, the best by BM25 first. Step: ``step``."""
     doc_ids = sorted({each.doc_id for each in sections})

@@ -35,6 +35,15 @@ class OutlineNode:
     page: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class FoundSection:
+    """A section that fits a query, with a score from 0 to 1."""
+
+    doc_id: str
+    node: OutlineNode
+    score: float
+
+
 def path_at(outline: Sequence[OutlineNode], char: int) -> list[OutlineNode]:
     """Return the sections around a character, the outermost first; ``outline`` is in reading order."""
     found: list[OutlineNode] = []

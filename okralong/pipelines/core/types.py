@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from okralong.pipelines.core.outline import OutlineNode
+from okralong.pipelines.core.outline import FoundSection, OutlineNode
 from okralong.pipelines.core.tables import Table
 
 QuestionType = Literal["extractive", "abstractive", "arithmetic", "multi-source", "multi-bridge"]
@@ -347,6 +347,9 @@ class Plan:
     "documents" the first is the number of documents. ``escalate`` allows precise mode (full text after "unanswerable").
     ``escalate_to`` says how to retry an answer with a confidence below ``escalate_under``; None means never. ``most``
     is the maximum usage of a method whose calls do not follow from the other fields, else None.
+
+    ``sections`` are those that the generator chose for the question; () before its call, None if there is no call or it
+    chose none.
     """
 
     workflow: Workflow
@@ -369,6 +372,7 @@ class Plan:
     most: Usage | None = None
     escalate_under: float = 0.0
     escalate_to: Literal["stronger", "precise"] | None = None
+    sections: tuple[FoundSection, ...] | None = None
 
 
 QUESTION_MARK: Final = "\n\nQuestion: "  # separates the passages of a prompt from its question
