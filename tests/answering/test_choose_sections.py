@@ -11,9 +11,10 @@ from okralong.pipelines.answering.policy import SectionsPolicy
 from okralong.pipelines.answering.prompts import TREE_TOKENS, read_sections
 from okralong.pipelines.core.outline import OutlineNode
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import Document, ReplyError, Usage
+from okralong.pipelines.core.types import Document, Question, ReplyError, Usage
 from okralong.pipelines.llm.config import CompletionLimits
-from tests.fakes.tools import ScriptedTools, analysis, paper_policy
+from okralong.pipelines.methods.registry import load_strategy
+from tests.fakes.tools import Scripted, ScriptedTools, analysis, paper_policy
 from tests.statements.test_outline import SECTIONS, TEXT
 
 REPORT = Document("a", TEXT, title="Quill 10-K", sections=SECTIONS)
@@ -75,6 +76,26 @@ def test_the_deepest_levels_are_left_out_of_long_trees_first() -> None:
     top = offered(900, 20)
     assert set(top) == {1}
     assert 100 < len(top) < 900
+
+
+async def test_the_parts_and_the_second_attempt_use_what_was_chosen_once() -> None:
+    policy = paper_policy(sections={"by": "generator"}, escalate={"under": 1.0, "to": "stronger"})
+    replies: dict[str, list[Scripted]] = {
+        "split": ["What is said of staff?\nWhat is said of leases?"],
+        "generate": ["Answer: unanswerable"],
+    }
+    said = analysis("multi-source")
+    first: dict[str, list[Scripted]] = {**replies, "sections": ["3"]}
+    tools = ScriptedTools([REPORT], first, analysis=said, policy=policy, reads=True, stronger=replies)
+    answer = await load_strategy("okralong")(Question("q1", "Compare staff and leases."), tools)
+    asked = [call.step for call in tools.of("complete")]
+    assert asked == ["sections", "split/questions", "generate", "escalated/split/questions", "escalated/generate"]
+    assert answer.plan is not None
+    assert answer.plan.sections is not None
+    assert [each.node.title for each in answer.plan.sections] == ["Human Capital"]
+    parts = [f"split/{n}/retrieve/sections" for n in (1, 2)]
+    within = [call.step for call in tools.of("retrieve") if call.step.endswith("/retrieve/sections")]
+    assert sorted(within) == sorted(["primary/retrieve/sections", *parts, *(f"escalated/{step}" for step in parts)])
 
 
 def test_the_reserve_has_room_for_the_call() -> None:
