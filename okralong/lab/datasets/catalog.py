@@ -43,11 +43,21 @@ def type_table() -> TypeTable:
     return load_config(TypeTable, "question_types.yaml")
 
 
+class Origin(Settings):
+    """Where the authors publish a set, under which ``licence``, and the size of what is fetched."""
+
+    title: str
+    address: str
+    licence: str
+    size: str
+
+
 class DataSource(Settings):
     """A file of a data set. Splits and sweeps refer to it by ``name`` and ``part``, which no two sources share.
 
     ``format`` is a key of ``registry.FORMATS``, ``path`` is relative to the data folder. ``hub`` is a file on a hub of
-    data sets, "owner/repository/file", which is fetched if the path does not exist.
+    data sets, "owner/repository/file", which is fetched if the path does not exist. ``origin`` is where to get the file
+    otherwise. ``beside`` is another path below the data folder that the format reads.
     """
 
     name: str
@@ -55,6 +65,8 @@ class DataSource(Settings):
     format: str
     path: str
     hub: str | None = None
+    origin: Origin | None = None
+    beside: str | None = None
 
 
 class Catalog(Settings):

@@ -9,6 +9,7 @@ from typing import Final
 
 from okralong.lab.datasets.base import DataSet
 from okralong.lab.datasets.catalog import DataSource
+from okralong.lab.datasets.document_files import read_tatdqa, read_uda_documents
 from okralong.lab.datasets.financial import read_financial_qa, read_loong_finance
 from okralong.lab.datasets.finqa import read_finqa
 from okralong.lab.datasets.long_texts import read_multihop_rag, read_narrativeqa, read_quality, read_triviaqa
@@ -35,7 +36,9 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "triviaqa": read_triviaqa,
     "multihop_rag": read_multihop_rag,
     "tatqa": read_tatqa,
+    "tatdqa": read_tatdqa,
     "finqa": read_finqa,
+    "uda_documents": read_uda_documents,
     "uda_csv": read_uda_csv,
     "uda_bench": read_uda_bench,
     "qasper": read_qasper,
@@ -50,11 +53,15 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
 """The adapters by the ``format`` of a source. Each maps a path and the name of a part to a data set."""
 
 
+class MissingSet(InputError):
+    """A set of which neither file nor hub is available. The message says where to get it."""
+
+
 def read_dataset(source: DataSource, data: Path) -> DataSet:
     """Read a source's data set from the folder ``data``, or from its hub if the file does not exist.
 
-    The result has the source's ``name``. Raises InputError if the format is unknown, if neither file nor hub is
-    available, and for a malformed file.
+    The result has the source's ``name``. Raises MissingSet if neither file nor hub is available, InputError if the
+    format is unknown or the file malformed.
     """
     if source.format not in FORMATS:
         raise InputError(
@@ -66,14 +73,22 @@ def read_dataset(source: DataSource, data: Path) -> DataSet:
 
 def _path(source: DataSource, data: Path) -> Path:
     path = data / source.path
-    if path.exists():
-        return path
-    if source.hub is None:
-        raise InputError(
-            f"{path} does not exist, and the source {source.name!r} ({source.part}) names no hub to fetch it from. "
-            "Give the folder that holds the data sets, or put the file there."
+    if not path.exists() and source.hub is not None:
+        return _fetched(source, source.hub, path)
+    for needed in (path, *([data / source.beside] if source.beside else [])):
+        if not needed.exists():
+            raise MissingSet(f"{needed} does not exist{_remedy(source)}")
+    return path
+
+
+def _remedy(source: DataSource) -> str:
+    if source.origin is None:
+        return (
+            f", and the source {source.name!r} ({source.part}) names no hub to fetch it from. Give the folder that "
+            "holds the data sets, or put the file there."
         )
-    return _fetched(source, source.hub, path)
+    of = source.origin
+    return f". Get {of.title} (licence: {of.licence}; {of.size}) from {of.address}, and put it there."
 
 
 def _fetched(source: DataSource, hub: str, path: Path) -> Path:
@@ -87,7 +102,7 @@ def _fetched(source: DataSource, hub: str, path: Path) -> Path:
     try:
         return Path(hf_hub_download(f"{owner}/{repository}", file, repo_type="dataset"))
     except (OSError, HfHubHTTPError, ValueError) as error:
-        raise InputError(
+        raise MissingSet(
             f"{path} does not exist, and {hub} cannot be fetched from the hub ({type(error).__name__}: {error}). Put "
             "the file in the data folder, or run again where the hub can be reached."
         ) from error

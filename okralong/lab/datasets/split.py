@@ -100,11 +100,9 @@ class Split:
 
     def side_of(self, item: Item) -> Side | None:
         """Return the item's side, or None for an unknown question or one on a stricter side than its documents."""
-        question = self.questions.get(question_hash(item.gold.question.question))
-        documents = (self.documents.get(document_hash(name)) for name in item.documents)
-        texts = (self.texts.get(text_hash(identity)) for identity in gold_texts(item))
-        known = {side for side in (question, *documents, *texts) if side}
-        return known.pop() if question and len(known) == 1 else None
+        known = self._sides(item)
+        asked = question_hash(item.gold.question.question) in self.questions
+        return known.pop() if asked and len(known) == 1 else None
 
     def text_side(self, text_id: str) -> Side | None:
         """Return the side of a text if it is not determined by its document, else None."""
@@ -126,13 +124,36 @@ class Split:
             raise InputError(
                 f"The split does not know {len(unknown)} of the {len(dataset.items)} questions of {dataset.name}/"
                 f"{dataset.part} (the first: {unknown[0].gold.question.query_id}). It was made from other files. Make "
-                "one from yours with `okralong split DATA --out DIR` and give its manifest.parquet; or, for questions "
-                "unused in training and tuning, use the whole set (side: all, in a sweep of `okralong evaluate`)."
+                "one from yours with `okralong split DATA --out DIR` and give its manifest.parquet; or use the whole "
+                "set without the questions of training and tuning (side: all, in a sweep of `okralong evaluate`)."
             )
         items = [item for item in dataset.items if self.side_of(item) == side]
         shown = {identity for identity, text in dataset.texts.items() if self.shows(text, side)}
         kept = tuple(replace(item, text_ids=tuple(t for t in item.text_ids if t in shown)) for item in items)
         return replace(dataset, items=kept, texts=_texts_of(dataset, kept, shown) if kept else {})
+
+    def unseen(self, dataset: DataSet) -> DataSet:
+        """Return the set without the items that models were trained, or policies chosen, on.
+
+        These are the items of which the question, a document or a gold text is on another side than "test". A note
+        counts them.
+        """
+        kept = tuple(item for item in dataset.items if self._sides(item) <= {"test"})
+        if len(kept) == len(dataset.items):
+            return dataset
+        seen, asked = len(dataset.items) - len(kept), len(dataset.items)
+        note = (
+            f"{dataset.name} {dataset.part}: {seen:,} of {asked:,} questions are left out, because shipped models were "
+            "trained, or their values chosen, on them or on others about the same documents."
+        )
+        return replace(dataset, items=kept, notes=(*dataset.notes, note))
+
+    def _sides(self, item: Item) -> set[Side]:
+        """Return the sides of an item's question, documents and gold texts."""
+        question = self.questions.get(question_hash(item.gold.question.question))
+        documents = (self.documents.get(document_hash(name)) for name in item.documents)
+        texts = (self.texts.get(text_hash(identity)) for identity in gold_texts(item))
+        return {side for side in (question, *documents, *texts) if side}
 
 
 def _texts_of(dataset: DataSet, kept: tuple[Item, ...], shown: set[str]) -> dict[str, Text]:

@@ -30,6 +30,9 @@ UNANSWERABLE: Final = "unanswerable"
 QUESTIONS: Final = "pooled_questions.json"
 CORPUS: Final = "pooled_corpus.jsonl"
 
+ANSWERABLE: Final = "answerable"
+"""The label of SQuAD's questions with an answer, and the suffix of a part without the others."""
+
 _STEP: Final = re.compile(r"#(\d+)")
 _RELATION: Final = re.compile(r"\s*>>\s*")
 
@@ -336,7 +339,8 @@ def read_squad(path: Path, part: str) -> DataSet:
     contains the first. The paragraph is the item's context.
 
     An impossible question has the gold answer "unanswerable", which generators are instructed to reply, and no
-    evidence. Raises InputError naming file, article, question and field.
+    evidence. A part that ends in "_answerable", such as dev_answerable, has no such question. Raises InputError naming
+    file, article, question and field.
     """
     made = Builder(SQUAD, part)
     for article in row_of(path, "the file's content", read_json(path)).rows("data", "article"):
@@ -345,12 +349,14 @@ def read_squad(path: Path, part: str) -> DataSet:
             context = paragraph.text("context")
             text = made.titled(title, context)
             made.items += [_squad_item(row, made, text, context) for row in paragraph.rows("qas", "question")]
+    if part.endswith(f"_{ANSWERABLE}"):
+        made.items = [item for item in made.items if item.gold.source_type == ANSWERABLE]
     return made.built()
 
 
 def _squad_item(row: Row, made: Builder, text: Text, context: str) -> Item:
     impossible = "is_impossible" in row.values and row.get("is_impossible", bool)
-    label = "impossible" if impossible else "answerable"
+    label = "impossible" if impossible else ANSWERABLE
     answers, evidence = ((UNANSWERABLE,), ()) if impossible else _squad_answers(row, text, context)
     parts = grounded(one_part(answers), [text.text])
     gold = made.gold(row, "id", answers, row.type_of("is_impossible", SQUAD, label), label, parts)

@@ -11,8 +11,9 @@ from typing import Literal
 from okralong.lab.datasets.base import DataSet, Item, Text
 from okralong.lab.datasets.catalog import Catalog, load_catalog
 from okralong.lab.datasets.encoder import CachedEncoder, cached_encoder, index_encoder
+from okralong.lab.datasets.other import OWN
 from okralong.lab.datasets.pooling import Pooled, pool, whole
-from okralong.lab.datasets.registry import read_dataset
+from okralong.lab.datasets.registry import MissingSet, read_dataset
 from okralong.lab.datasets.split import Side, Split
 from okralong.lab.datasets.withheld import typed, withhold
 from okralong.lab.evidence.bench import Bench
@@ -34,11 +35,11 @@ Say = Callable[[str], None]
 class DataSetStore:
     """Reads and indexes data sets. The folder ``data`` has the files, ``work`` the archives and vectors.
 
-    With the side "all" there is no ``split``: sets that were not used in training and tuning are taken as a whole.
+    With the side "all", a set is taken as a whole, except what the split knows from training and tuning.
     """
 
     catalog: Catalog
-    split: Split | None
+    split: Split
     data: Path
     work: Path
     side: Side | Literal["all"]
@@ -47,11 +48,18 @@ class DataSetStore:
     say: Say
 
     def read(self, name: str, part: str) -> DataSet:
-        """Return the part of a set on this side of the split, or all of it without a split."""
-        dataset = read_dataset(self.catalog.source(name, part), self.data)
+        """Return the part of a set on this side of the split.
+
+        For "all", it is the set without what models were trained, or policies chosen, on; the user's own sets (format
+        ``own``) are whole.
+        """
+        source = self.catalog.source(name, part)
+        dataset = read_dataset(source, self.data)
+        if self.side == "all" and source.format != OWN:
+            dataset = self.split.unseen(dataset)
         for note in dataset.notes:
             self.say(note)
-        return dataset if self.split is None or self.side == "all" else self.split.filter(dataset, self.side)
+        return dataset if self.side == "all" else self.split.filter(dataset, self.side)
 
     def pooled(self, choice: SetChoice, every: bool = False) -> Pooled:
         """Return the documents of a set and its measurable questions; with ``every``, all of its questions.
@@ -102,16 +110,17 @@ class Material:
         embedding: str = EMBEDDED,
         every: bool = False,
         gold_types: bool = False,
-        skip_unreadable: bool = False,
+        skip: type[InputError] = MissingSet,
     ) -> Material:
         """Read, split, draw and pool all sets, without embedding anything.
 
-        With ``gold_types`` every question must have a type, for methods that analyze by gold labels. Raises InputError
-        for a set that cannot be read, or, with ``skip_unreadable``, if none can.
+        With ``gold_types`` every question must have a type, for methods that analyze by gold labels. A set whose
+        reading raises ``skip`` is left out, and ``say`` tells why. Raises InputError for a set that cannot be read
+        otherwise, or if none is left, then with all reasons.
         """
         store = DataSetStore(
             catalog=load_catalog(sweep.catalog),
-            split=None if side == "all" else Split.load(sweep.split),
+            split=Split.load(sweep.split),
             data=data,
             work=work,
             side=side,
@@ -119,17 +128,18 @@ class Material:
             encoder=cached_encoder(work, embedding),
             say=say,
         )
-        pooled, errors = {}, []
+        pooled: dict[str, Pooled] = {}
+        errors: dict[str, str] = {}
         for choice in sets:
             try:
                 pooled[choice.named] = store.pooled(choice, every)
-            except InputError as error:
-                if not skip_unreadable:
-                    raise
-                errors.append(error)
-                say(f"{choice.named} is left out of the sweep: {error}")
+            except skip as error:
+                errors[choice.named] = str(error)
         if not pooled:
-            raise errors[0]
+            reasons = [f"{name}: {why}" for name, why in errors.items()]
+            raise InputError("\n".join(["None of the sweep's sets can be read.", *reasons]))
+        for name, why in errors.items():
+            say(f"{name} is left out of the sweep: {why}")
         for choice in sets if gold_types else ():
             if choice.named in pooled:
                 check_types(choice, pooled[choice.named])

@@ -23,7 +23,7 @@ from okralong.pipelines.answering.analyzers.rules import KeywordRules
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.rerank import RerankerConfig, load_reranker
 from okralong.pipelines.core.config import parse_config, read_config
-from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.core.types import ConfigError, InputError
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.chunking import Boundaries
 from okralong.pipelines.indexing.config import IndexConfig
@@ -71,7 +71,7 @@ def run_sweep(
     _check_side(sweep)
     gold = any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values())
     material = Material.read(
-        sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip_unreadable=True
+        sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip=InputError
     )  # all sets are read first, so that a bad one does not waste an hour
     indexes = index_configs(sweep, policies)
     rows: list[Row] = []

@@ -81,12 +81,18 @@ class Expanded:
 def expand_sweep(sweep: Sweep, data: Path, out: Path, work: Path, console: Console) -> Expanded:
     """Check everything, read the sets, and estimate the cost, without indexing or writing anything.
 
-    Raises ConfigError or InputError for an unusable strategy, policy, config or set.
+    Sets whose files are missing are left out, and the sweep's ``words`` name them. Raises ConfigError or InputError for
+    an unusable strategy, policy, config or set, or if all sets are missing.
     """
     folder = SweepFolder(out.expanduser().resolve())
     plans = expand(sweep, folder)
     judging = judge_config(sweep.judge) if sweep.judge is not None else None
     material = read_material(sweep, data, work, lambda line: say_line(console, line))
+    if missing := [chosen.named for chosen in sweep.sets if chosen.named not in material.pooled]:
+        there = [chosen for chosen in sweep.sets if chosen.named in material.pooled]
+        words = f"{sweep.words.strip()} Left out, because their files are missing: {', '.join(missing)}.".strip()
+        sweep = sweep.model_copy(update={"sets": there, "words": words})
+        plans = [plan for plan in plans if plan.named.set in material.pooled]
     outline = Outline()
     costs = {plan.named.cell: outline.of(plan, material.pooled[plan.named.set]) for plan in plans}
     if sweep.judge is None or judging is None:

@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import constants
 
 from okralong.lab.datasets.catalog import DataSource, load_catalog
-from okralong.lab.datasets.registry import FORMATS, read_dataset
+from okralong.lab.datasets.registry import FORMATS, MissingSet, read_dataset
 from okralong.pipelines.core.types import ConfigError, InputError
 from tests.evaluation.datasets.filings import finqa_row, write
 
@@ -25,6 +25,7 @@ def test_every_source_of_the_catalogs_has_an_adapter_and_a_name_of_its_own() -> 
     for sources in (at_hand, papers):
         assert len({(each.path, each.part) for each in sources}) == len(sources)
         assert not any(Path(each.path).is_absolute() for each in sources)
+    assert all(each.origin for each in papers)
 
 
 def test_a_source_listed_twice_is_refused(tmp_path: Path) -> None:
@@ -47,6 +48,15 @@ def test_what_cannot_be_had_is_refused_by_name(tmp_path: Path) -> None:
         read_dataset(source(), tmp_path)
     with pytest.raises(InputError, match="it must be owner/repository/file"):
         read_dataset(source(hub="nobody/dev.json"), tmp_path)
+
+
+def test_a_missing_set_is_said_with_where_to_get_it(tmp_path: Path) -> None:
+    wanted = load_catalog("paper_datasets.yaml").source("uda_fin_qa", "documents")
+    with pytest.raises(MissingSet, match=r"fin_docs does not exist. Get UDA's fin_docs.zip.*CC BY-SA 4.0; 2.61 GB"):
+        read_dataset(wanted, tmp_path)
+    (tmp_path / wanted.path).mkdir(parents=True)
+    with pytest.raises(MissingSet, match=r"uda/qa/fin_qa.csv does not exist. Get UDA's .* from https://huggingface"):
+        read_dataset(wanted, tmp_path)
 
 
 def test_a_hub_that_cannot_be_reached_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,3 +64,9 @@ def test_mistakes_are_named_by_article_paragraph_and_question(
 ) -> None:
     with pytest.raises(InputError, match=rf"article 1, paragraph 1, question 1.*{why}"):
         read_squad(file_of(tmp_path, question), "dev")
+
+
+def test_a_part_of_the_answerable_has_no_impossible_question(tmp_path: Path) -> None:
+    file = file_of(tmp_path, asked("a", is_impossible=True), asked("b", answer("1832")))
+    assert [item.gold.question.query_id for item in read_squad(file, "dev_answerable").items] == ["squad-b"]
+    assert len(read_squad(file, "dev").items) == 2

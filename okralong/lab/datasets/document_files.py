@@ -1,0 +1,174 @@
+"""Read sets whose documents are PDF files, by the PDF reader of ``okralong index``: UDA's filings and papers, TAT-DQA.
+
+Reading a filing takes seconds, so its text is stored in the folder ``.okralong_texts`` beside the files, if that can be
+written, and used until the file or the reader changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from okralong.lab.datasets.answers import grounded, operand_parts, scaled_wordings, span_parts, spans_of
+from okralong.lab.datasets.base import Builder, DataSet, Item
+from okralong.lab.datasets.files import Row, rows_in
+from okralong.lab.datasets.gold import Parts, derivation_operands, words
+from okralong.lab.datasets.tatqa import TATQA, counted_items
+from okralong.lab.datasets.uda import read_uda_csv
+from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.wording import counted
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.indexing.documents import BadRow, Limits, Source
+from okralong.pipelines.indexing.parser_process import SandboxedParser
+from okralong.pipelines.indexing.parsers import parser_version
+
+TATDQA: Final = "tatdqa"
+
+STORED: Final = ".okralong_texts"
+"""The folder, beside the PDF files, with their texts."""
+
+logger = logging.getLogger(__name__)
+
+# --------
+# UDA over its documents (Hui et al. 2024), laid out as the folder ``dataset`` of its repository: ``qa`` has the csv
+# files, and ``src_doc_files`` the unpacked ``tat_docs``, ``fin_docs`` and ``paper_docs``.
+
+_QUESTIONS: Final = {"tat_docs": "tat_qa.csv", "fin_docs": "fin_qa.csv", "paper_docs": "paper_text_qa.csv"}
+_TABLES: Final = "tab"
+"""The part of the papers' questions that are about tables."""
+
+
+def read_uda_documents(path: Path, part: str) -> DataSet:
+    """Read UDA's questions about the PDF files of a folder such as ``src_doc_files/tat_docs``; its name says which.
+
+    A document is one text. Questions whose document is missing or unreadable are left out, with a note. There is no
+    evidence. Raises InputError for another folder, a malformed question file, or no document at all.
+    """
+    if path.name not in _QUESTIONS:
+        raise InputError(f"{path} is not one of UDA's folders of documents ({', '.join(_QUESTIONS)}). Rename it.")
+    questions = "paper_tab_qa.csv" if part == _TABLES else _QUESTIONS[path.name]
+    asked = read_uda_csv(path.parent.parent / "qa" / questions, part)
+    texts = texts_of(path, {name for item in asked.items for name in item.documents})
+    made = Builder(asked.name, part)
+    for item in asked.items:
+        (name,) = item.documents
+        if name in texts:
+            text = made.text(name, texts[name])
+            gold = replace(item.gold, parts=grounded(item.gold.parts, [text.text]))
+            made.items.append(replace(item, gold=gold, text_ids=(text.text_id,)))
+    return _with_note(made, path, len(asked.items))
+
+
+# --------
+# TAT-DQA: TAT-QA's questions on the pages of the filings (Zhu et al. 2022).
+
+
+def read_tatdqa(path: Path, part: str) -> DataSet:
+    """Read a ``tatdqa_dataset_*.json``, with the PDF files of its documents anywhere below the same folder.
+
+    An entry has ``doc`` (``uid``, the name of the PDF file; ``source``, the filing) and ``questions`` (``uid``,
+    ``question``, ``answer``, ``answer_type``, ``scale``, ``derivation``, ``facts``). A document of one to three pages
+    is one text; an item's ``documents`` is the filing, as in UDA. The set marks evidence in the words of its own OCR,
+    which is not used. Questions whose document is missing or unreadable are left out, with a note. Raises InputError
+    naming file, row and field, or if there is no document at all.
+    """
+    entries = [(row, row.inner("doc")) for row in rows_in(path)]
+    texts = texts_of(path.parent, {document.text("uid") for _, document in entries})
+    made, asked = Builder(TATDQA, part), 0
+    for row, document in entries:
+        filing, uid = document.text("source").removesuffix(".pdf"), document.text("uid")
+        for each in row.rows("questions", "question"):
+            asked += 1
+            if uid in texts:
+                made.items.append(_tatdqa_item(each, made, filing, texts[uid]))
+    return _with_note(made, path.parent, asked)
+
+
+def _tatdqa_item(row: Row, made: Builder, filing: str, page: str) -> Item:
+    label, derivation = row.text("answer_type"), row.get("derivation", str)
+    spans = spans_of(row, "answer", row.get("answer", object))
+    facts = tuple(dict.fromkeys(fact for fact in row.texts("facts") if words(fact)))
+    text = made.text(filing, page)
+    answers = scaled_wordings(spans, row.get("scale", str))
+    parts = grounded(_parts(label, spans, derivation, facts), [text.text])
+    gold = made.gold(row, "uid", answers, row.type_of("answer_type", TATQA, label), label, parts)
+    calculation = derivation.strip() if label == "arithmetic" else ""
+    return Item(gold, (filing,), (text.text_id,), calculation=calculation)
+
+
+def _parts(label: str, spans: tuple[str, ...], derivation: str, facts: tuple[str, ...]) -> Parts:
+    if label == "count":
+        return span_parts(counted_items(derivation))
+    if label == "arithmetic":
+        return operand_parts(facts or derivation_operands(derivation))
+    return span_parts(spans)
+
+
+def _with_note(made: Builder, folder: Path, asked: int) -> DataSet:
+    if not made.items:
+        raise InputError(
+            f"No PDF file below {folder} is a document of the {asked:,} questions. Unpack the documents there."
+        )
+    if left_out := asked - len(made.items):
+        made.notes.append(
+            f"{made.name} {made.part}: {left_out:,} of {asked:,} questions are left out, because their documents are "
+            f"missing below {folder}, or unreadable."
+        )
+    return made.built()
+
+
+# --------
+# The texts of PDF files.
+
+
+def texts_of(folder: Path, names: Iterable[str]) -> Mapping[str, str]:
+    """Return the texts of the PDF files below ``folder`` that have these names, without their suffix.
+
+    Files that cannot be read are logged and left out. Files are read in as many processes as there are processors.
+    """
+    found = {each.stem: each for each in sorted(folder.rglob("*.pdf")) if not each.name.startswith(".")}
+    files = {name: found[name] for name in sorted(set(names)) if name in found}
+    stored = {name: file.parent / STORED / _stored_name(file) for name, file in files.items()}
+    texts = {name: at.read_text(encoding="utf-8") for name, at in stored.items() if at.is_file()}
+    wanted = [name for name in files if name not in texts]
+    if wanted:
+        logger.info("%s: reading %s.", folder, counted(len(wanted), "PDF file"))
+    limits, workers = IndexConfig().reading_limits(), min(len(wanted), os.cpu_count() or 1)
+    with ThreadPoolExecutor(max(1, workers)) as pool:
+        for read in pool.map(lambda at: _read({n: files[n] for n in wanted[at::workers]}, limits), range(workers)):
+            for name, text in read.items():
+                texts[name] = text
+                _store(stored[name], text)
+    return {name: text for name, text in texts.items() if text.strip()}
+
+
+def _stored_name(file: Path) -> str:
+    about = file.stat()
+    key = f"{about.st_size} {about.st_mtime_ns} {parser_version(file.name)}"
+    return f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:10]}.txt"
+
+
+def _read(files: Mapping[str, Path], limits: Limits) -> dict[str, str]:
+    texts = {}
+    with SandboxedParser(limits) as parser:
+        for name, file in files.items():
+            outcomes = list(parser.parse(Source(str(file), name, file.stat().st_size)))
+            for each in outcomes:
+                if isinstance(each, BadRow):
+                    logger.warning("%s", each.message)
+            texts[name] = "\n\n".join(each.document.text for each in outcomes if not isinstance(each, BadRow))
+    return texts
+
+
+def _store(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        logger.info("%s cannot be written (%s); the PDF file is read again next time.", file, error.strerror)

@@ -1,0 +1,111 @@
+"""Sets over PDF files: UDA and TAT-DQA, as their authors publish them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from okralong.lab.datasets.document_files import STORED, read_tatdqa, read_uda_documents
+from okralong.pipelines.core.types import InputError
+from tests.evaluation.datasets.public_files import json_file
+from tests.indexing.tiny_pdf import tiny_pdf
+
+pytestmark = pytest.mark.slow  # files are read in a process
+
+RENT = "The rent of Alder was 12 thousand in 2019."
+ROWS = [
+    "doc_name|q_uid|question|answer|answer_scale|answer_type",
+    "alder_2019|u1|Rent?|['12']|thousand|span",
+    "alder_2019|u2|Rent of Birch?|['99']||span",
+    "birch_2019|u3|Rent?|['13']|thousand|span",
+]
+
+
+def uda(folder: Path, rows: list[str] = ROWS) -> Path:
+    (folder / "qa").mkdir()
+    (folder / "qa" / "tat_qa.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    documents = folder / "src_doc_files" / "tat_docs"
+    (documents / "unpacked").mkdir(parents=True)
+    (documents / "unpacked" / "alder_2019.pdf").write_bytes(tiny_pdf([RENT, "Second page."]))
+    (documents / "unpacked" / "._alder_2019.pdf").write_bytes(b"left by an archiver")
+    return documents
+
+
+def test_uda_is_asked_of_its_pdf_files(tmp_path: Path) -> None:
+    data = read_uda_documents(uda(tmp_path), "documents")
+    (text,) = data.texts.values()
+    assert (data.name, text.document) == ("uda_tat_qa", "alder_2019")
+    assert text.text.startswith(RENT)
+    assert "Second page." in text.text
+    first, second = data.items
+    assert first.text_ids == second.text_ids == (text.text_id,)
+    assert first.gold.question.answers == ("12", "12 thousand")
+    assert (first.gold.parts, second.gold.parts) == ((("12",),), ())  # the second was worded by nobody in the report
+    assert "1 of 3 questions are left out" in data.notes[0]
+
+
+def test_a_text_is_read_from_its_file_once(tmp_path: Path) -> None:
+    documents = uda(tmp_path)
+    before = read_uda_documents(documents, "documents")
+    (stored,) = (documents / "unpacked" / STORED).iterdir()
+    stored.write_text("The rent was 12.", encoding="utf-8")
+    (text,) = read_uda_documents(documents, "documents").texts.values()
+    assert text.text == "The rent was 12."
+    (documents / "unpacked" / "alder_2019.pdf").write_bytes(tiny_pdf([RENT, "Second page.", "Third."]))
+    (text,) = read_uda_documents(documents, "documents").texts.values()
+    assert "Third." in text.text
+    assert not set(before.texts) & {text.text_id}
+
+
+def test_documents_that_are_not_there_are_said(tmp_path: Path) -> None:
+    documents = uda(tmp_path)
+    (documents / "unpacked" / "alder_2019.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    with pytest.raises(InputError, match=r"tat_docs is a document of the 3 questions. Unpack the documents there"):
+        read_uda_documents(documents, "documents")
+    with pytest.raises(InputError, match="not one of UDA's folders of documents"):
+        read_uda_documents(Path(shutil.move(documents, documents.with_name("docs"))), "documents")
+
+
+def question(uid: str, answer: Any, kind: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "uid": uid,
+        "order": 1,
+        "question": f"What of {uid}?",
+        "answer": answer,
+        "derivation": "",
+        "answer_type": kind,
+        "scale": "",
+        "req_comparison": False,
+        "facts": [],
+        "block_mapping": [{"0d6a": [0, 4]}],
+        **changes,
+    }
+
+
+def test_tatdqa_is_asked_of_the_pages_of_its_filings(tmp_path: Path) -> None:
+    (tmp_path / "tat_docs" / "test").mkdir(parents=True)
+    (tmp_path / "tat_docs" / "test" / "a1.pdf").write_bytes(tiny_pdf([f"{RENT} It was 10 before."]))
+    asked = [
+        question("q1", ["12"], "span", scale="thousand"),
+        question("q2", 20, "arithmetic", derivation="(12 - 10) / 10", facts=["12", "10"], scale="percent"),
+        question("q3", 2, "count", derivation="2019##2018"),
+    ]
+    entries = [
+        {"doc": {"uid": "a1", "page": 1, "source": "alder_2019.pdf"}, "questions": asked},
+        {"doc": {"uid": "b1", "page": 7, "source": "birch_2019.pdf"}, "questions": [question("q4", ["1"], "span")]},
+    ]
+    data = read_tatdqa(json_file(tmp_path / "tatdqa_dataset_test_gold.json", entries), "test")
+    span, sum_, count = data.items
+    assert [item.documents for item in data.items] == [("alder_2019",)] * 3
+    assert (span.gold.question.query_id, span.gold.question.type) == ("tatdqa-q1", "extractive")
+    assert span.gold.question.answers == ("12", "12 thousand")
+    assert (sum_.gold.question.answers, sum_.gold.parts) == (("20%",), (("12",), ("10",)))
+    assert (sum_.calculation, count.calculation) == ("(12 - 10) / 10", "")
+    assert count.gold.parts == ()  # 2018 is not on the page
+    assert "1 of 4 questions are left out" in data.notes[0]
+    asked[0].pop("facts")
+    with pytest.raises(InputError, match="row 1, question 1: the field 'facts' is missing"):
+        read_tatdqa(json_file(tmp_path / "tatdqa_dataset_test_gold.json", entries), "test")
