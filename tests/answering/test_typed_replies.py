@@ -197,6 +197,14 @@ async def test_a_small_model_that_repeats_the_example_of_its_contract_has_not_an
     assert period.value.value == "2023"
 
 
+async def test_a_small_model_that_repeats_its_instructions_has_not_answered() -> None:
+    said = "What is it?\nThe value must be a string with one number as the passage writes it, with its sign"
+    answer, tools = await ask("number", json.dumps({"value": said, "evidence": [1]}), json.dumps({"value": said}))
+    assert (answer.status, answer.value) == ("invalid_output", None)
+    assert "it repeats the prompt" in answer.error
+    assert "it repeats the prompt" in tools.prompt("generate/repair")
+
+
 @pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize(
     ("answer_type", "said"),

@@ -25,7 +25,7 @@ from okralong.pipelines.answering.answer_types import (
 from okralong.pipelines.answering.calculator import calculate
 from okralong.pipelines.answering.citations import ask_and_read, find_citations, sources_of
 from okralong.pipelines.answering.context import fit_passages, merge, most_that_fits, passage_of, prompt_fits
-from okralong.pipelines.answering.prompt_text import Evidence, repeats_itself
+from okralong.pipelines.answering.prompt_text import Evidence, repeats_itself, repeats_prompt
 from okralong.pipelines.answering.prompts import (
     UNANSWERABLE,
     SaidValue,
@@ -217,6 +217,8 @@ async def _generate_typed(
         if not said:
             return Answer("unanswerable", UNANSWERABLE, context=tuple(shown))
         try:
+            if wanted.kind in AMOUNTS and any(repeats_prompt(each.said, messages) for each in said):
+                raise ValueError("it repeats the prompt")
             return _typed_answer(tools, question, said, shown, sources, wanted)
         except ValueError as error:
             misfits.append(str(error))

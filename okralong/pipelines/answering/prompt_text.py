@@ -306,6 +306,19 @@ def repeats_itself(text: str) -> bool:
     return any(_LOOPED.match(tail, at) for at in starts)
 
 
+def repeats_prompt(said: str, messages: Sequence[Message]) -> bool:
+    """Return whether a line of an amount stands in the prompt outside its passages, as small models copy it.
+
+    Lines of fewer than ``_LEAST_COPIED`` words do not count: an amount may have words of the question.
+    """
+    asked = " ".join(" ".join(message.content.rpartition("</passage>")[2] for message in messages).split())
+    copied = (" ".join(line.split()).rstrip(".") for line in said.splitlines())
+    return any(line in asked for line in copied if line.count(" ") >= _LEAST_COPIED - 1)
+
+
+_LEAST_COPIED: Final = 6  # project default
+
+
 JSON_BEGUN: Final = re.compile(r"\{\s*\"|\A\{")
 """The beginning of a JSON object."""
 
