@@ -111,10 +111,10 @@ class CellSettings(SweepSettings):
 class Sweep(CellSettings):
     """Every method with each of its variants, on every set, with every seed. Each combination is a *cell*.
 
-    ``side`` is a side of the split. With "all", sets are taken as a whole, except the questions that shipped models were
-    trained, or policies chosen, on. ``against`` lists the systems, "method" or "method/variant", with which all others are
-    compared. With ``share_replies``, the reply to a request that another cell of the set has sent is reused for free.
-    ``words`` is a text to print above the tables.
+    ``side`` is a side of the split. With "all", sets are taken as a whole, except the questions that shipped models
+    were trained, or policies chosen, on. ``against`` lists the systems, "method" or "method/variant", with which all
+    others are compared. With ``share_replies``, the reply to a request that another cell of the set has sent is reused
+    for free. ``words`` is a text to print above the tables.
     """
 
     words: str = ""
