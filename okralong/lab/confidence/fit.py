@@ -32,6 +32,9 @@ Floats = npt.NDArray[np.float64]
 
 FEWEST: Final = 25  # project default
 """A way with fewer answers gets no confidence."""
+BY_CODE: Final = ("cell", "row", "stated", "calculation")
+"""The ways in which code reads tables and sentences. Their answers are counted together: the same rules find them;
+each way still has a bias of its own."""
 _RARE: Final = 0.02
 """A signal that a smaller share of the answers has is left out. project default"""
 _PENALTIES: Final = (1.0, 3.0, 10.0, 30.0, 100.0)
@@ -79,7 +82,9 @@ FOUND: Final = frozenset(
 def fit_model(answers: Sequence[Judged], fewest: int = FEWEST) -> ConfidenceModel:
     """Fit a model on answers. Raises InputError if no way has ``fewest`` of them, some right and some wrong."""
     counts = Counter(_place(each) for each in answers)
-    fitted = {place: n for place, n in sorted(counts.items()) if n >= fewest and place[-1] != "/"}
+    alike = Counter(_alike(each) for each in answers)
+    enough = {_place(each) for each in answers if alike[_alike(each)] >= fewest and each.way}
+    fitted = {place: n for place, n in sorted(counts.items()) if place in enough}
     used = [each for each in answers if _place(each) in fitted]
     if not 0 < sum(each.right for each in used) < len(used):
         raise InputError(
@@ -104,6 +109,11 @@ def fit_model(answers: Sequence[Judged], fewest: int = FEWEST) -> ConfidenceMode
 
 def _place(answer: Judged) -> str:
     return f"{answer.status}/{answer.way}"
+
+
+def _alike(answer: Judged) -> str:
+    """Return the status and way of an answer; ways in ``BY_CODE`` are one."""
+    return f"{answer.status}/{'code' if answer.way in BY_CODE else answer.way}"
 
 
 def _name(replied_by: str) -> str:
