@@ -110,6 +110,13 @@ def test_without_a_likely_span_of_the_kind_there_is_no_answer(others: tuple[tupl
     assert found.context == tuple(_SHOWN)
 
 
+def test_who_holds_an_office_is_a_person() -> None:
+    asked = kind_asked("Who is the chief executive officer of Alder?")
+    assert asked == Kind("person") == kind_asked("Who was Alder's CFO in 2022?")
+    assert not fits(asked, "Deloitte & Touche LLP")
+    assert kind_asked("Who is the auditor of Alder?") == Kind("who")
+
+
 def test_a_name_that_the_question_has_is_no_answer_unless_it_is_offered() -> None:
     question = "Which company was bought by Alder Inc. for money?"
     assert repeats(question, "Alder Inc.")

@@ -478,6 +478,7 @@ async def test_of_several_documents_the_one_that_is_named_is_read(question: str,
     ("question", "answer"),
     [
         ("What were the current assets of Alder Inc. in 2024?", "57,770 thousand"),
+        ("How much cash and cash equivalents did Alder Inc. have at March 31, 2024?", "$ 18,544 thousand"),
         ("What was the change in the current assets of Alder Inc. in 2024?", None),
         ("What were the current assets of Alder Inc. in fiscal 2023 and 2024, respectively?", None),
         ("What drove the current assets of Alder Inc. in 2024?", None),
@@ -491,7 +492,7 @@ async def test_a_question_without_a_type_for_nothing_but_a_line_item(question: s
     assert (found and found.answer) == answer
     if found is not None:
         assert found.value is None
-        assert "57,770" in found.citations[0].quote
+        assert found.answer.split(" ")[-2] in found.citations[0].quote
 
 
 async def test_a_part_of_a_company_is_not_the_document_that_its_year_names() -> None:

@@ -89,6 +89,12 @@ _OPENING: Final = re.compile(r"\W*(?:to|by|from|with|for|and|but|of)?\s*", re.IG
 _YES_NO: Final = re.compile(rf"{_AUXILIARY}\s(?!you\b)", re.IGNORECASE)
 _HAPPENED: Final = re.compile(r"\s+(?:did|was|were|had|has|will)\b", re.IGNORECASE)
 """What follows a "when" that asks for a date; "when is" and "when does" may ask for a condition."""
+_OFFICE: Final = re.compile(
+    r"\s+(?:is|was|are|were|became|served?s?\sas)\s+(?:[\w'\u2019.&-]+\s+){0,4}?"
+    r"(?:chief\s\w+\sofficers?|C[EFOT]O|(?:vice\s)?(?:president|chair(?:man|woman|person)?)s?|directors?|secretary|treasurer)\b",
+    re.IGNORECASE,
+)
+"""What follows a "who" that asks for the holder of an office."""
 _OPEN: Final = re.compile(r"\b(?:any|mention\w*)\b|\bor\s+not\b", re.IGNORECASE)
 """Words with which "or" offers no choice: "any mergers or acquisitions"."""
 _ASKS: Final = re.compile(
@@ -163,7 +169,7 @@ def kind_asked(question: str) -> Kind:
     if (asks["which"] or asks["who"]) and (offered := _OFFERED.search(text)) is not None:
         return Kind("choice", (offered["one"], offered["other"]))
     if asks["who"]:
-        return Kind("who") if first else UNKNOWN
+        return Kind("person" if _OFFICE.match(rest) else "who") if first else UNKNOWN
     if asks["when"]:
         return Kind("date") if first and _HAPPENED.match(rest) else UNKNOWN
     return _of_noun(rest, text) if asks["which"] else UNKNOWN

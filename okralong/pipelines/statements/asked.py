@@ -103,10 +103,11 @@ ASKS_CHANGE: Final = re.compile(
     re.IGNORECASE,
 )
 _HOW_MUCH: Final = re.compile(
-    r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b))",
+    r"^\s*how much\s+(.+?)\s+(?:(?:was|were|is|are|has been)\s+(?=(?:provided|used|generated)\b)|came\s+(?=from\b)"
+    r"|(?:did|does)\s+(?:it|they|the\s(?:company|firm|group))\s+(?:report|have|hold|record|generate|earn|post|show|own|owe)\b)",
     re.I,
 )
-""""how much cash was provided by ...", which is rewritten to "cash provided by ..."."""
+""""how much cash was provided by ..." becomes "cash provided by ...", "how much debt did it have ..." "debt ..."."""
 _AMOUNT_OF: Final = re.compile(
     r"\b(?:amount|balance|value)\s+of\s+(?:the\s+)?|\s+(?:amount|balance)(?=\s*(?:\?|$))", re.I
 )
