@@ -116,13 +116,15 @@ def test_the_shipped_model_knows_every_common_kind_of_answer() -> None:
         ("answered", "It was $5 million.", ("$5 million",), True),
         ("answered", "Mara Lind of Alder", ("Mara Lind",), True),
         ("answered", "Otto Voss", ("Mara Lind",), False),
+        ("answered", "Mara Lind", ("The one who has led the bakery since 2011 is Mara Lind.",), True),
+        ("answered", "since 2009", ("The one who has led the bakery since 2011 is Mara Lind.",), False),
         ("answered", "Otto Voss", ("unanswerable",), False),
         ("unanswerable", "", ("unanswerable",), True),
         ("unanswerable", "", ("Mara Lind",), False),
     ],
 )
 def test_which_answers_are_right(status: str, said: str, golds: tuple[str, ...], right: bool) -> None:
-    gold = GoldQuestion(Gold(Question("q", "Who?", answers=golds), ""), (), "d")
+    gold = GoldQuestion(Gold(Question("q", "Who has led the bakery since 2011?", answers=golds), ""), (), "d")
     assert is_right({"status": status, "answer": said, "answer_type": "", "value": None}, gold) == right
 
 

@@ -14,7 +14,7 @@ from okralong.lab.sweeps.gold_questions import GoldQuestion, read_gold_questions
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.llm.journal import read_run_table
-from okralong.pipelines.reporting.metrics import Typed, answer_marks
+from okralong.pipelines.reporting.metrics import Typed, answer_marks, normalise, token_f1
 from okralong.pipelines.run.rows import BEGUN
 
 LEAST_F1: Final = 0.5  # project default
@@ -58,15 +58,23 @@ def is_right(row: Mapping[str, Any], gold: GoldQuestion) -> bool:
     """Return whether an answers row is right.
 
     A typed answer must have the value, an answer to a question whose gold answer is a number must be that number, and
-    another one must share ``LEAST_F1`` of its words. A refusal is right if the gold answer is "unanswerable".
+    another one must share ``LEAST_F1`` of its words, or of those that the question lacks: a gold answer may be a whole
+    sentence, and the answer its figure. A refusal is right if the gold answer is "unanswerable".
     """
-    answers = gold.gold.question.answers
+    question, answers = gold.gold.question.question, gold.gold.question.answers
     marks = answer_marks(gold.gold.dataset, row["status"], row["answer"] or "", answers, Typed.of(row))
     if row["status"] == "unanswerable":
         return marks.em == 1.0
     if marks.numeric is not None:
         return marks.numeric == 1.0 or marks.em == 1.0
-    return (marks.f1 or 0.0) >= LEAST_F1
+    return max(marks.f1 or 0.0, *(_new_f1(question, row["answer"], each) for each in answers)) >= LEAST_F1
+
+
+def _new_f1(question: str, said: str, gold: str) -> float:
+    """Return the F1 of the words that the question lacks; 0 if the gold answer has none."""
+    known = set(normalise(question).split())
+    one, other = (" ".join(word for word in normalise(text).split() if word not in known) for text in (said, gold))
+    return token_f1(one, other) if other else 0.0
 
 
 def judged_answers(runs: Sequence[str], questions: Sequence[str] = ()) -> list[Judged]:
