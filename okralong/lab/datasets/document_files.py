@@ -1,4 +1,4 @@
-"""Read sets whose documents are PDF files, by the PDF reader of ``okralong index``: UDA's filings and papers, TAT-DQA.
+"""Read sets whose documents are PDF files, by the PDF reader of ``okralong index``: UDA, TAT-DQA and FinanceBench.
 
 Reading a filing takes seconds, so its text is stored in the folder ``.okralong_texts`` beside the files, if that can be
 written, and used until the file or the reader changes.
@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from okralong.lab.datasets.answers import grounded, operand_parts, scaled_wordings, span_parts, spans_of
+from okralong.lab.datasets.answers import grounded, one_part, operand_parts, scaled_wordings, span_parts, spans_of
 from okralong.lab.datasets.base import Builder, DataSet, Item
 from okralong.lab.datasets.files import Row, rows_in
 from okralong.lab.datasets.gold import Parts, derivation_operands, words
@@ -29,6 +29,7 @@ from okralong.pipelines.indexing.parser_process import SandboxedParser
 from okralong.pipelines.indexing.parsers import parser_version
 
 TATDQA: Final = "tatdqa"
+FINANCEBENCH: Final = "financebench"
 
 STORED: Final = ".okralong_texts"
 """The folder, beside the PDF files, with their texts."""
@@ -108,6 +109,32 @@ def _parts(label: str, spans: tuple[str, ...], derivation: str, facts: tuple[str
     if label == "arithmetic":
         return operand_parts(facts or derivation_operands(derivation))
     return span_parts(spans)
+
+
+# --------
+# FinanceBench: questions on whole filings of large companies (Islam et al. 2023), the 150 that are published.
+
+
+def read_financebench(path: Path, part: str) -> DataSet:
+    """Read ``data/financebench_open_source.jsonl``, with the filings in the folder ``pdfs`` beside ``data``.
+
+    A row has ``financebench_id``, ``question``, ``answer``, ``question_type`` (the label) and ``doc_name``, the name of
+    the PDF file. The set's evidence is the text of pages by another reader, which is not used. Questions whose document
+    is missing or unreadable are left out, with a note. Raises InputError naming file, row and field, or if there is no
+    document at all.
+    """
+    rows, folder = list(rows_in(path)), path.parent.parent / "pdfs"
+    texts = texts_of(folder, {row.text("doc_name") for row in rows})
+    made = Builder(FINANCEBENCH, part)
+    for row in rows:
+        name, label, answer = row.text("doc_name"), row.text("question_type"), row.text("answer").strip()
+        if name in texts:
+            text = made.text(name, texts[name])
+            parts = grounded(one_part([answer]), [text.text])
+            kind = row.type_of("question_type", FINANCEBENCH, label)
+            gold = made.gold(row, "financebench_id", [answer], kind, label, parts)
+            made.items.append(Item(gold, (name,), (text.text_id,)))
+    return _with_note(made, folder, len(rows))
 
 
 def _with_note(made: Builder, folder: Path, asked: int) -> DataSet:

@@ -1,4 +1,4 @@
-"""Read sets over whole texts: NarrativeQA's stories, QuALITY's articles, TriviaQA's pages and MultiHop-RAG's news.
+"""Read sets over whole texts: NarrativeQA, QuALITY, TriviaQA, MultiHop-RAG's news and LongBench v2.
 
 SARA's tables use the first three; the questions of the fourth are about a whole collection. Only MultiHop-RAG marks
 evidence.
@@ -22,6 +22,7 @@ from okralong.pipelines.indexing.formats.html import page_of_html
 
 NARRATIVEQA: Final = "narrativeqa"
 QUALITY: Final = "quality"
+LONGBENCH_V2: Final = "longbench_v2"
 TRIVIAQA: Final = "triviaqa"
 MULTIHOP_RAG: Final = "multihop_rag"
 UNANSWERABLE: Final = "unanswerable"
@@ -170,12 +171,41 @@ def _choice_item(row: Row, made: Builder, text: Text, identity: str) -> Item:
     if not 1 <= gold_label <= len(options):
         row.bad("gold_label", f"is {gold_label}, and there are {len(options)} options")
     label = "hard" if row.get("difficult", int) else "easy"
-    listed = "\n".join([CHOICES, *(f"- {option}" for option in options)])
-    asked = Row(row.file, row.place, {"id": identity, "question": f"{row.text('question').strip()}\n{listed}"})
+    asked = Row(row.file, row.place, {"id": identity, "question": _with_options(row.text("question"), options)})
     kind = row.type_of("difficult", QUALITY, label)
     # The options paraphrase the article, so there are no parts to search for.
     gold = made.gold(asked, "id", [options[gold_label - 1]], kind, label)
     return Item(gold, (text.document,), (text.text_id,))
+
+
+def _with_options(question: str, options: Sequence[str]) -> str:
+    return "\n".join([question.strip(), CHOICES, *(f"- {option}" for option in options)])
+
+
+# --------
+# LongBench v2: multiple-choice questions on contexts of 8,000 to 2 million words (Bai et al. 2025).
+
+
+def read_longbench_v2(path: Path, part: str) -> DataSet:
+    """Read ``data.json``, a list of questions.
+
+    A row has ``_id``, ``question``, ``choice_A`` to ``choice_D``, ``answer`` (one of these letters), ``context`` and
+    ``difficulty`` (the label: easy or hard). The question lists its options, as in QuALITY, and the gold answer is the
+    text of the right option. The context is the item's only text. Raises InputError naming file, row and field.
+    """
+    made = Builder(LONGBENCH_V2, part)
+    for row in rows_in(path):
+        options = {letter: row.text(f"choice_{letter}").strip() for letter in "ABCD"}
+        letter, label, identity = row.text("answer").strip(), row.text("difficulty"), row.text("_id")
+        if letter not in options:
+            row.bad("answer", f"is {letter!r} and not one of {', '.join(options)}")
+        text = made.text(f"{LONGBENCH_V2}-{identity}", row.text("context"))
+        question = _with_options(row.text("question"), list(options.values()))
+        asked = Row(row.file, row.place, {"id": identity, "question": question})
+        kind = row.type_of("difficulty", LONGBENCH_V2, label)
+        gold = made.gold(asked, "id", [options[letter]], kind, label)
+        made.items.append(Item(gold, (text.document,), (text.text_id,)))
+    return made.built()
 
 
 # --------

@@ -9,10 +9,16 @@ from typing import Final
 
 from okralong.lab.datasets.base import DataSet
 from okralong.lab.datasets.catalog import DataSource
-from okralong.lab.datasets.document_files import read_tatdqa, read_uda_documents
+from okralong.lab.datasets.document_files import read_financebench, read_tatdqa, read_uda_documents
 from okralong.lab.datasets.financial import read_financial_qa, read_loong_finance
 from okralong.lab.datasets.finqa import read_finqa
-from okralong.lab.datasets.long_texts import read_multihop_rag, read_narrativeqa, read_quality, read_triviaqa
+from okralong.lab.datasets.long_texts import (
+    read_longbench_v2,
+    read_multihop_rag,
+    read_narrativeqa,
+    read_quality,
+    read_triviaqa,
+)
 from okralong.lab.datasets.other import read_longbench, read_longbench_rows, read_own
 from okralong.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
 from okralong.lab.datasets.placed import read_filings_questions
@@ -31,6 +37,7 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "qmsum": read_qmsum,
     "longbench": read_longbench,
     "longbench_rows": read_longbench_rows,
+    "longbench_v2": read_longbench_v2,
     "narrativeqa": read_narrativeqa,
     "quality": read_quality,
     "triviaqa": read_triviaqa,
@@ -39,6 +46,7 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "tatdqa": read_tatdqa,
     "finqa": read_finqa,
     "uda_documents": read_uda_documents,
+    "financebench": read_financebench,
     "uda_csv": read_uda_csv,
     "uda_bench": read_uda_bench,
     "qasper": read_qasper,

@@ -1,4 +1,4 @@
-"""Sets over PDF files: UDA and TAT-DQA, as their authors publish them."""
+"""Sets over PDF files: UDA, TAT-DQA and FinanceBench, as their authors publish them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from okralong.lab.datasets.document_files import STORED, read_tatdqa, read_uda_documents
+from okralong.lab.datasets.document_files import STORED, read_financebench, read_tatdqa, read_uda_documents
 from okralong.pipelines.core.types import InputError
-from tests.evaluation.datasets.public_files import json_file
+from tests.evaluation.datasets.public_files import json_file, jsonl_file
 from tests.indexing.tiny_pdf import tiny_pdf
 
 pytestmark = pytest.mark.slow  # files are read in a process
@@ -109,3 +109,28 @@ def test_tatdqa_is_asked_of_the_pages_of_its_filings(tmp_path: Path) -> None:
     asked[0].pop("facts")
     with pytest.raises(InputError, match="row 1, question 1: the field 'facts' is missing"):
         read_tatdqa(json_file(tmp_path / "tatdqa_dataset_test_gold.json", entries), "test")
+
+
+def test_financebench_is_asked_of_its_filings(tmp_path: Path) -> None:
+    (tmp_path / "pdfs").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "pdfs" / "ALDER_2019_10K.pdf").write_bytes(tiny_pdf([RENT]))
+    row = {
+        "financebench_id": "financebench_id_00001",
+        "company": "Alder",
+        "doc_name": "ALDER_2019_10K",
+        "question_type": "metrics-generated",
+        "question_reasoning": None,
+        "question": "What was the FY2019 rent?",
+        "answer": "12 thousand",
+        "evidence": [{"evidence_text": RENT, "doc_name": "ALDER_2019_10K", "evidence_page_num": 0}],
+    }
+    other = {**row, "financebench_id": "financebench_id_00002", "doc_name": "BIRCH_2019_10K"}
+    file = jsonl_file(tmp_path / "data" / "financebench_open_source.jsonl", [row, other])
+    data = read_financebench(file, "open")
+    (item,) = data.items
+    assert (item.documents, item.gold.question.type) == (("ALDER_2019_10K",), "arithmetic")
+    assert (item.gold.question.answers, item.gold.parts) == (("12 thousand",), (("12 thousand",),))
+    assert "1 of 2 questions are left out" in data.notes[0]
+    with pytest.raises(InputError, match="row 1: the field 'question_type' holds a question label"):
+        read_financebench(jsonl_file(file, [{**row, "question_type": "new"}]), "open")

@@ -14,6 +14,7 @@ import pytest
 
 from okralong.lab.datasets.long_texts import (
     CHOICES,
+    read_longbench_v2,
     read_multihop_rag,
     read_narrativeqa,
     read_quality,
@@ -172,6 +173,36 @@ def test_a_label_that_is_no_option_is_refused(tmp_path: Path, label: int | None,
     file = jsonl_file(tmp_path / "test", [{**ARTICLE, "questions": [bad]}])
     with pytest.raises(InputError, match=rf"row 1, question 1.*{why}"):
         read_quality(file, "test")
+
+
+# --- LongBench v2
+
+CHOSEN: dict[str, Any] = {
+    "_id": "66f3",
+    "domain": "Single-Document QA",
+    "sub_domain": "Legal",
+    "difficulty": "hard",
+    "length": "short",
+    "question": "Who burned the mill? ",
+    "choice_A": "Ann",
+    "choice_B": "Bob",
+    "choice_C": "The owner",
+    "choice_D": "Nobody",
+    "answer": "C",
+    "context": "The mill of Alder burned. Its owner was seen.",
+}
+
+
+def test_longbench_v2_s_options_are_in_the_question_and_the_answer_is_the_right_one(tmp_path: Path) -> None:
+    data = read_longbench_v2(json_file(tmp_path / "data.json", [CHOSEN]), "all")
+    (item,) = data.items
+    question = item.gold.question
+    assert question.question.splitlines()[0] == "Who burned the mill?"
+    assert question.question.splitlines()[2:] == ["- Ann", "- Bob", "- The owner", "- Nobody"]
+    assert (question.query_id, question.answers) == ("longbench_v2-66f3", ("The owner",))
+    assert (item.gold.source_type, data.texts[item.text_ids[0]].text) == ("hard", CHOSEN["context"])
+    with pytest.raises(InputError, match="row 1: the field 'answer' is 'E' and not one of A, B, C, D"):
+        read_longbench_v2(json_file(tmp_path / "data.json", [{**CHOSEN, "answer": "E"}]), "all")
 
 
 # --- TriviaQA
