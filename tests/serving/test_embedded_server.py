@@ -26,9 +26,10 @@ from okralong.pipelines.models.weights import converted_model, repacked_gguf
 from tests.processes import alive, wait_until_gone
 
 DRIVER = """
+import sys
 import time
 from okralong.pipelines.models.serving import EmbeddedServer
-server = EmbeddedServer.start(engine="llama.cpp", parallel=1, window=512)
+server = EmbeddedServer.start(engine=sys.argv[1], parallel=1, window=512)
 print(server.pid, server.base_url, flush=True)
 time.sleep(600)
 """
@@ -109,9 +110,10 @@ def test_stop_twice_leaves_no_process() -> None:
     assert wait_until_gone(running.pid)
 
 
-def test_a_killed_driver_leaves_no_server() -> None:
+@pytest.mark.parametrize("engine", ["llama.cpp", "openvino"])
+def test_a_killed_driver_leaves_no_server(engine: str) -> None:
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True, env=module_environment()
+        [sys.executable, "-c", DRIVER, engine], stdout=subprocess.PIPE, text=True, env=module_environment()
     )
     assert driver.stdout is not None
     pid = int(driver.stdout.readline().split()[0])
@@ -122,17 +124,18 @@ def test_a_killed_driver_leaves_no_server() -> None:
     assert wait_until_gone(pid)
 
 
-def test_broken_weights_end_in_a_clear_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ["llama.cpp", "openvino"])
+def test_broken_weights_end_in_a_clear_error(engine: Any, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(64))
     with pytest.raises(EndpointError, match=r"ended with code .*Its log .* ends: "):
-        serving.launch(_served(broken), serving.free_port(), tmp_path / "log", serving.EarlyEnd())
+        serving.launch(_served(engine, broken), serving.free_port(), tmp_path / "log", serving.EarlyEnd())
 
 
-def _served(gguf: Path) -> Any:
-    from okralong.pipelines.models.serving import ServedModel, llama_cpp_model
+def _served(engine: Any, gguf: Path) -> Any:
+    from okralong.pipelines.models.serving import ServedModel, choose
 
-    good = llama_cpp_model(repacked_gguf(), "broken", "broken", 1, 512)
+    good = choose("embedded", engine, 1, 512)
     swap = str(repacked_gguf()), str(gguf)
     return ServedModel(
         good.engine,

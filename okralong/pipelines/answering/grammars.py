@@ -1,4 +1,6 @@
-"""GBNF grammars of the prompts' contracts (the form of replies), which constrain llama.cpp's server as it generates.
+"""GBNF grammars of the prompts' contracts (the form of replies), which constrain a local server as it generates.
+
+llama.cpp's server enforces them as they are; ``openvino_server`` leaves the length of lines to the token limit.
 
 A grammar allows only what the contract of the role's prompt describes, so labels, brackets and quote marks are always
 present. Quotations must be copies of the passages. Small models that copy from a long prompt drop digits and join
@@ -204,7 +206,7 @@ def grammar(role: str, messages: Sequence[Message], answer_type: str = "", short
     Args:
         role: The role of the call.
         messages: The prompt, whose passages may be quoted.
-        answer_type: The type of the reply. A JSON schema has no grammar here: llama.cpp's server makes its own.
+        answer_type: The type of the reply. A JSON schema has no grammar here: the server makes its own.
         short: Whether the prompt has the short contract.
     """
     if answer_type:

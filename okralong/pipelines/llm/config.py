@@ -257,11 +257,11 @@ class GeneratorConfig(EndpointConfig):
       of a passage. "auto" is short for the embedded model without a reader adapter, else full.
     - ``reader``: the reader adapter to merge into a model served here: "shipped" (only for the embedded model), "none",
       or a folder that `okralong train` wrote.
-    - ``constrained``: whether to send the grammar of each role's reply, which only llama.cpp's server enforces. null is
-      true if that server serves a reader adapter.
+    - ``constrained``: whether to send the grammar of each role's reply, which llama.cpp's server enforces, and the
+      embedded model's on OpenVINO. null is true if one of them serves a reader adapter.
     - ``json_schema``: whether to send the form of a typed answer as ``response_format``. With "auto", it is no longer
-      sent once the endpoint refuses it, and the embedded model on llama.cpp gets a grammar instead. With "always", a
-      refusal is an error; with "never", only the prompt states the form.
+      sent once the endpoint refuses it, and the embedded model gets a grammar instead. With "always", a refusal is an
+      error; with "never", only the prompt states the form.
     - ``timeout_s``, ``max_attempts``: the timeout of an attempt, and the most attempts of a call.
     - ``mode``: with "batch", calls are put into batches at the first endpoint, with the settings ``batch``. Calls that
       no batch answers are made in real time, at any endpoint.

@@ -45,7 +45,7 @@ class LlmRequest:
     Attributes:
         base_url: The base URL as configured: "embedded" stays "embedded", whatever its port.
         sample: Number of the draw among several for one prompt; the seed that is sent is ``seed + sample``.
-        grammar: A grammar in GBNF, which llama.cpp's server enforces.
+        grammar: A grammar in GBNF, which llama.cpp's server and ``openvino_server`` enforce.
         json_schema: The reply's JSON schema with its name, as JSON. The hash covers it even if an endpoint refused it
             and the request was sent without it.
         others: Further endpoints that may be asked instead, each as (base URL, model, API version). The hash covers the

@@ -1,7 +1,7 @@
-"""The child process that serves a model through the OpenAI-compatible server of llama.cpp or transformers.
+"""The child process that serves a model through an OpenAI-compatible server: llama.cpp's, transformers' or OpenVINO's.
 
 Run as a module: ``engine_process llama.cpp --model FILE --port N --parent PID --alias NAME --parallel N --window N
---quiet 0``,
+--quiet 0``, ``engine_process openvino --model FILE --port N --parent PID --parallel N --window N``,
 or ``engine_process transformers --model FOLDER --port N --parent PID --device D --dtype T``.
 """
 
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from okralong.pipelines.models.openvino_server import serve_openvino
 from okralong.pipelines.models.serving import die_with_parent
 from okralong.pipelines.models.weights import available_cores
 
@@ -74,6 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     engines = parser.add_subparsers(required=True)
     _engine(engines.add_parser("llama.cpp"), serve_gguf, alias=str, parallel=int, window=int, quiet=int)
+    _engine(engines.add_parser("openvino"), serve_openvino, parallel=int, window=int)
     _engine(engines.add_parser("transformers"), serve_folder, device=str, dtype=str)
     arguments = vars(parser.parse_args())
     serve = arguments.pop("serve")

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import select
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -37,7 +39,6 @@ from okralong.pipelines.models.weights import (
     converted_model,
     dtype_for,
     gguf_tokenizer,
-    multiplies_bfloat16,
     repacked_gguf,
 )
 from okralong.pipelines.models.weights import device as best_device
@@ -53,7 +54,7 @@ ATTEMPTS: Final = 3
 """Ports tried, because another process may take a free port first. # project default"""
 
 EMBEDDED_NAME: Final = "SmolLM2-135M-Instruct-Q8_0"
-"""llama.cpp's name for the embedded model without a reader, whose weights are pinned."""
+"""The name of the embedded model without a reader, served from its GGUF file, whose weights are pinned."""
 
 START_POLL_S: Final = 0.2
 STOP_LIMIT_S: Final = 10.0
@@ -62,9 +63,10 @@ STOP_LIMIT_S: Final = 10.0
 class EmbeddedServer:
     """A running local server; a context manager. Start one with ``start``.
 
-    ``base_url`` ends in ``/v1``; requests must name ``model``. ``engine`` is "llama.cpp" or "transformers". ``window``
-    limits prompt and reply together, for each of ``parallel`` simultaneous requests. ``tokenizer`` is a folder for
-    counting in the model's own tokens. ``identity`` is stable over restarts, unlike ``base_url``.
+    ``base_url`` ends in ``/v1``; requests must name ``model``. ``engine`` is "llama.cpp", "openvino" or
+    "transformers". ``window`` limits prompt and reply together, for each of ``parallel`` simultaneous requests.
+    ``tokenizer`` is a folder for counting in the model's own tokens. ``identity`` is stable over restarts, unlike
+    ``base_url``.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], served: ServedModel, port: int, window: int, log: Path):
@@ -97,7 +99,7 @@ class EmbeddedServer:
         """Start a server and wait until it has answered a request for one token.
 
         Args:
-            engine: "auto", "llama.cpp" or "transformers".
+            engine: "auto", "llama.cpp", "openvino" or "transformers".
             parallel: Simultaneous requests; None means one per two cores.
             window: Tokens of prompt and reply together.
             model: "embedded", a name of ``configs/models.yaml``, a ``.gguf`` file or a transformers folder.
@@ -248,8 +250,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 # The choice of an engine for a model, and the command line that starts it.
 
-Engine = Literal["llama.cpp", "transformers"]
-EngineChoice = Literal["auto", "llama.cpp", "transformers"]
+Engine = Literal["llama.cpp", "openvino", "transformers"]
+EngineChoice = Literal["auto", "llama.cpp", "openvino", "transformers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +280,10 @@ def choose(
 ) -> ServedModel:
     """Return the served model for "embedded", a downloaded name, a ``.gguf`` file or a folder, with ``reader`` merged.
 
-    "auto" is llama.cpp for a GGUF file and transformers for a folder; for the embedded model it is transformers on a
-    machine with a GPU or with bfloat16 instructions (AMX, AVX-512 BF16), otherwise llama.cpp. llama.cpp's wheel is an
-    AVX2 build, whatever the machine: a core reads prompts three times as fast with transformers even in float32
-    (benchmarks/results/engine.md), but writes replies at a third of the speed and without grammars. The choice follows
-    the instructions and not a measurement, so that every run on a machine has the same engine.
+    "auto" is llama.cpp for a GGUF file and transformers for a folder. For the embedded model it is transformers on a
+    GPU, otherwise OpenVINO on x86-64 if it is installed, else llama.cpp: llama.cpp's wheel is an AVX2 build, whatever
+    the machine, and OpenVINO reads prompts two to four times as fast with AVX-512 (benchmarks/results/engine.md). The
+    choice follows the machine and not a measurement, so that every run on it has the same engine.
 
     The name is part of the hash of each request, so it identifies the weights: a reader or GGUF file rebuilt under the
     same name is another model and shares no replies.
@@ -297,21 +298,23 @@ def choose(
                 f"The embedded model's window is {SMOLLM_WINDOW} tokens, but the config asks for {window}. Lower it, "
                 "or serve a model of your own."
             )
-        if engine == "llama.cpp" or (engine == "auto" and best_device() == "cpu" and not multiplies_bfloat16()):
+        engine = _embedded_engine() if engine == "auto" else engine
+        if engine != "transformers":
             name = f"SmolLM2-135M-Instruct-{reader.name}-Q8_0@{reader.digest}" if reader else EMBEDDED_NAME
             gguf = merged_gguf(reader.folder) if reader else repacked_gguf()
-            return llama_cpp_model(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
+            serve = llama_cpp_model if engine == "llama.cpp" else _openvino_model
+            return serve(gguf, name, SMOLLM_SHA256[:12] + mark, parallel, window)
         folder = merged_model(reader.folder, EMBEDDED) if reader else converted_model()
         return _transformers(folder, SMOLLM_SHA256[:12] + mark, precision)
     named = downloaded(model)
     if named is not None:
         return _downloaded_model(named, engine, parallel, window, reader)
     path = Path(model).expanduser().resolve()
-    if path.is_file() and path.suffix == ".gguf" and engine != "transformers":
+    if path.is_file() and path.suffix == ".gguf" and engine in ("auto", "llama.cpp"):
         _refuse_reader(reader, model)
         stamp = _stamped(path)
         return llama_cpp_model(path, f"{path.stem}@{stamp.rpartition('@')[2]}", stamp, parallel, window)
-    if (path / "config.json").is_file() and engine != "llama.cpp":
+    if (path / "config.json").is_file() and engine in ("auto", "transformers"):
         folder = merged_model(reader.folder, str(path)) if reader else path
         return _transformers(folder, _stamped(path) + mark, precision)
     raise ConfigError(
@@ -321,11 +324,19 @@ def choose(
     )
 
 
+def _embedded_engine() -> Engine:
+    """Return the engine of the embedded model on this machine (see ``choose``)."""
+    if best_device() != "cpu":
+        return "transformers"
+    has_openvino = platform.machine() in ("x86_64", "AMD64") and find_spec("openvino_genai") is not None
+    return "openvino" if has_openvino else "llama.cpp"
+
+
 def _downloaded_model(
     found: DownloadedModel, engine: EngineChoice, parallel: int, window: int, reader: Reader | None
 ) -> ServedModel:
     """Return how llama.cpp serves a named model. Its name contains the file's hash, and not its place or time."""
-    if engine == "transformers":
+    if engine not in ("auto", "llama.cpp"):
         raise ConfigError(f"The model {found.name} is a GGUF file, which llama.cpp serves. Leave the engine out.")
     if window > found.row.window:
         raise ConfigError(
@@ -358,6 +369,11 @@ def llama_cpp_model(
     """Return how llama.cpp serves a GGUF file; ``quiet`` switches off the thinking of a model that thinks."""
     command = _command("llama.cpp", gguf, alias=name, parallel=parallel, window=window, quiet=int(quiet))
     return ServedModel("llama.cpp", name, f"llama.cpp:{weights}:q8_0", str(gguf_tokenizer(gguf)), command)
+
+
+def _openvino_model(gguf: Path, name: str, weights: str, parallel: int, window: int) -> ServedModel:
+    command = _command("openvino", gguf, parallel=parallel, window=window)
+    return ServedModel("openvino", name, f"openvino:{weights}:q8_0", str(gguf_tokenizer(gguf)), command)
 
 
 def _transformers(folder: Path, weights: str, precision: str) -> ServedModel:
