@@ -120,6 +120,7 @@ def test_who_holds_an_office_is_a_person() -> None:
 def test_a_name_that_the_question_has_is_no_answer_unless_it_is_offered() -> None:
     question = "Which company was bought by Alder Inc. for money?"
     assert repeats(question, "Alder Inc.")
+    assert repeats(question, "Alder, Incorporated.")
     assert not repeats(question, "Alder Services")
     assert not repeats("Which one was older, Alder Inc. or Birch?", "Alder Inc.")
     found = span_answer(_SHOWN, [_reading(((0, 10, 0.6),))], kind_asked(question), question)

@@ -308,9 +308,10 @@ _OFFERS: Final = re.compile(r"\b(?:or|nor|both|either|neither|between|which\s+of
 def repeats(question: str, answer: str) -> bool:
     """Return whether an answer only repeats words of a question that offers nothing to choose from.
 
-    "Alder" is no answer to "Which company acquired Alder?".
+    "Alder Inc." is no answer to "Which company acquired Alder?".
     """
-    said, asked = (" ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question[:LONGEST_QUESTION]))
+    name = _LEGAL.sub("", answer.strip().rstrip("."))
+    said, asked = (" ".join(re.findall(r"\w+", text.casefold())) for text in (name, question[:LONGEST_QUESTION]))
     chosen = kind_asked(question).name in ("yes/no", "choice") or _OFFERS.search(question) is not None
     return bool(said) and not chosen and f" {said} " in f" {asked} "
 
