@@ -23,6 +23,7 @@ from okralong.lab.datasets.catalog import load_catalog
 from okralong.lab.datasets.registry import read_dataset
 from okralong.lab.datasets.split import Side, Split
 from okralong.lab.sweeps.material import CELL_FILE
+from okralong.pipelines.answering.answer_types import value_read
 from okralong.pipelines.answering.ask import Ask
 from okralong.pipelines.answering.confidence import with_confidence
 from okralong.pipelines.answering.confidence_model import ConfidenceModel
@@ -102,7 +103,7 @@ async def answered(question: str, tools: OneDocument) -> Answer | None:
     for reader in (Statement(), Calculation()):
         found = await reader.read(ask, ()) if reader.fits(ask) else None
         if found is not None:
-            return await with_confidence(given, question, found)
+            return await with_confidence(given, question, await value_read(question, ask.wanted, found))
     return None
 
 

@@ -10,12 +10,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
 from okralong.pipelines.core.types import Answer, Citation, TypedValue
-from okralong.pipelines.statements.amounts import SCALES, UNKNOWN, UNSCALED
+from okralong.pipelines.statements.amounts import SCALES, UNKNOWN, UNSCALED, plain
 from okralong.pipelines.statements.periods import YEAR
 
 _MOVED: Final = (
@@ -176,7 +177,10 @@ def _all_years(times: str, years: Sequence[str]) -> list[str]:
 
 
 def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
-    """Compute the result from the operands' typed answers and cite their rows; None if they are incompatible."""
+    """Compute the result from the operands' typed answers and cite their rows; None if they are incompatible.
+
+    Percentages have a value, which is not rounded as the text is.
+    """
     values = [answer.value for answer in found if answer.value is not None and answer.value.number is not None]
     rows = [citation for answer in found for citation in answer.citations[:1]]
     if not len(values) == len(rows) == len(wanted.operands) or not _fit(wanted.operation, values, rows):
@@ -184,11 +188,15 @@ def worked_out(wanted: Calculation, found: Sequence[Answer]) -> Answer | None:
     said = _each(wanted, found) if wanted.operation == "each" else _result(wanted, values)
     if said is None:
         return None
+    value = None
+    if isinstance(said, float):
+        value = TypedValue(plain(Decimal(f"{said:.6f}")), said, "%")
+        said = f"{said:.1f}%"
     cited = tuple(dict.fromkeys(citation for answer in found for citation in answer.citations))
     context = tuple(dict.fromkeys(passage for answer in found for passage in answer.context))
     signals = {"operands": float(len(found)), **_worst(found)}
     return replace(
-        found[0], answer=said, citations=cited, context=context, value=None, way="calculation", signals=signals
+        found[0], answer=said, citations=cited, context=context, value=value, way="calculation", signals=signals
     )
 
 
@@ -232,8 +240,11 @@ def _fit(operation: str, values: Sequence[TypedValue], rows: Sequence[Citation])
     return same_row and len({each.period for each in values}) == len(values) and all(each.period for each in values)
 
 
-def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
-    """Return the result as text; None if a "fall" was a rise, or if a percentage's amounts differ in sign."""
+def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | float | None:
+    """Return the result as text, a percentage as a number.
+
+    Return None if a "fall" was a rise, or if a percentage's amounts differ in sign.
+    """
     numbers = [each.number or 0.0 for each in values]
     first, last = numbers[0], numbers[-1]
     if wanted.operation == "average":
@@ -249,7 +260,7 @@ def _result(wanted: Calculation, values: Sequence[TypedValue]) -> str | None:
         change = -change
         if change < 0:
             return None
-    return f"{change:.1f}%" if wanted.operation == "percent" else _amount(_rounded(change, wanted.nearest), values[0])
+    return change if wanted.operation == "percent" else _amount(_rounded(change, wanted.nearest), values[0])
 
 
 def _rounded(number: float, nearest: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from okralong.pipelines.answering.ask import Ask, Finds
 from okralong.pipelines.answering.readers.named import LONGEST_QUESTION, named_document
@@ -26,7 +27,10 @@ class Calculation(Reader):
 
     async def read(self, ask: Ask, finds: Finds) -> Answer | None:
         """Return the result (see ``read_calculation``)."""
-        return await read_calculation(ask.tools, ask.question)
+        found = await read_calculation(ask.tools, ask.question)
+        if found is None or (ask.wanted.kind in ("percent", "number") and not ask.wanted.many):
+            return found
+        return replace(found, value=None)  # of another type, or of none
 
 
 async def read_calculation(tools: Tools, question: str) -> Answer | None:
