@@ -33,8 +33,8 @@ Floats = npt.NDArray[np.float64]
 FEWEST: Final = 25  # project default
 """A way with fewer answers gets no confidence."""
 BY_CODE: Final = ("cell", "row", "stated", "calculation")
-"""The ways in which code reads tables and sentences. Their answers are counted together: the same rules find them;
-each way still has a bias of its own."""
+"""Ways of code that reads tables and sentences. Their answers are counted together, since the same rules find them.
+Each way still has a bias of its own."""
 _RARE: Final = 0.02
 """A signal that a smaller share of the answers has is left out. project default"""
 _PENALTIES: Final = (1.0, 3.0, 10.0, 30.0, 100.0)

@@ -71,7 +71,7 @@ def read_uda_documents(path: Path, part: str) -> DataSet:
 
 
 def read_tatdqa(path: Path, part: str) -> DataSet:
-    """Read a ``tatdqa_dataset_*.json``, with the PDF files of its documents anywhere below the same folder.
+    """Read a ``tatdqa_dataset_*.json``, with its documents as PDF files in the same folder or below.
 
     An entry has ``doc`` (``uid``, the name of the PDF file; ``source``, the filing) and ``questions`` (``uid``,
     ``question``, ``answer``, ``answer_type``, ``scale``, ``derivation``, ``facts``). A document of one to three pages

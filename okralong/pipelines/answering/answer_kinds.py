@@ -88,13 +88,13 @@ _INTRODUCTION: Final = re.compile(
 _OPENING: Final = re.compile(r"\W*(?:to|by|from|with|for|and|but|of)?\s*", re.IGNORECASE)
 _YES_NO: Final = re.compile(rf"{_AUXILIARY}\s(?!you\b)", re.IGNORECASE)
 _HAPPENED: Final = re.compile(r"\s+(?:did|was|were|had|has|will)\b", re.IGNORECASE)
-"""What follows a "when" that asks for a date; "when is" and "when does" may ask for a condition."""
+"""The words after a "when" that asks for a date; "when is" and "when does" may ask for a condition."""
 _OFFICE: Final = re.compile(
     r"\s+(?:is|was|are|were|became|served?s?\sas)\s+(?:[\w'\u2019.&-]+\s+){0,4}?"
     r"(?:chief\s\w+\sofficers?|C[EFOT]O|(?:vice\s)?(?:president|chair(?:man|woman|person)?)s?|directors?|secretary|treasurer)\b",
     re.IGNORECASE,
 )
-"""What follows a "who" that asks for the holder of an office."""
+"""The words after a "who" that asks for the holder of an office."""
 _OPEN: Final = re.compile(r"\b(?:any|mention\w*)\b|\bor\s+not\b", re.IGNORECASE)
 """Words with which "or" offers no choice: "any mergers or acquisitions"."""
 _ASKS: Final = re.compile(
@@ -106,7 +106,7 @@ _OFFERED: Final = re.compile(
     r"[,:\u2013\u2014]\s+(?P<one>(?!Inc\b|Ltd\b)(?:[A-Z\d\"'\u201c]|the\s|an?\s)[^,:?]*?),?\s+or\s+"
     r"(?P<other>(?:[A-Z\d\"'\u201c]|the\s|an?\s)[^,?]+?)\s*\?*\s*$"
 )
-"""What is offered at the end of a question: ", Alder or Birch?"."""
+"""Choices at the end of a question: ", Alder or Birch?"."""
 _AROUND_OR: Final = re.compile(
     r"(?P<one>(?:[^\s,]+\s+){1,4}?)or\s+(?P<other>[^\s,?]+(?:\s+[^\s,?]+){0,3})", re.IGNORECASE
 )
@@ -131,7 +131,7 @@ _FOLLOWS: Final = re.compile(
     r"originally|also|reports|acquires|provides|and|or|\w+ed)\b)",
     re.IGNORECASE,
 )
-"""What may follow the head of a noun phrase. Other words make a compound: "company policy", "state law"."""
+"""Words that may follow the head of a noun phrase. Other words make a compound: "company policy", "state law"."""
 _FOLLOWS_BE: Final = re.compile(
     r"\s*(?:$|[?,]|(?:that|which|who|whose|where|named|called|responsible|behind)\b)", re.IGNORECASE
 )
@@ -249,7 +249,7 @@ _HONORIFIC: Final = re.compile(r"^(?:Mr|Mrs|Ms|Dr|Sir|Prof|Professor)\b\.?\s")
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an answer is. ``only`` is "money", "percent", "number" or "date" if the answer is nothing else, else ""."""
+    """An answer's form. ``only`` is "money", "percent", "number" or "date" if the answer is nothing else, else ""."""
 
     yes_no: bool
     only: str
@@ -292,12 +292,15 @@ def _leads(text: str, start: int) -> bool:
 
 def refused_if_other(question: str, answer: Answer) -> Answer:
     """Return ``answer``, or "unanswerable" with the reason if it repeats the question or is of another kind."""
-    kind, again = kind_asked(question), repeats(question, answer.answer)
-    if answer.status != "answered" or (fits(kind, answer.answer) and not again):
+    kind = kind_asked(question)
+    if answer.status != "answered":
         return answer
-    why = f"The reply repeats the question: {answer.answer}"
-    if not again:
+    if repeats(question, answer.answer):
+        why = f"The reply repeats the question: {answer.answer}"
+    elif not fits(kind, answer.answer):
         why = f"The question asks for {kind}, and the reply is none: {answer.answer}"
+    else:
+        return answer
     return replace(answer, status="unanswerable", answer=UNANSWERABLE, citations=(), error=why)
 
 

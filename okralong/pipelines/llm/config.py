@@ -171,8 +171,8 @@ class CompletionLimits(Settings):
     """The most completion tokens by role. Project defaults, because the papers state none.
 
     The roles of the method ``okralong`` are ``generate`` (an answer), ``split`` (a question into sub-questions),
-    ``step`` (of reasoning), ``full_text`` (an answer from the full text), ``analyze`` (a question), ``sections`` (their
-    choice by title), and ``documents`` (the task of a question over many documents).
+    ``step`` (of reasoning), ``full_text`` (an answer from the full text), ``analyze`` (a question), ``sections`` (the
+    numbers of those chosen), and ``documents`` (the task of a question over many documents).
 
     The baselines use ``classify``, ``sentence``, ``compress``, ``summarize``, ``critique``, ``rationale``, ``extract``
     and ``report``. ``sentence`` is FLARE's look-ahead (its authors' configs: 64). CompAct's authors allow 900 for

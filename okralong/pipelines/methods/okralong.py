@@ -59,8 +59,7 @@ async def orchestrate(question: str, tools: Tools, *, precise: bool, cell: bool 
     """Analyze the question, plan, follow the plan, and escalate answers of low confidence.
 
     Steps: ``primary/retrieve``, ``analyze``, ``plan``, ``sections`` (if the generator chooses sections), then those of
-    the workflow. If the policy escalates, also
-    ``check`` and steps below ``escalated``.
+    the workflow. If the policy escalates, also ``check`` and steps below ``escalated``.
 
     Args:
         question: The question's text.

@@ -53,10 +53,10 @@ async def read_statement(ask: Ask) -> Answer | None:
     return await asyncio.to_thread(stated_in_document, document, plain, wanted.kind)  # up to a second
 
 
-_KINDS: Final = {"money": "money", "per share": "money", "shares": "number", "count": "number"}
-"""The answer types of line items that are stated as amounts, by the kind of the item."""
+_TYPES: Final = {"money": "money", "per share": "money", "shares": "number", "count": "number"}
+"""The answer type of a line item, by its kind. Other kinds are ratios, which reports state in many ways."""
 _ASKED: Final = {"money": ("amount", "money"), "number": ("amount", "count")}
-"""The kinds that a question for them asks for; others want more than the amount."""
+"""The kinds of answer that a question for such an amount asks for."""
 
 
 async def read_line_item(ask: Ask) -> Answer | None:
@@ -69,7 +69,7 @@ async def read_line_item(ask: Ask) -> Answer | None:
         return None
     document, plain = one
     item = line_item_of(plain)
-    kind = None if item is None else _KINDS.get(item.kind)
+    kind = None if item is None else _TYPES.get(item.kind)
     if kind is None or kind_asked(plain).name not in _ASKED[kind] or time_of(plain) is None:
         return None
     found = await asyncio.to_thread(stated_in_document, document, plain, kind)
