@@ -32,10 +32,11 @@ def write_old(run: Folder, number: int = 1) -> None:
 
 def test_each_version_has_its_own_columns() -> None:
     assert columns_in(LEDGER, "1") == OLD_LEDGER.names
-    assert columns_in(LEDGER, "2") == LEDGER.names[:-7]
-    assert columns_in(LEDGER, "3") == LEDGER.names[:-4]
-    assert columns_in(LEDGER, "4") == LEDGER.names
-    assert columns_in(LEDGER, "5") is columns_in(LEDGER, "?") is None
+    assert columns_in(LEDGER, "2") == LEDGER.names[:-8]
+    assert columns_in(LEDGER, "3") == LEDGER.names[:-5]
+    assert columns_in(LEDGER, "4") == LEDGER.names[:-1]
+    assert columns_in(LEDGER, "5") == LEDGER.names
+    assert columns_in(LEDGER, "6") is columns_in(LEDGER, "?") is None
     assert columns_in(DOCUMENTS, "1") == DOCUMENTS.names[:-4]
     assert columns_in(DOCUMENTS, "2") == DOCUMENTS.names[:-3]
     assert columns_in(DOCUMENTS, "3") == DOCUMENTS.names[:-2]
@@ -79,7 +80,7 @@ async def test_an_older_ledger_goes_on_and_its_replies_have_no_known_origin(tmp_
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
-    newer = LEDGER.with_metadata({"okralong.table": "ledger", "okralong.schema_version": "5"})
+    newer = LEDGER.with_metadata({"okralong.table": "ledger", "okralong.schema_version": "6"})
     Folder.of(tmp_path).at("ledger").write_table("part-000000001.parquet", newer.empty_table())
-    with pytest.raises(ArchiveError, match="version 5, this okralong reads version 4"):
+    with pytest.raises(ArchiveError, match="version 6, this okralong reads version 5"):
         FragmentedTable(Folder.of(tmp_path), "ledger")

@@ -50,6 +50,7 @@ def test_a_batch_of_unlike_prompts_says_what_each_alone_says(model: MixedGenerat
     assert together == [written(model, each)[0] for each in batch]
     assert [each.completion_tokens for each in together] == [5, 9, 1]
     assert {each.finish_reason for each in together} == {"length"}
+    assert all(each.prompt_ms is not None and each.prompt_ms > 0 for each in together)
 
 
 def test_a_vector_is_one_token_of_the_prompt(model: MixedGenerator) -> None:

@@ -88,6 +88,11 @@ def test_a_stream_has_the_text_and_usage_of_the_whole_reply(server: EmbeddedServ
     assert events[-1]["usage"] == whole["usage"]
 
 
+def test_a_whole_reply_tells_when_its_first_token_came(server: EmbeddedServer) -> None:
+    replies = [chat(server, text, max_tokens=8) for text in ("Hi", FIGURES)]
+    assert all(reply["timings"]["prompt_ms"] > 0 for reply in replies)
+
+
 def test_a_reply_ends_at_its_limit_at_a_stop_or_by_itself(server: EmbeddedServer) -> None:
     counting = "Count from one to five."
     limited = chat(server, counting, max_tokens=4)

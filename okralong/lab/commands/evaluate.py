@@ -75,6 +75,13 @@ def evaluate(
         ".evidence"
     ),
     budget_usd: Annotated[float | None, typer.Option(help="A hard cap in US dollars over the whole sweep.")] = None,
+    sets: Annotated[
+        str | None, typer.Option(help="A file of other sets and their catalog; see configs/example_sets.yaml.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The most questions of each set.")] = None,
+    embedded: Annotated[
+        bool, typer.Option("--embedded", help="Use the embedded models, which need no key, in place of the sweep's.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Begin without asking.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the cells and their expected cost, then exit.")
@@ -85,13 +92,17 @@ def evaluate(
     from okralong.jobs.report import write_report
     from okralong.jobs.terminal import say_line
     from okralong.lab.commands.sweep_table import show
-    from okralong.lab.sweeps.config import Sweep
+    from okralong.lab.sweeps.config import OtherSets, Sweep
     from okralong.lab.sweeps.engine import expand_sweep, run_sweep
     from okralong.pipelines.core.config import load_config
 
     console = Console()
     given = {} if budget_usd is None else {"budget_usd": budget_usd}
-    expanded = expand_sweep(load_config(Sweep, sweep, given), data, out, work, console)
+    wanted = load_config(Sweep, sweep, given)
+    wanted = wanted if sets is None else wanted.over(load_config(OtherSets, sets))
+    wanted = wanted.embedded() if embedded else wanted
+    wanted = wanted if limit is None else wanted.limited(limit)
+    expanded = expand_sweep(wanted, data, out, work, console)
     show(expanded, console)
     if dry_run:
         return

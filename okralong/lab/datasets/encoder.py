@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer
+from transformers import AutoTokenizer
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import EmbeddingConfig
@@ -104,9 +104,15 @@ def index_encoder(cached: CachedEncoder) -> Encoder:
     return Encoder(cached.encode, cached.model, _precision, partial(over_limit, cached.model.path))
 
 
-def over_limit(folder: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
-    """Return whether each of ``texts`` has more than ``limit`` tokens, by the tokenizer in a model's folder."""
-    tokenizer = Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
+def plain_encoder(name: str = EMBEDDED) -> Encoder:
+    """Return the packaged encoder, or that in a model folder, without a cache. Raises as ``cached_encoder``."""
+    model = resolve_embedding_model(name)
+    return Encoder(_load(model.path), model, _precision, partial(over_limit, model.path))
+
+
+def over_limit(model: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
+    """Return whether each of ``texts`` has more than ``limit`` tokens, by the tokenizer of a folder or hub name."""
+    tokenizer = AutoTokenizer.from_pretrained(model).backend_tokenizer
     tokenizer.no_truncation()
     tokenizer.no_padding()
     batches = (texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -49,6 +49,13 @@ class SweepSet(SetChoice):
     def named(self) -> str:
         """Its name in the tables."""
         return self.label or f"{self.name} {self.part}"
+
+
+class OtherSets(Settings):
+    """A file of sets, and the catalog that has them, to run a sweep's methods over other data."""
+
+    catalog: str = "datasets.yaml"
+    sets: list[SweepSet] = Field(min_length=1)
 
 
 class SweepMethod(Settings):
@@ -113,7 +120,8 @@ class Sweep(CellSettings):
 
     ``side`` is a side of the split. With "all", sets are taken as a whole, except the questions that shipped models
     were trained, or policies chosen, on. ``against`` lists the systems, "method" or "method/variant", with which all
-    others are compared. With ``share_replies``, the reply to a request that another cell of the set has sent is reused
+    others are compared. ``index_times`` is the number of questions whose documents are indexed apart to measure
+    ``seconds_indexing``. With ``share_replies``, the reply to a request that another cell of the set has sent is reused
     for free. ``words`` is a text to print above the tables.
     """
 
@@ -123,6 +131,7 @@ class Sweep(CellSettings):
     variants: dict[Name, Variant] = Field(default_factory=lambda: {DEFAULT: Variant()}, min_length=1)
     against: list[str] = Field(default_factory=list)
     judge: JudgeConfig | None = None
+    index_times: Annotated[int, Field(ge=0)] = 0
     share_replies: bool = True
 
     @model_validator(mode="after")
@@ -151,6 +160,52 @@ class Sweep(CellSettings):
             if (chosen.variants is None or variant in chosen.variants)
             and (how.methods is None or method in how.methods)
         ]
+
+    def over(self, other: OtherSets) -> Self:
+        """Return the sweep over other sets."""
+        return self.model_copy(update={"catalog": other.catalog, "sets": other.sets})
+
+    def limited(self, limit: int) -> Self:
+        """Return the sweep with at most ``limit`` questions of each set."""
+        sets = [each.model_copy(update={"limit": min(limit, each.limit or limit)}) for each in self.sets]
+        return self.model_copy(update={"sets": sets})
+
+    def embedded(self) -> Sweep:
+        """Return the sweep with the models that need no key and no download.
+
+        The default answer config replaces its own, all keys of the generator are left out, and so are the judge, and
+        the variants that only change the generator. Raises ConfigError if nothing is left to run.
+        """
+        kept = {name: each for name, each in self.variants.items() if not any(map(_of_llm, each.overrides))}
+        methods = {
+            name: each.model_copy(update={"variants": each.variants and [v for v in each.variants if v in kept]})
+            for name, each in self.methods.items()
+        }
+        same = {name: getattr(self, name) for name in type(self).model_fields}
+        same |= {
+            "answer": "answer.yaml",
+            "overrides": {key: value for key, value in self.overrides.items() if not _of_llm(key)},
+            "embedding": EMBEDDED,
+            "judge": None,
+            "variants": kept,
+            "methods": {name: each for name, each in methods.items() if each.variants != []},
+            "words": f"{self.words.strip()} {EMBEDDED_WORDS}".strip(),
+        }
+        if not same["variants"] or not same["methods"]:
+            raise ConfigError("Every variant of this sweep needs another generator, so nothing is left for --embedded.")
+        systems = [(m, v) for m in same["methods"] for v in kept]
+        same["against"] = [name for name in self.against if as_system(name) in systems]
+        return Sweep(**same)
+
+
+EMBEDDED_WORDS: Final = (
+    "Answered by the embedded generator of 135M parameters in place of the models that the sweep names: an example of "
+    "the output, not the figures of the methods."
+)
+
+
+def _of_llm(key: str) -> bool:
+    return key.split(".", 1)[0] == "llm"
 
 
 def as_system(name: str) -> tuple[str, str]:
@@ -273,6 +328,10 @@ class SweepFolder:
     def labels(self, chosen: SweepSet) -> Path:
         """Return the file with the gold labels of a set."""
         return self.path / "sets" / slug(chosen.named) / "labels.jsonl"
+
+    def index_times(self, chosen: SweepSet) -> Path:
+        """Return the file with the measured times of indexing a set."""
+        return self.path / "sets" / slug(chosen.named) / "index_times.json"
 
     def policy(self, variant: str) -> Path:
         """Return the policy file of a variant."""

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from okralong.lab.sweeps.config import (
     tables_by_cell,
 )
 from okralong.lab.sweeps.gold_questions import read_gold_questions
+from okralong.lab.sweeps.index_times import Rates, index_rates, seconds_of
 from okralong.lab.sweeps.judging import Judged, judge_config, judge_sweep
 from okralong.lab.sweeps.material import build, read_material, write_cell_files, write_gold_labels
 from okralong.lab.sweeps.outline import CostEstimate, Outline, total
@@ -176,11 +177,31 @@ def _scored(
     judged, unpaid = Judged(), ""
     if sweep.judge is not None and judging:
         judged, unpaid = judge_sweep(sweep.judge, runs, texts, budget)
+    rates = _index_rates(expanded)
     rows: list[dict[str, Any]] = []
     for cell in cells:
-        named = cell.plan.named
-        rows += score_rows(Folder.of(cell.run), named, golds[named.set], texts[named.cell], judged.of(named.cell))
+        named, sizes = cell.plan.named, cell.plan.granularities
+        indexing = partial(seconds_of, rates[named.set], sizes) if named.set in rates else None
+        run, marks = Folder.of(cell.run), judged.of(named.cell)
+        rows += score_rows(run, named, golds[named.set], texts[named.cell], marks, indexing)
     return rows, unpaid
+
+
+def _index_rates(expanded: Expanded) -> dict[str, Rates]:
+    """Return the measured times of indexing by set; {} if the sweep asks for none."""
+    sweep, sizes = expanded.sweep, sizes_by_set(expanded.plans)
+    if not sweep.index_times:
+        return {}
+    return {
+        chosen.named: index_rates(
+            expanded.folder.index_times(chosen),
+            expanded.material.pooled[chosen.named],
+            sizes[chosen.named],
+            sweep.embedding,
+            sweep.index_times,
+        )
+        for chosen in sweep.sets
+    }
 
 
 def _text_of(cell: PreparedCell) -> Text:

@@ -28,6 +28,9 @@ SHOWN: Final[Mapping[str, str]] = {
     "weighted_tokens": "tokens",
     "alone_usd": "dollars alone",
     "seconds_total": "seconds",
+    "seconds_first_token": "first token, s",
+    "seconds_indexing": "indexing, s",
+    "tokens_per_second": "tokens/s",
 }
 """The metrics on the page, with their column heads. The Parquet and CSV files have all metrics."""
 

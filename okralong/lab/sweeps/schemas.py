@@ -43,6 +43,9 @@ SCORES: Final = table_schema(
         ("seconds_generation", pa.float64()),
         ("seconds_total", pa.float64()),
         ("replied_by", pa.string()),
+        ("seconds_first_token", pa.float64()),
+        ("seconds_indexing", pa.float64()),
+        ("tokens_per_second", pa.float64()),
     ],
 )
 """A row of ``scores``: a question in a cell of a sweep.

@@ -36,6 +36,8 @@ TOTAL: Final = "total"
 """The stages in ``answers.seconds`` that are not a role of the generator.
 
 Branches run concurrently, so the sum of the stages may exceed the total."""
+TIMES: Final = ("started_at", "latency_s", "first_token_s")
+"""The columns of the ledger from which the time to the first token is derived."""
 
 
 def score_rows(
@@ -44,16 +46,19 @@ def score_rows(
     golds: Sequence[GoldQuestion],
     text: Text,
     judged: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+    indexing_s: Callable[[int], float] | None = None,
 ) -> list[dict[str, Any]]:
     """Return a row for each question that the run has finished, in the order of ``golds``.
 
     ``judged`` has the judge's values with each seed, by query_id and name (``judge`` for verdicts, and the four marks);
-    a row has their means. Raises InputError if the run was asked another question under a query_id, MetricError if a
-    metric cannot be computed.
+    a row has their means. ``indexing_s`` returns the seconds to index so many characters.
+
+    Raises InputError if the run was asked another question under a query_id, MetricError if a metric cannot be
+    computed.
     """
     answers = {row["query_id"]: row for row in read_run_table(run, "answers").to_pylist()}
     attempts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in read_run_table(run, "ledger", ["query_id", *COLUMNS]).to_pylist():
+    for row in read_run_table(run, "ledger", ["query_id", *COLUMNS, *TIMES]).to_pylist():
         attempts[row["query_id"]].append(row)
     rows: list[dict[str, Any]] = []
     for gold in golds:
@@ -68,7 +73,10 @@ def score_rows(
             )
         try:
             said = _said((judged or {}).get(asked.query_id, {}))
-            rows.append(_row(named, gold, row, attempts[asked.query_id], text, said))
+            marks = _row(named, gold, row, attempts[asked.query_id], text, said)
+            characters = sum(len(text(doc_id)) for doc_id in row["doc_ids"] or ())
+            marks["seconds_indexing"] = indexing_s(characters) if indexing_s and characters else None
+            rows.append(marks)
         except Exception as error:
             raise MetricError(
                 f"The question {asked.query_id!r} of {run.path} cannot be scored: {type(error).__name__}: {error}. No "
@@ -111,7 +119,7 @@ def _row(
         "weighted_tokens": row["weighted_tokens"] or 0,
         "billed_usd": billed.billed_usd,
         "alone_usd": billed.alone_usd,
-        **_seconds(dict(row["seconds"] or ()), any(attempt["status"] == "cached" for attempt in attempts)),
+        **_seconds(dict(row["seconds"] or ()), attempts),
     }
 
 
@@ -138,14 +146,27 @@ def indexing_row(run: Folder, named: CellName) -> dict[str, Any] | None:
     }
 
 
-def _seconds(spent: Mapping[str, float], shared: bool) -> dict[str, float | None]:
-    """Return the seconds by stage and in total; None for a question that reused a reply of another run."""
+def _seconds(spent: Mapping[str, float], attempts: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return the seconds by stage, in total and to the last call's first token, and the completion tokens per second.
+
+    They are None for a question that reused a reply of another run.
+    """
+    shared = any(attempt["status"] == "cached" for attempt in attempts)
     rest = spent.keys() - ANALYSIS - RETRIEVAL - {TOTAL}
     stages = {"analysis": ANALYSIS, "retrieval": RETRIEVAL, "generation": rest, "total": {TOTAL}}
-    return {
+    found: dict[str, float | None] = {
         f"seconds_{name}": None if shared else math.fsum(spent.get(stage, 0.0) for stage in held)
         for name, held in stages.items()
     }
+    total, calls = found["seconds_total"], [attempt for attempt in attempts if attempt["status"] == "ok"]
+    found |= {"seconds_first_token": None, "tokens_per_second": None}
+    if not total or not calls:
+        return found
+    last = max(calls, key=lambda call: call["started_at"])
+    if last["first_token_s"] is not None:
+        found["seconds_first_token"] = max(0.0, total - (last["latency_s"] - last["first_token_s"]))
+    found["tokens_per_second"] = sum(call["completion_tokens"] for call in calls) / total
+    return found
 
 
 def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, float | None]:

@@ -37,7 +37,13 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "way": 7,
         "signals": 7,
     },
-    "scores": {"judge_seeds": 2, "replied_by": 3},
+    "scores": {
+        "judge_seeds": 2,
+        "replied_by": 3,
+        "seconds_first_token": 4,
+        "seconds_indexing": 4,
+        "tokens_per_second": 4,
+    },
     "origins": {"model": 2},
     "ledger": {
         "endpoint": 2,
@@ -50,6 +56,7 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "cache_write_tokens": 4,
         "cache_write_usd_per_million": 4,
         "service_tier": 4,
+        "first_token_s": 5,
     },
 }
 """By table: columns that were added later, with the first version that has them."""
@@ -407,6 +414,7 @@ LEDGER: Final = table_schema(
         ("cache_write_tokens", pa.int64()),
         ("cache_write_usd_per_million", pa.float64()),
         ("service_tier", pa.string()),
+        ("first_token_s", pa.float64()),
     ],
 )
 """A row per attempt. ``status`` is ok, failed, cached or unknown. An unknown attempt costs its reserve; a cached one
@@ -420,7 +428,7 @@ endpoint's model). ``snapshot`` and ``system_fingerprint`` are as reported in th
 ("" if the reply names none) and the price tier of the prompt's length.
 
 ``reasoning_tokens`` are part of the completion tokens, ``cached_tokens`` and ``cache_write_tokens`` of the prompt
-tokens.
+tokens. ``first_token_s`` is the part of ``latency_s`` before the first token, null if the reply does not tell.
 """
 
 FAILURES: Final = table_schema(

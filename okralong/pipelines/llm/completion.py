@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -119,13 +120,28 @@ class Received:
     """The body of a response as one chat completion.
 
     ``chars`` is the number of characters of its whole text, thought included, even if ``body`` holds only the
-    beginning. ``aborted`` is True if it was not read to its end, ``streamed`` if it arrived as events.
+    beginning. ``aborted`` is True if it was not read to its end, ``streamed`` if it arrived as events. ``first_at`` is
+    the time of a stream's first text by ``time.perf_counter``.
     """
 
     body: Mapping[str, Any]
     chars: int = 0
     aborted: bool = False
     streamed: bool = False
+    first_at: float | None = None
+
+    def first_token_s(self, sent_at: float, latency_s: float) -> float | None:
+        """Return the seconds until the first token, None if unknown.
+
+        A stream is timed here; a whole reply may tell, as llama.cpp's server does, how long its prompt took
+        (``timings.prompt_ms``).
+        """
+        if self.first_at is not None:
+            return self.first_at - sent_at
+        told = _mapping(self.body.get("timings")).get("prompt_ms")
+        if not isinstance(told, int | float) or isinstance(told, bool) or not 0 <= told <= 1000 * latency_s:
+            return None
+        return told / 1000
 
 
 class NoCompletion(ValueError):
@@ -362,6 +378,7 @@ class _Events:
     _logprobs: list[Any] = field(default_factory=list)
     _calls: list[str] = field(default_factory=list)
     _begun: bool = False
+    _first_at: float | None = None
     _seen: list[str] = field(default_factory=list)
     _seen_chars: int = 0
 
@@ -398,6 +415,8 @@ class _Events:
         if not self._calls:
             self._calls = _tools_called(message)
         for name, text in _texts_of(message):
+            if self._first_at is None:
+                self._first_at = time.perf_counter()
             self.chars += len(text)
             if self._kept <= self.bounds.longest_text:
                 self._kept += len(text)
@@ -418,7 +437,8 @@ class _Events:
         if self._calls:
             message["tool_calls"] = [{"function": {"name": name}} for name in self._calls]
         choice = {"message": message, "finish_reason": self.finish, "logprobs": {"content": self._logprobs}}
-        return Received({**self._told, "choices": [choice]}, self.chars, aborted, streamed=True)
+        body = {**self._told, "choices": [choice]}
+        return Received(body, self.chars, aborted, streamed=True, first_at=self._first_at)
 
     def _error(self, event: Mapping[str, Any]) -> NoCompletion:
         told = read_error(event)

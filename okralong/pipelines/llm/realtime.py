@@ -295,6 +295,7 @@ class RealtimeCalls:
         call = call.charged(price)
         request_id = name_of(told.get("x-request-id", ""))
         raw = raw.received(call, price.cost(usage), latency_s, request_id, self._router.without_keys)
+        raw = replace(raw, first_token_s=received.first_token_s(start, latency_s))
         return raw, call, read_headers(told, taken=True)
 
     def _timeout_s(self, tier: _Tier) -> float:

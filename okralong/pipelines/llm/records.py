@@ -100,6 +100,7 @@ class Outcome:
     ``reply`` is the reply as JSON for the journal, "" without one. ``snapshot``, ``system_fingerprint`` and
     ``service_tier`` are the model, server and tier that the reply names. ``overlong`` is True if the endpoint ignored
     the limit of the reply, and ``unstoppable`` if it also did not stream, so that the reply could not be aborted.
+    ``first_token_s`` is the part of ``latency_s`` before the first token, None if unknown.
     """
 
     call: Call
@@ -116,6 +117,7 @@ class Outcome:
     service_tier: str = ""
     overlong: bool = False
     unstoppable: bool = False
+    first_token_s: float | None = None
 
 
 def ledger_row(outcome: Outcome) -> dict[str, Any]:
@@ -155,6 +157,7 @@ def ledger_row(outcome: Outcome) -> dict[str, Any]:
         "cache_write_tokens": outcome.usage.cache_write_tokens,
         "cache_write_usd_per_million": call.cache_write_usd_per_million,
         "service_tier": outcome.service_tier,
+        "first_token_s": outcome.first_token_s,
     }
 
 

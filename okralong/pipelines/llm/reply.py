@@ -30,6 +30,7 @@ class RawReply:
         streamed: Whether it arrived as a stream of events.
         thought: Whether its message has thought apart from the text.
         tools: Names of the tools that it calls.
+        first_token_s: Seconds until its first token, None if unknown.
     """
 
     reply: Reply
@@ -43,6 +44,7 @@ class RawReply:
     streamed: bool = False
     thought: bool = False
     tools: tuple[str, ...] = ()
+    first_token_s: float | None = None
 
     def received(
         self, call: Call, cost_usd: float, latency_s: float, request_id: str, without_keys: Callable[[str], str]
@@ -82,6 +84,7 @@ class RawReply:
             service_tier=self.service_tier,
             overlong=self.overlong,
             unstoppable=self.overlong and not self.streamed,
+            first_token_s=self.first_token_s,
         )
 
 

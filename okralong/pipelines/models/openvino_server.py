@@ -12,6 +12,7 @@ import json
 import re
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -170,11 +171,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         try:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            came = time.perf_counter()
             prompt = self.model.encode(body["messages"])
             tokens = self.model.reply(prompt, self.model.settings(body, prompt.shape[1]))
             with closing(tokens):
                 first = self._first(body, tokens)
-                self._answer(body, prompt.shape[1], itertools.chain([first], tokens))
+                prompt_ms = 1000 * (time.perf_counter() - came)
+                self._answer(body, prompt.shape[1], itertools.chain([first], tokens), prompt_ms)
         except RequestError as error:
             self._send(400, _error(str(error), "invalid_request_error", error.code))
         except (KeyError, TypeError, ValueError) as error:
@@ -195,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise
             raise RequestError(f"{form} cannot be compiled: {error}", f"unsupported_{form}") from error
 
-    def _answer(self, body: dict[str, Any], prompt_tokens: int, tokens: Iterator[Token]) -> None:
+    def _answer(self, body: dict[str, Any], prompt_tokens: int, tokens: Iterator[Token], prompt_ms: float) -> None:
         streamed, stops = bool(body.get("stream")), body.get("stop") or []
         said: list[Token] = []
         if streamed:
@@ -214,7 +217,8 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if not streamed:
             choice = _choice("message", text, body, said)
-            self._send(200, {**_head(body, "chat.completion"), "choices": [choice], "usage": usage})
+            timings = {"prompt_ms": prompt_ms}  # as llama.cpp's server tells it
+            self._send(200, {**_head(body, "chat.completion"), "choices": [choice], "usage": usage, "timings": timings})
             return
         if stops:
             self._event(body, _choice("delta", text, body, said))

@@ -6,8 +6,9 @@ each reply is sampled with the request's own seed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -124,16 +125,19 @@ class MixedGenerator:
             how = {"do_sample": True, "temperature": first.temperature, "top_p": first.top_p, "top_k": 0}
         end = self.tokenizer.eos_token_id
         batch = padded(rows, self._embedding, "left")
+        first_token = _FirstToken()
         written = self._model.generate(
             inputs_embeds=batch.inputs_embeds,
             attention_mask=batch.attention_mask,
             max_new_tokens=max(each.max_tokens for each in asked),
             eos_token_id=end,
             pad_token_id=end,
+            logits_processor=[first_token],
             **how,
         )
         pairs = zip(asked, rows, written.tolist(), strict=True)
-        return [self.read_reply(each, row, [int(token) for token in tokens]) for each, row, tokens in pairs]
+        replies = [self.read_reply(each, row, [int(token) for token in tokens]) for each, row, tokens in pairs]
+        return [replace(reply, prompt_ms=first_token.after_ms) for reply in replies]
 
     def read_reply(self, asked: Asked, row: Row, tokens: list[int]) -> Written:
         """Return the reply in the new ``tokens`` of a row, up to its end token."""
@@ -146,6 +150,19 @@ class MixedGenerator:
         if cut is not None:
             return Written(text[:cut], row.usage, counted, "stop")
         return Written(text, row.usage, counted, "stop" if stopped else "length")
+
+
+class _FirstToken:
+    """A logits processor that changes nothing: ``after_ms`` is the time from its creation to the first token."""
+
+    def __init__(self) -> None:
+        self._created = time.perf_counter()
+        self.after_ms: float | None = None
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        if self.after_ms is None:
+            self.after_ms = 1000 * (time.perf_counter() - self._created)
+        return scores
 
 
 def _as_tensors(piece: Piece) -> Piece:

@@ -8,7 +8,7 @@ import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -153,12 +153,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A reply. A vector counts as one of ``prompt_tokens``; ``finish_reason`` is "stop" or "length"."""
+    """A reply. A vector counts as one of ``prompt_tokens``; ``finish_reason`` is "stop" or "length".
+
+    ``prompt_ms`` is how long its batch took until the first token.
+    """
 
     text: str
     prompt_tokens: int
     completion_tokens: int
     finish_reason: str
+    prompt_ms: float | None = field(default=None, compare=False)
 
 
 def read_request(body: bytes, model: str, hidden: int) -> Asked:
@@ -200,6 +204,7 @@ def completion(model: str, written: Written) -> dict[str, Any]:
         "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": written.finish_reason}],
         "usage": usage | {"total_tokens": sum(usage.values())},
+        "timings": {"prompt_ms": written.prompt_ms},
     }
 
 

@@ -79,6 +79,9 @@ def attempt(query_id: str, number: int, status: str, cost: float, prompt: int = 
         "output_usd_per_million": 10.0,
         "cost_usd": cost,
         "mode": "realtime",
+        "started_at": datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC),
+        "latency_s": 1.5,
+        "first_token_s": 0.5,
     }
 
 

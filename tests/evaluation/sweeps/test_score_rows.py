@@ -60,7 +60,17 @@ def test_tokens_dollars_and_seconds(rows: dict[str, dict[str, Any]]) -> None:
     assert sales["alone_usd"] == pytest.approx(0.0007), "the reply that another run paid for, at its own price"
     assert (chair["seconds_analysis"], chair["seconds_retrieval"]) == (0.25, 1.5)
     assert (chair["seconds_generation"], chair["seconds_total"]) == (3.0, 4.0)
+    assert (chair["seconds_first_token"], chair["tokens_per_second"]) == (3.0, 2.5)
+    assert (sales["tokens_per_second"], chair["seconds_indexing"]) == (None, None)
     assert {sales[name] for name in METRICS if name.startswith("seconds")} == {None}, "it did not wait for that reply"
+
+
+def test_the_time_to_index_its_documents(tmp_path: Path) -> None:
+    golds = read_gold_questions(write_questions(tmp_path))
+    run = usual_run(tmp_path / "run")
+    scored = score_rows(run, NAMED, golds, TEXTS.__getitem__, indexing_s=lambda characters: characters / 100)
+    by_id = {row["query_id"]: row["seconds_indexing"] for row in scored}
+    assert by_id == {"sales": 0.5, "chair": 0.5, "costs": 0.25}
 
 
 def test_a_question_that_the_budget_did_not_reach_has_no_marks(rows: dict[str, dict[str, Any]]) -> None:

@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 
-from okralong.lab.sweeps.config import Sweep, SweepFolder, expand, sizes_by_set, tables_by_cell
-from okralong.pipelines.core.config import parse_config
+from okralong.lab.sweeps.config import (
+    EMBEDDED_WORDS,
+    OtherSets,
+    Sweep,
+    SweepFolder,
+    expand,
+    sizes_by_set,
+    tables_by_cell,
+)
+from okralong.pipelines.core.config import parse_config, shipped_config
 from okralong.pipelines.core.types import ConfigError
+from okralong.pipelines.indexing.config import IndexConfig
+from okralong.pipelines.methods.registry import FullPolicy
 
 FILE = """
 title: The town
@@ -128,3 +138,51 @@ def test_what_a_cell_cannot_be_is_refused_before_anything_is_read(
     with pytest.raises(ConfigError) as refused:
         expand(parse_config(Sweep, FILE, "town.yaml", overrides), SweepFolder(tmp_path))
     assert said in str(refused.value)
+
+
+def test_a_sweep_runs_over_other_sets_with_fewer_questions() -> None:
+    other = parse_config(OtherSets, "sets: [{name: village, part: all, limit: 9}, {name: city, part: all}]", "x.yaml")
+    few = sweep().over(other).limited(4)
+    assert (few.catalog, [(each.named, each.limit) for each in few.sets]) == (
+        "datasets.yaml",
+        [("village all", 4), ("city all", 4)],
+    )
+    assert few.methods == sweep().methods
+
+
+def test_the_embedded_models_replace_those_that_need_a_key(tmp_path: Path) -> None:
+    paid = """
+title: The town
+side: test
+answer: paper/answer.yaml
+overrides: {llm.window: 64000, concurrency: 1, analyzer: {kind: heads}}
+embedding: facebook/contriever-msmarco
+sets: [{name: town, part: all}]
+methods: {okralong: {}, raptor: {variants: [large]}}
+variants:
+  default: {policy: policy/paper.yaml}
+  large: {policy: policy/paper.yaml, overrides: {llm.model: gpt-4o}}
+against: [okralong/large, okralong]
+judge: {overrides: {llm.model: gpt-4o}}
+"""
+    here = sweep(paid).embedded()
+    (plan,) = expand(here, SweepFolder(tmp_path))
+    assert (plan.named.method, plan.named.variant, plan.config.llm.base_url) == ("okralong", "default", "embedded")
+    assert (plan.config.concurrency, plan.config.analyzer.kind, plan.policy.name) == (1, "heads", "paper")
+    assert (here.embedding, here.judge, here.against) == ("embedded", None, ["okralong"])
+    assert EMBEDDED_WORDS in here.words
+    with pytest.raises(ConfigError, match="nothing is left for --embedded"):
+        sweep(
+            paid.replace("okralong: {}, ", "").replace(", okralong]", "]").replace("[okralong/", "[raptor/")
+        ).embedded()
+
+
+def test_the_paper_s_set_up_is_a_config(tmp_path: Path) -> None:
+    paper = sweep(FILE.replace("overrides: {analyzer.kind: rules, llm.max_in_flight: 4}", "answer: paper/answer.yaml"))
+    config = next(plan.config for plan in expand(paper, SweepFolder(tmp_path)) if plan.named.variant == "default")
+    assert (config.analyzer.kind, config.analyzer.model) == ("label_scorer", "meta-llama/Llama-3.2-1B-Instruct")
+    assert (config.llm.model, config.llm.demonstrations) == ("gpt-4o-2024-08-06", True)
+    index = parse_config(IndexConfig, shipped_config("paper/index.yaml"), "paper/index.yaml")
+    assert (index.embedding.of, index.embedding.model) == ("each", "facebook/contriever-msmarco")
+    policy = parse_config(FullPolicy, shipped_config("policy/paper.yaml"), "policy/paper.yaml")
+    assert {*policy.granularities(), policy.std_rag.granularity} == set(index.granularities)
