@@ -16,7 +16,7 @@ from typing import Final
 from okralong.lab.datasets.files import Row
 from okralong.lab.datasets.gold import Gold, Parts
 from okralong.lab.datasets.places import trimmed
-from okralong.pipelines.core.types import Question, QuestionType
+from okralong.pipelines.core.types import Question, QuestionType, Section
 from okralong.pipelines.reporting.metrics import plain_words
 
 FLOAT: Final = "FLOAT SELECTED"
@@ -31,12 +31,13 @@ class Text:
 
     ``text_id`` depends only on the words, so the same paragraph has the same id in two sets. ``document`` is the name
     of the source that the text is part of ("ADI_2009", an arXiv id, a Wikipedia title); the split puts all texts of a
-    document on one side.
+    document on one side. ``sections`` are the beginnings of its pages, if the set has documents with pages.
     """
 
     text_id: str
     document: str
     text: str
+    sections: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Item:
         calculation: The expression that yields the answer, with the figures as in the text ("(44.1-56.7)/56.7").
         sub_questions: The gold queries that are whole sentences in the set.
         hops: The look-ups whose answers the set has, in the set's best wording.
+        pools: Gold pages. An answer has to cite one page of each pool.
     """
 
     gold: Gold
@@ -93,6 +95,7 @@ class Item:
     calculation: str = ""
     sub_questions: tuple[str, ...] = ()
     hops: tuple[Hop, ...] = ()
+    pools: tuple[tuple[Evidence, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +118,9 @@ def text_id(text: str) -> str:
     return hashlib.sha256(" ".join(plain_words(text)).encode()).hexdigest()[:16]
 
 
-def make_text(document: str, text: str) -> Text:
+def make_text(document: str, text: str, sections: tuple[Section, ...] = ()) -> Text:
     """Make a text with its id."""
-    return Text(text_id(text), document, text)
+    return Text(text_id(text), document, text, sections)
 
 
 class Builder:
@@ -156,17 +159,17 @@ class Builder:
         question = Question(query_id, row.text("question"), answers=tuple(dict.fromkeys(answers)), type=kind)
         return Gold(question, self.name, label, parts)
 
-    def text(self, document: str, text: str) -> Text:
+    def text(self, document: str, text: str, sections: tuple[Section, ...] = ()) -> Text:
         """Add a text to the set and return it, or return the existing one.
 
         If there is a text with the same words but other punctuation, ranges of the two would differ. The id of the
         later one is then made from its words, its document and a number.
         """
-        known = self.texts.setdefault(text_id(text), make_text(document, text))
+        known = self.texts.setdefault(text_id(text), make_text(document, text, sections))
         number = 1
         while known.text != text:
             number += 1
-            other = Text(text_id(f"{document} {number} {text}"), document, text)
+            other = Text(text_id(f"{document} {number} {text}"), document, text, sections)
             known = self.texts.setdefault(other.text_id, other)
         return known
 
@@ -182,6 +185,16 @@ class Builder:
         written = [each.strip() for each in paragraphs if not each.startswith(FLOAT)]
         kept = dict.fromkeys(self.text(document, each) for each in dict.fromkeys(written) if each)
         return tuple(whole(text) for text in kept), len(paragraphs) - len(written)
+
+
+def page_of(text: Text, number: int) -> Evidence | None:
+    """Return the page with this number, counted from 1, of a text with pages; None if it has no words there."""
+    starts = [*(section.start_char for section in text.sections), len(text.text)]
+    for section, end in zip(text.sections, starts[1:], strict=True):
+        if section.name == str(number):
+            start, end = trimmed(text.text, (section.start_char, end))
+            return Evidence(text.text_id, start, end) if start < end else None
+    return None
 
 
 def whole(text: Text, title: str = "") -> Evidence:

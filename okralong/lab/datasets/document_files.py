@@ -1,4 +1,4 @@
-"""Read sets whose documents are PDF files, by the PDF reader of ``okralong index``: UDA, TAT-DQA and FinanceBench.
+"""Read sets whose documents are PDF files, by the reader of ``okralong index``: UDA, TAT-DQA, FinanceBench, MuDABench.
 
 Reading a filing takes seconds, so its text is stored in the folder ``.okralong_texts`` beside the files, if that can be
 written, and used until the file or the reader changes.
@@ -7,13 +7,14 @@ written, and used until the file or the reader changes.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from okralong.lab.datasets.answers import grounded, one_part, operand_parts, scaled_wordings, span_parts, spans_of
 from okralong.lab.datasets.base import Builder, DataSet, Item
@@ -21,7 +22,7 @@ from okralong.lab.datasets.files import Row, rows_in
 from okralong.lab.datasets.gold import Parts, derivation_operands, words
 from okralong.lab.datasets.tatqa import TATQA, counted_items
 from okralong.lab.datasets.uda import read_uda_csv
-from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.types import InputError, Section
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.documents import BadRow, Limits, Source
@@ -60,10 +61,10 @@ def read_uda_documents(path: Path, part: str) -> DataSet:
     for item in asked.items:
         (name,) = item.documents
         if name in texts:
-            text = made.text(name, texts[name])
+            text = made.text(name, *texts[name])
             gold = replace(item.gold, parts=grounded(item.gold.parts, [text.text]))
             made.items.append(replace(item, gold=gold, text_ids=(text.text_id,)))
-    return _with_note(made, path, len(asked.items))
+    return with_note(made, path, len(asked.items))
 
 
 # --------
@@ -88,14 +89,14 @@ def read_tatdqa(path: Path, part: str) -> DataSet:
             asked += 1
             if uid in texts:
                 made.items.append(_tatdqa_item(each, made, filing, texts[uid]))
-    return _with_note(made, path.parent, asked)
+    return with_note(made, path.parent, asked)
 
 
-def _tatdqa_item(row: Row, made: Builder, filing: str, page: str) -> Item:
+def _tatdqa_item(row: Row, made: Builder, filing: str, page: PdfText) -> Item:
     label, derivation = row.text("answer_type"), row.get("derivation", str)
     spans = spans_of(row, "answer", row.get("answer", object))
     facts = tuple(dict.fromkeys(fact for fact in row.texts("facts") if words(fact)))
-    text = made.text(filing, page)
+    text = made.text(filing, *page)
     answers = scaled_wordings(spans, row.get("scale", str))
     parts = grounded(_parts(label, spans, derivation, facts), [text.text])
     gold = made.gold(row, "uid", answers, row.type_of("answer_type", TATQA, label), label, parts)
@@ -129,15 +130,16 @@ def read_financebench(path: Path, part: str) -> DataSet:
     for row in rows:
         name, label, answer = row.text("doc_name"), row.text("question_type"), row.text("answer").strip()
         if name in texts:
-            text = made.text(name, texts[name])
+            text = made.text(name, *texts[name])
             parts = grounded(one_part([answer]), [text.text])
             kind = row.type_of("question_type", FINANCEBENCH, label)
             gold = made.gold(row, "financebench_id", [answer], kind, label, parts)
             made.items.append(Item(gold, (name,), (text.text_id,)))
-    return _with_note(made, folder, len(rows))
+    return with_note(made, folder, len(rows))
 
 
-def _with_note(made: Builder, folder: Path, asked: int) -> DataSet:
+def with_note(made: Builder, folder: Path, asked: int) -> DataSet:
+    """Return the set with a note on the questions without documents. Raises InputError if it has no question."""
     if not made.items:
         raise InputError(
             f"No PDF file below {folder} is a document of the {asked:,} questions. Unpack the documents there."
@@ -154,34 +156,46 @@ def _with_note(made: Builder, folder: Path, asked: int) -> DataSet:
 # The texts of PDF files.
 
 
-def texts_of(folder: Path, names: Iterable[str]) -> Mapping[str, str]:
+class PdfText(NamedTuple):
+    """The text of a PDF file, and where its pages begin."""
+
+    text: str
+    sections: tuple[Section, ...]
+
+
+def texts_of(folder: Path, names: Iterable[str], ocr: Literal["auto", "off"] = "auto") -> Mapping[str, PdfText]:
     """Return the texts of the PDF files below ``folder`` that have these names, without their suffix.
 
     Files that cannot be read are logged and left out. Files are read in as many processes as there are processors.
     """
     found = {each.stem: each for each in sorted(folder.rglob("*.pdf")) if not each.name.startswith(".")}
     files = {name: found[name] for name in sorted(set(names)) if name in found}
-    stored = {name: file.parent / STORED / _stored_name(file) for name, file in files.items()}
-    texts = {name: at.read_text(encoding="utf-8") for name, at in stored.items() if at.is_file()}
+    stored = {name: file.parent / STORED / _stored_name(file, ocr) for name, file in files.items()}
+    texts = {name: _stored(at) for name, at in stored.items() if at.is_file()}
     wanted = [name for name in files if name not in texts]
     if wanted:
         logger.info("%s: reading %s.", folder, counted(len(wanted), "PDF file"))
-    limits, workers = IndexConfig().reading_limits(), min(len(wanted), os.cpu_count() or 1)
+    limits, workers = IndexConfig(ocr=ocr).reading_limits(), min(len(wanted), os.cpu_count() or 1)
     with ThreadPoolExecutor(max(1, workers)) as pool:
         for read in pool.map(lambda at: _read({n: files[n] for n in wanted[at::workers]}, limits), range(workers)):
             for name, text in read.items():
                 texts[name] = text
                 _store(stored[name], text)
-    return {name: text for name, text in texts.items() if text.strip()}
+    return {name: read for name, read in texts.items() if read.text.strip()}
 
 
-def _stored_name(file: Path) -> str:
+def _stored_name(file: Path, ocr: str) -> str:
     about = file.stat()
-    key = f"{about.st_size} {about.st_mtime_ns} {parser_version(file.name)}"
-    return f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:10]}.txt"
+    key = f"{about.st_size} {about.st_mtime_ns} {parser_version(file.name)} {ocr}"
+    return f"{file.stem}-{hashlib.sha256(key.encode()).hexdigest()[:10]}.json"
 
 
-def _read(files: Mapping[str, Path], limits: Limits) -> dict[str, str]:
+def _stored(file: Path) -> PdfText:
+    row = json.loads(file.read_text(encoding="utf-8"))
+    return PdfText(row["text"], tuple(Section(**section) for section in row["sections"]))
+
+
+def _read(files: Mapping[str, Path], limits: Limits) -> dict[str, PdfText]:
     texts = {}
     with SandboxedParser(limits) as parser:
         for name, file in files.items():
@@ -189,13 +203,17 @@ def _read(files: Mapping[str, Path], limits: Limits) -> dict[str, str]:
             for each in outcomes:
                 if isinstance(each, BadRow):
                     logger.warning("%s", each.message)
-            texts[name] = "\n\n".join(each.document.text for each in outcomes if not isinstance(each, BadRow))
+            read = next((each.document for each in outcomes if not isinstance(each, BadRow)), None)
+            texts[name] = PdfText(read.text, read.sections) if read is not None else PdfText("", ())
     return texts
 
 
-def _store(file: Path, text: str) -> None:
+def _store(file: Path, read: PdfText) -> None:
+    row = {"text": read.text, "sections": [asdict(section) for section in read.sections]}
     try:
         file.parent.mkdir(exist_ok=True)
-        file.write_text(text, encoding="utf-8", newline="")
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(row, ensure_ascii=False), encoding="utf-8")
+        part.replace(file)
     except OSError as error:
         logger.info("%s cannot be written (%s); the PDF file is read again next time.", file, error.strerror)

@@ -18,7 +18,7 @@ from typing import Final
 
 from okralong.lab.datasets.base import DataSet, Item, Text
 from okralong.pipelines.core.tokens import count_tokens
-from okralong.pipelines.core.types import InputError
+from okralong.pipelines.core.types import InputError, Section
 
 JOINT: Final = "\n\n"  # project default
 """The separator between two texts in a document."""
@@ -48,21 +48,26 @@ class CellSpan:
 
 @dataclass(frozen=True, slots=True)
 class PooledDocument:
-    """A document to index. ``placed`` maps a text_id to the offset at which that text begins."""
+    """A document to index. ``placed`` maps a text_id to the offset at which that text begins.
+
+    ``sections`` are the beginnings of its pages, for a text that is a document by itself.
+    """
 
     doc_id: str
     text: str
     placed: Mapping[str, int]
+    sections: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PooledQuestion:
-    """An item with the documents of its scope, and its evidence and cells as ranges in them."""
+    """An item with the documents of its scope, and its evidence, cells and pools of pages as ranges in them."""
 
     item: Item
     doc_ids: tuple[str, ...]
     evidence: tuple[Span, ...]
     cells: tuple[CellSpan, ...]
+    pools: tuple[tuple[Span, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ def whole(dataset: DataSet) -> Pooled:
     for text in texts:
         safe = _safe(text.document)
         doc_id = safe if names[safe.casefold()] == 1 else f"{safe}-{text.text_id}"
-        documents[text.text_id] = PooledDocument(doc_id, text.text, {text.text_id: 0})
+        documents[text.text_id] = PooledDocument(doc_id, text.text, {text.text_id: 0}, text.sections)
     groups = {frozenset(own_texts(item)) for item in dataset.items}
     return _ask(dataset.items, documents.values(), {g: {text_id: documents[text_id] for text_id in g} for g in groups})
 
@@ -212,6 +217,7 @@ def _ask(
                 tuple(dict.fromkeys(home[text_id].doc_id for text_id in own)),
                 tuple(_span(home, e.text_id, (e.start_char, e.end_char)) for e in item.evidence),
                 tuple(CellSpan(_span(home, c.text_id, c.row), _span(home, c.text_id, c.header)) for c in item.cells),
+                tuple(tuple(_span(home, p.text_id, (p.start_char, p.end_char)) for p in pool) for pool in item.pools),
             )
         )
     return Pooled(tuple(documents), tuple(questions), tuple(left_out))

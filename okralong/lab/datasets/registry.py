@@ -10,6 +10,7 @@ from typing import Final
 from okralong.lab.datasets.base import DataSet
 from okralong.lab.datasets.catalog import DataSource
 from okralong.lab.datasets.document_files import read_financebench, read_tatdqa, read_uda_documents
+from okralong.lab.datasets.erc import read_erc
 from okralong.lab.datasets.financial import read_financial_qa, read_loong_finance
 from okralong.lab.datasets.finqa import read_finqa
 from okralong.lab.datasets.long_texts import (
@@ -47,6 +48,7 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "finqa": read_finqa,
     "uda_documents": read_uda_documents,
     "financebench": read_financebench,
+    "enterprise_rag_challenge": read_erc,
     "uda_csv": read_uda_csv,
     "uda_bench": read_uda_bench,
     "qasper": read_qasper,

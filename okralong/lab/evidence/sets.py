@@ -72,7 +72,7 @@ class DataSetStore:
 
     def bench(self, choice: SetChoice, pooled: Pooled, config: IndexConfig) -> Bench:
         """Index one set."""
-        raw = [RawDocument(document.doc_id, document.text, choice.name) for document in pooled.documents]
+        raw = [RawDocument(d.doc_id, d.text, choice.name, sections=d.sections) for d in pooled.documents]
         location = str(self.work / "archives" / self._archive_name(choice, config))
         archive = index_here(location, raw, config, index_encoder(self.encoder))
         texts = {document.doc_id: document.text for document in pooled.documents}

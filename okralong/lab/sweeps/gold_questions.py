@@ -1,9 +1,10 @@
 """Questions files with gold data, which ``okralong answer`` and the scoring read.
 
-In addition to the columns of a questions file, a row has ``dataset``, ``parts`` (for answer recall) and ``documents``
-(the sources that the question is about, which the bootstrap draws together). In a plain questions file, the answers are
-the parts, and ``doc_ids`` the documents. ``evidence`` has ranges, "doc_id:start:end"; evidence in another form yields
-no recall.
+In addition to the columns of a questions file, a row has ``dataset``, ``label`` (the set's own kind of question),
+``parts`` (for answer recall), ``documents`` (the sources that the question is about, which the bootstrap draws
+together) and ``pools`` (of gold pages, one of each of which has to be cited). In a plain questions file, the answers
+are the parts, and ``doc_ids`` the documents. ``evidence`` and ``pools`` have ranges, "doc_id:start:end"; evidence in
+another form yields no recall.
 """
 
 from __future__ import annotations
@@ -31,18 +32,28 @@ class GoldQuestion:
     gold: Gold
     evidence: tuple[Span, ...]
     cluster: str
+    pools: tuple[tuple[Span, ...], ...] = ()
 
 
 def write_gold_questions(folder: Folder, name: str, questions: Iterable[PooledQuestion]) -> None:
     """Write the file ``name`` in ``folder``. The ``doc_ids`` of a question are the documents it was pooled into."""
     rows = []
     for each in questions:
-        spans = tuple(f"{span.doc_id}:{span.start_char}:{span.end_char}" for span in each.evidence)
         gold = each.item.gold
-        asked = replace(gold.question, doc_ids=each.doc_ids, evidence=spans)
-        known = {"dataset": gold.dataset, "parts": gold.parts, "documents": each.item.documents or each.doc_ids}
+        asked = replace(gold.question, doc_ids=each.doc_ids, evidence=_written(each.evidence))
+        known = {
+            "dataset": gold.dataset,
+            "label": gold.source_type,
+            "parts": gold.parts,
+            "documents": each.item.documents or each.doc_ids,
+            "pools": [_written(pool) for pool in each.pools],
+        }
         rows.append(json.dumps({**question_row(asked), **known}, ensure_ascii=False) + "\n")
     folder.write_bytes(name, "".join(rows).encode())
+
+
+def _written(spans: Sequence[Span]) -> tuple[str, ...]:
+    return tuple(f"{span.doc_id}:{span.start_char}:{span.end_char}" for span in spans)
 
 
 def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
@@ -54,7 +65,7 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
     if bad:
         raise InputError(f"{bad[0].message} Scores need every question of the file.")
     extra = _extra_columns(path)
-    golds, documents, places = [], [], []
+    golds, documents, places, pools = [], [], [], []
     for question in questions:
         more = extra.get(question.query_id, {})
         try:
@@ -65,16 +76,18 @@ def read_gold_questions(path: str | Path) -> list[GoldQuestion]:
             )
             named = _listed(more.get("documents") or question.doc_ids)
             about = tuple(map(str, named)) or (f"{path}#{question.query_id}",)
+            pools.append(tuple(_places(tuple(map(str, _listed(pool)))) for pool in _listed(more.get("pools", ()))))
         except TypeError as error:
             raise InputError(
                 f"{path}: the question {question.query_id!r} has no gold that can be read: {error}. `parts` is a list "
-                "of lists of wordings, `documents` a list of names. Correct the row, or leave both columns out."
+                "of lists of wordings, `documents` a list of names, `pools` a list of lists of ranges. Correct the "
+                "row, or leave these columns out."
             ) from error
-        golds.append(Gold(question, str(more.get("dataset", "")), parts=parts))
+        golds.append(Gold(question, str(more.get("dataset", "")), str(more.get("label", "")), parts))
         documents.append(about)
         places.append(_places(question.evidence))
     clusters = joined_by_documents(documents)
-    return [GoldQuestion(*row) for row in zip(golds, places, clusters, strict=True)]
+    return [GoldQuestion(*row) for row in zip(golds, places, clusters, pools, strict=True)]
 
 
 def _listed(value: Any) -> Sequence[Any]:

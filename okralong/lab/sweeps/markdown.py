@@ -25,6 +25,8 @@ SHOWN: Final[Mapping[str, str]] = {
     "answer_recall": "answer recall",
     "evidence_recall": "evidence recall",
     "citation_precision": "citation precision",
+    "value_mark": "value",
+    "page_mark": "pages",
     "weighted_tokens": "tokens",
     "alone_usd": "dollars alone",
     "seconds_total": "seconds",

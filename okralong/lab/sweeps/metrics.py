@@ -22,6 +22,8 @@ METRICS: Final[Mapping[str, Better]] = {
     "answer_recall": "more",
     "evidence_recall": "more",
     "citation_precision": "more",
+    "value_mark": "more",
+    "page_mark": "more",
     "prompt_tokens": "less",
     "completion_tokens": "less",
     "weighted_tokens": "less",

@@ -33,6 +33,8 @@ SCORES: Final = table_schema(
         ("answer_recall", pa.float64()),
         ("evidence_recall", pa.float64()),
         ("citation_precision", pa.float64()),
+        ("value_mark", pa.float64()),
+        ("page_mark", pa.float64()),
         ("prompt_tokens", pa.int64()),
         ("completion_tokens", pa.int64()),
         ("weighted_tokens", pa.int64()),

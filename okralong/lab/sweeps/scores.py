@@ -10,8 +10,10 @@ from statistics import fmean
 from typing import Any, Final
 
 from okralong.lab.datasets.base import Item
+from okralong.lab.datasets.erc import ERC
 from okralong.lab.datasets.pooling import PooledQuestion, Span
 from okralong.lab.evidence.measure import measure
+from okralong.lab.sweeps.challenge import page_mark, value_mark
 from okralong.lab.sweeps.config import CellName
 from okralong.lab.sweeps.gold_questions import GoldQuestion
 from okralong.lab.sweeps.judge import MARKS
@@ -170,11 +172,12 @@ def _seconds(spent: Mapping[str, float], attempts: Sequence[Mapping[str, Any]]) 
 
 
 def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, float | None]:
-    """Return the recalls of the context and the precision of citations; None for a question that was not asked."""
+    """Return the recalls of the context, and the marks of citations and value; None for a question not asked."""
     if row["status"] == "over_budget":
-        return dict.fromkeys(("answer_recall", "evidence_recall", "citation_precision"))
+        return dict.fromkeys(("answer_recall", "evidence_recall", "citation_precision", "value_mark", "page_mark"))
     context, citations = ([Span(*span) for span in spans_of(row[name])] for name in ("context", "citations"))
     texts = {span.doc_id: text(span.doc_id) for span in (*context, *citations, *gold.evidence)}
+    question, label = gold.gold.question, gold.gold.source_type
     passages = [
         Passage(s.doc_id, s.start_char, s.end_char, texts[s.doc_id][s.start_char : s.end_char], 0, 0.0) for s in context
     ]
@@ -184,4 +187,6 @@ def _shown(gold: GoldQuestion, row: Mapping[str, Any], text: Text) -> dict[str, 
         "answer_recall": shown.answer_recall,
         "evidence_recall": shown.evidence_recall,
         "citation_precision": citation_precision(citations, gold.evidence, texts),
+        "value_mark": value_mark(label, row, question.answers) if gold.gold.dataset == ERC else None,
+        "page_mark": page_mark(citations, gold.pools),
     }

@@ -40,6 +40,7 @@ def test_uda_is_asked_of_its_pdf_files(tmp_path: Path) -> None:
     assert (data.name, text.document) == ("uda_tat_qa", "alder_2019")
     assert text.text.startswith(RENT)
     assert "Second page." in text.text
+    assert text.text[text.sections[1].start_char :].strip() == "Second page."
     first, second = data.items
     assert first.text_ids == second.text_ids == (text.text_id,)
     assert first.gold.question.answers == ("12", "12 thousand")
@@ -51,7 +52,7 @@ def test_a_text_is_read_from_its_file_once(tmp_path: Path) -> None:
     documents = uda(tmp_path)
     before = read_uda_documents(documents, "documents")
     (stored,) = (documents / "unpacked" / STORED).iterdir()
-    stored.write_text("The rent was 12.", encoding="utf-8")
+    json_file(stored, {"text": "The rent was 12.", "sections": []})
     (text,) = read_uda_documents(documents, "documents").texts.values()
     assert text.text == "The rent was 12."
     (documents / "unpacked" / "alder_2019.pdf").write_bytes(tiny_pdf([RENT, "Second page.", "Third."]))

@@ -18,7 +18,13 @@ from okralong.pipelines.methods.registry import BUILT_IN
 FILES = sorted(file.name for file in resources.files("okralong.configs").joinpath("sweeps").iterdir())
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAPERS = [file for file in FILES if file.startswith(("okralong_", "sara_"))]
-BENCHMARKS = ["financebench.yaml", "longbench_v2.yaml", "loong.yaml", "multihop_rag.yaml"]
+BENCHMARKS = [
+    "enterprise_rag_challenge.yaml",
+    "financebench.yaml",
+    "longbench_v2.yaml",
+    "loong.yaml",
+    "multihop_rag.yaml",
+]
 
 
 def shipped(name: str) -> Sweep:
