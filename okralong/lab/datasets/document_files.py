@@ -31,6 +31,7 @@ from okralong.pipelines.indexing.parsers import parser_version
 
 TATDQA: Final = "tatdqa"
 FINANCEBENCH: Final = "financebench"
+MUDABENCH: Final = "mudabench"
 
 STORED: Final = ".okralong_texts"
 """The folder, beside the PDF files, with their texts."""
@@ -135,6 +136,32 @@ def read_financebench(path: Path, part: str) -> DataSet:
             kind = row.type_of("question_type", FINANCEBENCH, label)
             gold = made.gold(row, "financebench_id", [answer], kind, label, parts)
             made.items.append(Item(gold, (name,), (text.text_id,)))
+    return with_note(made, folder, len(rows))
+
+
+# --------
+# MuDABench: questions in Chinese that aggregate figures of many filings (Li et al. 2026).
+
+
+def read_mudabench(path: Path, part: str) -> DataSet:
+    """Read ``data/simple.json`` or ``complex.json``, with the documents in the folder ``pdf`` beside it.
+
+    A row has ``question``, ``final_answer``, and ``metadata`` with an object per document that the question is asked
+    of: its ``id`` is the name of the PDF file. The label is the file's name, the id the row's number. Questions with a
+    document that is missing or unreadable are left out, with a note. Raises InputError naming file, row and field, or
+    if there is no document at all.
+    """
+    rows, folder, label = list(rows_in(path)), path.parent / "pdf", path.stem
+    needed = [tuple(dict.fromkeys(each.text("id") for each in row.rows("metadata", "document"))) for row in rows]
+    texts = texts_of(folder, {name for names in needed for name in names})
+    made = Builder(MUDABENCH, part)
+    for number, (row, names) in enumerate(zip(rows, needed, strict=True), start=1):
+        if names and all(name in texts for name in names):
+            text_ids = tuple(made.text(name, *texts[name]).text_id for name in names)
+            asked = Row(row.file, row.place, {"id": f"{label}-{number}", "question": row.text("question").strip()})
+            answers = [row.text("final_answer").strip()]
+            gold = made.gold(asked, "id", answers, row.type_of("final_answer", MUDABENCH, label), label)
+            made.items.append(Item(gold, names, text_ids))
     return with_note(made, folder, len(rows))
 
 

@@ -9,9 +9,14 @@ from typing import Final
 
 from okralong.lab.datasets.base import DataSet
 from okralong.lab.datasets.catalog import DataSource
-from okralong.lab.datasets.document_files import read_financebench, read_tatdqa, read_uda_documents
+from okralong.lab.datasets.document_files import (
+    read_financebench,
+    read_mudabench,
+    read_tatdqa,
+    read_uda_documents,
+)
 from okralong.lab.datasets.erc import read_erc
-from okralong.lab.datasets.financial import read_financial_qa, read_loong_finance
+from okralong.lab.datasets.financial import read_financial_qa, read_loong, read_loong_finance
 from okralong.lab.datasets.finqa import read_finqa
 from okralong.lab.datasets.long_texts import (
     read_longbench_v2,
@@ -23,6 +28,7 @@ from okralong.lab.datasets.long_texts import (
 from okralong.lab.datasets.other import read_longbench, read_longbench_rows, read_own
 from okralong.lab.datasets.papers import read_pubmedqa, read_qasper, read_qasper_annotations, read_qmsum
 from okralong.lab.datasets.placed import read_filings_questions
+from okralong.lab.datasets.report_texts import read_docfinqa, read_ledger, read_t2_ragbench
 from okralong.lab.datasets.reports import read_reports_set
 from okralong.lab.datasets.tatqa import read_tatqa
 from okralong.lab.datasets.uda import read_uda_bench, read_uda_csv
@@ -49,6 +55,11 @@ FORMATS: Final[dict[str, Callable[[Path, str], DataSet]]] = {
     "uda_documents": read_uda_documents,
     "financebench": read_financebench,
     "enterprise_rag_challenge": read_erc,
+    "mudabench": read_mudabench,
+    "t2_ragbench": read_t2_ragbench,
+    "docfinqa": read_docfinqa,
+    "ledger": read_ledger,
+    "loong": read_loong,
     "uda_csv": read_uda_csv,
     "uda_bench": read_uda_bench,
     "qasper": read_qasper,

@@ -1,4 +1,4 @@
-"""Sets over PDF files: UDA, TAT-DQA and FinanceBench, as their authors publish them."""
+"""Sets over PDF files: UDA, TAT-DQA, FinanceBench and MuDABench, as their authors publish them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from okralong.lab.datasets.document_files import STORED, read_financebench, read_tatdqa, read_uda_documents
+from okralong.lab.datasets.document_files import (
+    STORED,
+    read_financebench,
+    read_mudabench,
+    read_tatdqa,
+    read_uda_documents,
+)
 from okralong.pipelines.core.types import InputError
 from tests.evaluation.datasets.public_files import json_file, jsonl_file
 from tests.indexing.tiny_pdf import tiny_pdf
@@ -135,3 +141,22 @@ def test_financebench_is_asked_of_its_filings(tmp_path: Path) -> None:
     assert "1 of 2 questions are left out" in data.notes[0]
     with pytest.raises(InputError, match="row 1: the field 'question_type' holds a question label"):
         read_financebench(jsonl_file(file, [{**row, "question_type": "new"}]), "open")
+
+
+def test_mudabench_is_asked_of_the_documents_of_its_metadata(tmp_path: Path) -> None:
+    (tmp_path / "pdf").mkdir()
+    for name in ("a1", "b1"):
+        (tmp_path / "pdf" / f"{name}.pdf").write_bytes(tiny_pdf([f"The rent of {name} was 12."]))
+    of = {"symbol": "002142", "year": 2021, "value_rent": 12, "schema": {"value_rent": "rent"}, "doctype": "A"}
+    row = {
+        "question": "Which rent was highest?",
+        "metadata": [{**of, "id": "a1"}, {**of, "id": "b1"}],
+        "source_answer": ["The rent was 12."],
+        "final_answer": "That of a1.",
+    }
+    rows = [row, {**row, "metadata": [{**of, "id": "a1"}, {**of, "id": "c1"}]}]
+    data = read_mudabench(json_file(tmp_path / "simple.json", rows), "simple")
+    (item,) = data.items
+    assert (item.documents, item.gold.question.answers) == (("a1", "b1"), ("That of a1.",))
+    assert (item.gold.question.query_id, item.gold.question.type) == ("mudabench-simple-1", "multi-source")
+    assert "1 of 2 questions are left out" in data.notes[0]

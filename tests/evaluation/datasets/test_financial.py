@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from okralong.lab.datasets.financial import COLUMNS, read_financial_qa, read_loong_finance
+from okralong.lab.datasets.financial import COLUMNS, read_financial_qa, read_loong, read_loong_finance
 from okralong.pipelines.core.types import InputError
-from tests.evaluation.datasets.public_files import jsonl_file, shown
+from tests.evaluation.datasets.public_files import json_file, jsonl_file, shown
 
 LONG = "Oak Ltd lends money to people in the north who build small houses of wood there."
 
@@ -130,3 +130,74 @@ def test_loongs_questions_have_the_filings_that_they_name(tmp_path: Path) -> Non
 def test_mistakes_in_loong_are_named_by_row(tmp_path: Path, row: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=f"row 1: the field {why}"):
         read_loong_finance(loong_folder(tmp_path, row), "all")
+
+
+TEMPLATE = "{docs}\n\nRead the documents above.\n{instruction}\n\n{question}"
+
+
+def published_row(identity: str, domain: str, language: str, level: int, *names: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "level": level,
+        "set": 1,
+        "length": 9,
+        "type": domain,
+        "language": language,
+        "question": f"A question of {identity}?",
+        "instruction": "Answer in a word.",
+        "prompt_template": TEMPLATE,
+        "doc": list(names),
+        "answer": "Oak Ltd",
+        "shuffle_doc": True,
+        "id": identity,
+        **changes,
+    }
+
+
+def published_folder(folder: Path, *rows: dict[str, Any]) -> Path:
+    for domain in ("financial", "paper", "legal"):
+        (folder / "doc" / domain).mkdir(parents=True, exist_ok=True)
+    filings = {"2024-Oak Ltd-j": "Oak Ltd: 5", "2024-Oak Ltd Trust-j": "Of a trust.", "2019-oak10k": "Oak in 2019"}
+    for name, text in filings.items():
+        (folder / "doc" / "financial" / f"{name}.txt").write_text(text)
+    (folder / "doc" / "paper" / "tree.md").write_text("# Trees\nThey grow.")
+    judgments = {"case 1": {"content": "He stole.", "result": "Fined."}}
+    json_file(folder / "doc" / "legal" / "legal.json", judgments)
+    return jsonl_file(folder / "loong.jsonl", rows)
+
+
+def test_loong_as_published_is_read_by_domain_and_language(tmp_path: Path) -> None:
+    file = published_folder(
+        tmp_path,
+        published_row("f1", "financial", "en", 1, "Oak Ltd"),
+        published_row("f4", "financial", "en", 4, "2019-oak10k", "Oak Ltd Trust", answer={"up": ["Oak Ltd"]}),
+        published_row("p3", "paper", "en", 3, "tree.md", question=""),
+        published_row("l2", "legal", "zh", 2, "case 1"),
+        published_row("l4", "legal", "zh", 4, "case 1", instruction="我将给你若干份判决结果: 1, 2"),
+    )
+    financial, paper, legal = (read_loong(file, part) for part in ("financial_en", "paper_en", "legal_zh"))
+    first, chain = financial.items
+    assert (first.documents, chain.documents) == (("2024-Oak Ltd-j",), ("2019-oak10k", "2024-Oak Ltd Trust-j"))
+    asked = first.gold.question
+    assert asked.question == "Read the documents above.\nAnswer in a word.\n\nA question of f1?"
+    assert (asked.query_id, asked.type, first.gold.parts) == ("loong-f1", "extractive", (("Oak Ltd",),))
+    assert (chain.gold.question.answers, chain.gold.question.type) == (('{"up": ["Oak Ltd"]}',), "multi-bridge")
+    assert [text.text for text in paper.texts.values()] == ["# Trees\nThey grow."]
+    assert [legal.texts[item.text_ids[0]].text for item in legal.items] == ["He stole.Fined.", "He stole."]
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (
+            published_row("f1", "financial", "en", 1, "Elm"),
+            "'doc' names 'Elm', and .*financial has no file with '2024-Elm'",
+        ),
+        (published_row("p1", "paper", "en", 1, "elm.md"), "'doc' names 'elm', and .*elm.md cannot be read"),
+        (published_row("l1", "legal", "zh", 1, "case 2"), "'doc' names 'case 2', which .*legal.json does not have"),
+        (published_row("f1", "financial", "en", 5, "Oak Ltd"), "'kind' holds a question label without a type"),
+        (published_row("f1", "financial", "en", 1), "'doc' names no document"),
+    ],
+)
+def test_mistakes_in_loong_as_published_are_named_by_row(tmp_path: Path, row: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=f"row 1: the field {why}"):
+        read_loong(published_folder(tmp_path, row), f"{row['type']}_{row['language']}")
