@@ -171,10 +171,9 @@ judge: {overrides: {llm.model: gpt-4o}}
     assert (plan.config.concurrency, plan.config.analyzer.kind, plan.policy.name) == (1, "heads", "paper")
     assert (here.embedding, here.judge, here.against) == ("embedded", None, ["okralong"])
     assert EMBEDDED_WORDS in here.words
+    only = paid.replace("okralong: {}, ", "").replace("[okralong/large, okralong]", "[]")
     with pytest.raises(ConfigError, match="nothing is left for --embedded"):
-        sweep(
-            paid.replace("okralong: {}, ", "").replace(", okralong]", "]").replace("[okralong/", "[raptor/")
-        ).embedded()
+        sweep(only).embedded()
 
 
 def test_the_paper_s_set_up_is_a_config(tmp_path: Path) -> None:
