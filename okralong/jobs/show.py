@@ -345,9 +345,11 @@ class _Printer:
             self._line(f"{chunk_id}  {doc_id}:{start}-{end}", 2)
             self._line(self._text(doc_id, start, end), 4)
         self._line(f"type      {body['type']}  {_odds(body['type_probabilities'])}", 2)
-        self._line(f"pattern   {body['pattern']}  {_odds(body['pattern_probabilities'])}", 2)
-        at_hand = "at hand" if body["evidence"] else "not at hand"
-        self._line(f"evidence  {at_hand}  (p = {body['evidence_probability']:.2f})", 2)
+        if body["pattern"] is not None:
+            self._line(f"pattern   {body['pattern']}  {_odds(body['pattern_probabilities'])}", 2)
+        if body["evidence"] is not None:
+            at_hand = "at hand" if body["evidence"] else "not at hand"
+            self._line(f"evidence  {at_hand}  (p = {body['evidence_probability']:.2f})", 2)
 
     def _plan(self, path: str, body: dict[str, Any]) -> None:
         weights = f"{body['exact_weight']:g} : {body['semantic_weight']:g}"

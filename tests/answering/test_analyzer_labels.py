@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,17 @@ def test_an_adapter_changes_the_scores(model_folder: Path, scorer: LabelScorer, 
     assert after.type_probabilities == pytest.approx(expected[0], abs=tolerance)
 
 
+def test_labels_that_are_not_wanted_are_not_scored(scorer: LabelScorer) -> None:
+    full = scorer.analyze(INPUTS)
+    for one, other in zip(full, scorer.analyze([replace(each, evidence=False) for each in INPUTS]), strict=True):
+        assert replace(one, evidence=None, evidence_probability=None) == other
+    typed = scorer.analyze([replace(each, pattern=False, evidence=False) for each in INPUTS])
+    assert [each.type for each in typed] == [each.type for each in full]
+    assert all((each.pattern, each.evidence, each.pattern_probabilities) == (None, None, {}) for each in typed)
+    mixed = scorer.analyze([INPUTS[0], replace(INPUTS[1], pattern=False, evidence=False)])
+    assert (mixed[0].evidence, mixed[1].evidence) == (full[0].evidence, None)
+
+
 def test_reply_pieces_join_to_the_reply(model_folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     labels = ("multi-source", "semantic", "no")
@@ -152,8 +164,8 @@ def test_the_opening_read_once_is_the_same_as_read_with_each_prompt(scorer: Labe
     first = scorer.analyze(INPUTS)
     # A prompt cut at its beginning, as one odd input may need, takes the whole batch past the shared opening.
     with torch.inference_mode():
-        cut = scorer.analyze_part([*prompts[:2], prompts[2][5:]])
+        cut = [types for (types,) in scorer.scores([*prompts[:2], prompts[2][5:]], 1)]
     for one, other in zip(first[:2], cut[:2], strict=True):
-        assert one.type_probabilities == pytest.approx(other.type_probabilities, abs=1e-4)
-    assert cut[2].type_probabilities != pytest.approx(first[2].type_probabilities, abs=1e-4)
+        assert one.type_probabilities == pytest.approx(other, abs=1e-4)
+    assert cut[2] != pytest.approx(first[2].type_probabilities, abs=1e-4)
     assert scorer.analyze(INPUTS) == first

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from okralong.pipelines.answering.analyzers.analysis import PATTERNS, TYPES
 from okralong.pipelines.answering.organizer import organize
+from okralong.pipelines.core.config import load_config
 from okralong.pipelines.core.types import Pattern, QuestionType, Workflow
+from okralong.pipelines.methods.registry import FullPolicy
 from tests.fakes.tools import analysis, paper_policy
 
 POLICY = paper_policy()
@@ -51,6 +57,30 @@ def test_scope_and_granularity(type_: QuestionType, evidence: bool, count: int, 
 def test_weights_follow_the_pattern(pattern: Pattern, weights: tuple[float, float]) -> None:
     plan = organize(analysis("extractive", pattern), POLICY, precise=False)
     assert (plan.exact_weight, plan.semantic_weight) == weights
+
+
+def test_only_labels_that_can_change_a_plan_are_used() -> None:
+    """The default policy has one chunk size, whether or not the evidence is there; the paper's has two."""
+    default = load_config(FullPolicy, "policy/default.yaml")
+    assert (POLICY.uses_pattern, POLICY.uses_evidence) == (True, True)
+    assert (default.uses_pattern, default.uses_evidence) == (True, False)
+    for type_ in TYPES:
+        plans = [organize(analysis(type_, evidence=held), default, precise=False) for held in (True, False)]
+        plans.append(organize(replace(analysis(type_), evidence=None), default, precise=False))
+        assert plans[0] == plans[1] == plans[2]
+        assert "whether or not the primary chunks have the evidence" in plans[0].reasons[1]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"fusion__only": "exact"}, {"fusion__preferred_weight": 1.0, "fusion__other_weight": 1.0}]
+)
+def test_a_pattern_that_decides_no_weight_is_not_used(changes: dict[str, Any]) -> None:
+    policy = paper_policy(**changes)
+    assert not policy.uses_pattern
+    plans = [
+        organize(replace(analysis("extractive"), pattern=each), policy, precise=False) for each in (*PATTERNS, None)
+    ]
+    assert all(plan == plans[0] for plan in plans)
 
 
 def test_bounds_come_from_the_policy() -> None:

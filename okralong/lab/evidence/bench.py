@@ -14,7 +14,7 @@ from typing import Final
 
 from okralong.lab.datasets.gold import gold_analysis
 from okralong.lab.datasets.pooling import Pooled, PooledQuestion
-from okralong.lab.evidence.config import PlainMethod
+from okralong.lab.evidence.config import GOLD, LabelField, PlainMethod
 from okralong.lab.evidence.measure import Shown, measure
 from okralong.lab.evidence.retrievals import RememberedReader, Retrievals
 from okralong.lab.evidence.tools import (
@@ -26,6 +26,7 @@ from okralong.lab.evidence.tools import (
     given,
     gold_labels,
     prompt_size,
+    relabelled,
 )
 from okralong.lab.evidence.writers import GoldWriter, Writer
 from okralong.pipelines.answering.analyzers.analysis import Analyzer
@@ -34,7 +35,7 @@ from okralong.pipelines.answering.organizer import organize
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.prompts import answer_prompt
 from okralong.pipelines.answering.retrieve import fuse_ranks, primary_retrieval, sort_hits
-from okralong.pipelines.core.types import Candidates, Hit, Passage, Plan
+from okralong.pipelines.core.types import Analysis, Candidates, Hit, Passage, Plan
 from okralong.pipelines.methods.okralong import orchestrate
 from okralong.pipelines.sara.artifact import ArrayCompressor
 
@@ -88,7 +89,8 @@ class PolicyRun:
 
     If ``analyzer`` is None, the gold labels are used; then all questions of the set must have a type. Policies with
     ``selection.method: csi`` need ``likelihood``, those with ``selection.space: compressor`` need ``compressor``, and
-    those that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded.
+    those that ``rerank`` need ``reader``. ``query_prefix`` is prepended to queries when they are embedded. ``labels``
+    replace those of the analyzer (see ``PolicyMethod``).
     """
 
     policy: Policy
@@ -98,6 +100,7 @@ class PolicyRun:
     query_prefix: str = ""
     compressor: ArrayCompressor | None = None
     reader: RememberedReader | None = None
+    labels: Mapping[LabelField, str] = field(default_factory=dict)
 
 
 async def run_plain(bench: Bench, name: str, method: PlainMethod, reader: RememberedReader | None = None) -> list[Row]:
@@ -159,13 +162,20 @@ async def run_policy(bench: Bench, name: str, run: PolicyRun, point: float) -> l
 
 
 async def _analyze(bench: Bench, run: PolicyRun, question: PooledQuestion) -> Analyze:
-    if run.analyzer is not None:
+    if run.analyzer is None:
+        return given(await _gold(bench, run, question))
+    if not run.labels:
         return analyzed_by(run.analyzer)
+    gold = await _gold(bench, run, question) if GOLD in run.labels.values() else None
+    return relabelled(run.analyzer, run.labels, gold)
+
+
+async def _gold(bench: Bench, run: PolicyRun, question: PooledQuestion) -> Analysis:
     lookup = Lookup(bench.retrievals, run.policy, question.doc_ids, run.query_prefix, run.reader)
     chunks, _ = await primary_retrieval(lookup, "primary/retrieve", question.item.gold.question.question)
     found = await gold_labels(bench.retrievals, bench.texts, question, run.policy.primary.granularity, chunks)
     pattern, evidence = found or ("same", False)
-    return given(gold_analysis(question.item.gold.question.type, pattern, evidence))
+    return gold_analysis(question.item.gold.question.type, pattern, evidence)
 
 
 async def _plan(tools: BenchTools, asked: str) -> Plan:

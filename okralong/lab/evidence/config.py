@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from okralong.lab.datasets.split import MANIFEST
+from okralong.pipelines.answering.analyzers.analysis import FIELDS
 from okralong.pipelines.answering.analyzers.analyzer import AnalyzerConfig
 from okralong.pipelines.answering.rerank import RerankerConfig
 from okralong.pipelines.core.config import Settings
@@ -23,6 +24,9 @@ GOLD: Final = "gold"
 
 NamedSet = Annotated[str, Field(pattern=r"^\S+ \S+$")]
 """The name and part of a set, separated by a blank."""
+
+LabelField = Literal["type", "pattern", "evidence"]
+"""The fields of an analysis, in the order of ``FIELDS``."""
 
 Retriever = Literal["exact", "semantic", "reciprocal_rank"]
 """BM25 alone, dense vectors alone, or both, merged by reciprocal ranks."""
@@ -94,9 +98,11 @@ class PlainMethod(Settings):
 class PolicyMethod(Settings):
     """The method ``okralong`` under a policy. ``overrides`` maps dotted keys of the policy file to values.
 
-    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``. ``writer`` is the source of sub-questions and next
-    queries: "gold" (those of the set), "embedded" (the embedded model) or "reader" (the embedded model with the shipped
-    reader adapter). ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by a cross-encoder.
+    ``analyzer`` is rules, gold, or one of the sweep's ``analyzers``. ``labels`` replaces some of its labels (type,
+    pattern, evidence) for all questions, by the gold ones ("gold") or by a constant. ``writer`` is the source of
+    sub-questions and next queries: "gold" (those of the set), "embedded" (the embedded model) or "reader" (the embedded
+    model with the shipped reader adapter). ``reranker`` is one of the sweep's ``rerankers``, for a policy that ranks by
+    a cross-encoder.
     ``scales`` are factors on every count and token budget of the policy, and the points of its curve; 1 must be among
     them. ``query_prefix`` and ``boundaries`` are as in ``configs/index.yaml``.
     """
@@ -104,7 +110,8 @@ class PolicyMethod(Settings):
     policy: str
     query_prefix: str = ""
     boundaries: Boundaries = "sentences"
-    analyzer: str = "rules"
+    analyzer: str = RULES
+    labels: dict[LabelField, str] = Field(default_factory=dict)
     writer: Literal["gold", "embedded", "reader"] = "gold"
     reranker: str = SHIPPED
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -116,6 +123,19 @@ class PolicyMethod(Settings):
             raise ValueError("scales must hold 1.0, the policy as it is")
         _each_once("scales", self.scales)
         return self
+
+    @model_validator(mode="after")
+    def _known_labels(self) -> Self:
+        allowed = dict(zip(get_args(LabelField), (labels for _, labels in FIELDS), strict=True))
+        for field, label in self.labels.items():
+            if label not in (GOLD, *allowed[field]):
+                raise ValueError(f"labels.{field} = {label!r} is none of {', '.join((GOLD, *allowed[field]))}")
+        return self
+
+    @property
+    def needs_gold(self) -> bool:
+        """Whether the method uses gold labels, so that all questions must have a type."""
+        return self.analyzer == GOLD or GOLD in self.labels.values()
 
 
 def _kind(value: Any) -> str:

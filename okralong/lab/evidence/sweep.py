@@ -62,6 +62,7 @@ def run_sweep(
                 m.query_prefix,
                 compressor,
                 readers[m.reranker] if policy.needs_reranker else None,
+                m.labels,
             )
             for scale, policy in policies[name].items()
         }
@@ -69,7 +70,7 @@ def run_sweep(
         if isinstance(m, PolicyMethod)
     }
     _check_side(sweep)
-    gold = any(isinstance(method, PolicyMethod) and method.analyzer == GOLD for method in sweep.methods.values())
+    gold = any(isinstance(method, PolicyMethod) and method.needs_gold for method in sweep.methods.values())
     material = Material.read(
         sweep, sweep.sets, sweep.side, data, work, say, gold_types=gold, skip=InputError
     )  # all sets are read first, so that a bad one does not waste an hour

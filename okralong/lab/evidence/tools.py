@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from okralong.lab.datasets.gold import PATTERN_CHUNKS, evidence_label, pattern_label
 from okralong.lab.datasets.pooling import PooledQuestion
+from okralong.lab.evidence.config import GOLD, LabelField
 from okralong.lab.evidence.measure import shown_share
 from okralong.lab.evidence.retrievals import RememberedReader, Retrievals, reader_of
 from okralong.lab.evidence.writers import WRITTEN, Writer
@@ -148,6 +149,25 @@ def analyzed_by(analyzer: Analyzer) -> Analyze:
 
     async def analyze(asked: AnalysisInput) -> Analysis:
         return analyzer.analyze([asked])[0]
+
+    return analyze
+
+
+def relabelled(analyzer: Analyzer, labels: Mapping[LabelField, str], gold: Analysis | None) -> Analyze:
+    """Return an analyze function that replaces labels of ``analyzer``, but not its probabilities, which no plan uses.
+
+    Args:
+        analyzer: The analyzer.
+        labels: The new label by field (type, pattern, evidence), or ``GOLD``.
+        gold: The gold labels, if ``labels`` names them.
+    """
+    new: dict[str, Any] = {
+        field: getattr(gold, field) if label == GOLD else label == "yes" if field == "evidence" else label
+        for field, label in labels.items()
+    }
+
+    async def analyze(asked: AnalysisInput) -> Analysis:
+        return replace(analyzer.analyze([asked])[0], **new)
 
     return analyze
 

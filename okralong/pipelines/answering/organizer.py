@@ -30,12 +30,12 @@ def organize(analysis: Analysis | None, policy: Policy, *, precise: bool) -> Pla
     """
     workflow, workflow_reason = _workflow(analysis, policy)
     scope, granularity, count, size_reason = _size(analysis, policy, workflow)
-    exact_weight, semantic_weight = fusion_weights("same" if analysis is None else analysis.pattern, policy)
-    pattern = "of unknown pattern" if analysis is None else f"found by {_pattern_words(analysis.pattern)}"
+    pattern = None if analysis is None else analysis.pattern
+    exact_weight, semantic_weight = fusion_weights(pattern or "same", policy)
     reasons = [
         workflow_reason,
         size_reason,
-        f"evidence {pattern} → BM25 : dense {exact_weight:g} : {semantic_weight:g}",
+        f"{_pattern_words(pattern, policy)} → BM25 : dense {exact_weight:g} : {semantic_weight:g}",
     ]
     extension = policy.context.extension_tokens if workflow == "extend" else 0
     if extension:
@@ -117,10 +117,12 @@ def _workflow(analysis: Analysis | None, policy: Policy) -> tuple[Workflow, str]
 def _size(analysis: Analysis | None, policy: Policy, workflow: Workflow) -> tuple[ScopePolicy, int, int, str]:
     contextual = analysis is not None and analysis.type in policy.contextual_types
     scope = policy.contextual if contextual else policy.factoid
-    present = analysis is not None and analysis.evidence
+    present = analysis is not None and bool(analysis.evidence)
     granularity = scope.granularity_present if present else scope.granularity_absent
     kind = "contextual" if contextual else "factoid"
     where = "evidence in the primary chunks" if present else "evidence not in the primary chunks"
+    if scope.granularity_present == scope.granularity_absent:
+        where = "whether or not the primary chunks have the evidence"
     count = policy.step.count or scope.count if workflow == "step" else scope.count
     size = f"{counted(count, 'chunk')} of {granularity} tokens"
     if scope.tokens is not None:
@@ -128,8 +130,12 @@ def _size(analysis: Analysis | None, policy: Policy, workflow: Workflow) -> tupl
     return scope, granularity, count, f"{where} → {size} ({kind})"
 
 
-def _pattern_words(pattern: Pattern) -> str:
-    return "exact and semantic match alike" if pattern == "same" else f"{pattern} match"
+def _pattern_words(pattern: Pattern | None, policy: Policy) -> str:
+    if not policy.uses_pattern:
+        return "however evidence is found"
+    if pattern is None:
+        return "evidence of unknown pattern"
+    return f"evidence found by {'exact and semantic match alike' if pattern == 'same' else f'{pattern} match'}"
 
 
 def plain_plan(

@@ -339,6 +339,17 @@ class Policy(Settings):
         return self.selection.method == "csi"
 
     @property
+    def uses_pattern(self) -> bool:
+        """True if the analyzer's pattern can change a plan: if it decides the weights of the two retrievers."""
+        fusion = self.fusion
+        return fusion.only is None and not fusion.preferred_weight == fusion.other_weight == fusion.same_weight
+
+    @property
+    def uses_evidence(self) -> bool:
+        """True if the analyzer's evidence label can change a plan: if it decides a chunk size."""
+        return any(each.granularity_present != each.granularity_absent for each in (self.contextual, self.factoid))
+
+    @property
     def needs_reranker(self) -> bool:
         """True if the run needs a cross-encoder: to rerank, to answer, or to score answers."""
         return self.rerank.candidates > 0 or bool(self.read.types) or self.escalate is not None

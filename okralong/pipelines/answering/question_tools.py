@@ -228,7 +228,10 @@ class QuestionTools:
             if recorded is not None:
                 return decode(Analysis, json.dumps(json.loads(recorded)["analysis"]))
             shown = tuple(hit.chunk.text for hit in chunks)
-            asked = AnalysisInput(question, shown, scores, self.question.query_id)
+            policy = self.policy
+            asked = AnalysisInput(
+                question, shown, scores, self.question.query_id, policy.uses_pattern, policy.uses_evidence
+            )
             if "analyzer" in self.models.parts:
                 analysis = await self.models.analyze(asked)
             else:

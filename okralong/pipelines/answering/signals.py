@@ -85,8 +85,10 @@ def text_signals(question: str, wanted: AnswerType, answer: Answer, texts: Seque
 def _analysis_signals(analysis: Analysis | None) -> dict[str, float]:
     if analysis is None:
         return {}
-    types = {f"type_{name}": analysis.type_probabilities.get(name, 0.0) for name in TYPES}
-    return {"evidence": analysis.evidence_probability, **types}
+    found = {f"type_{name}": analysis.type_probabilities.get(name, 0.0) for name in TYPES}
+    if analysis.evidence_probability is not None:
+        found["evidence"] = analysis.evidence_probability
+    return found
 
 
 def _answer_signals(

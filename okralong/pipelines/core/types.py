@@ -322,15 +322,16 @@ class Analysis:
     """The analyzer's judgment of a question and its primary chunks (paper, section 3.2).
 
     ``evidence`` is True if the primary chunks already hold the evidence, with ``evidence_probability``. Probabilities
-    sum to 1 per field. ``analyzer`` names the analyzer, e.g. "keyword-rules".
+    sum to 1 per field. A pattern or evidence that the policy does not use (``Policy.uses_pattern``) is not computed: it
+    is None, without probabilities. ``analyzer`` names the analyzer, e.g. "keyword-rules".
     """
 
     type: QuestionType
-    pattern: Pattern
-    evidence: bool
+    pattern: Pattern | None
+    evidence: bool | None
     type_probabilities: Mapping[str, float]
     pattern_probabilities: Mapping[str, float]
-    evidence_probability: float
+    evidence_probability: float | None
     analyzer: str
 
 

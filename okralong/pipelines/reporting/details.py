@@ -125,14 +125,14 @@ def _analysis(body: str | None) -> dict[str, Any] | None:
     if not body:
         return None
     said = json.loads(body)
-    fields = {
-        "type": said.get("type_probabilities") or {},
-        "pattern": said.get("pattern_probabilities") or {},
-        "evidence": {"at hand": float(said.get("evidence_probability") or 0.0)},
-    }
+    fields = {name: said.get(f"{name}_probabilities") or {} for name in ("type", "pattern")}
+    if said.get("evidence_probability") is not None:
+        fields["evidence"] = {"at hand": float(said["evidence_probability"])}
     return {
         "analyzer": bounded(said.get("analyzer", ""), 200),
-        "odds": [[name, [[label, round(float(p), 4)] for label, p in odds.items()]] for name, odds in fields.items()],
+        "odds": [
+            [name, [[label, round(float(p), 4)] for label, p in odds.items()]] for name, odds in fields.items() if odds
+        ],
     }
 
 

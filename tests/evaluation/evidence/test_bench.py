@@ -11,7 +11,7 @@ import pytest
 from okralong.lab.datasets.gold import gold_analysis
 from okralong.lab.datasets.pooling import PooledQuestion
 from okralong.lab.evidence.bench import Bench, PolicyRun, Row, ranked, run_plain, run_policy
-from okralong.lab.evidence.config import PlainMethod, Retriever
+from okralong.lab.evidence.config import LabelField, PlainMethod, Retriever
 from okralong.lab.evidence.measure import measure
 from okralong.lab.evidence.tools import BenchTools, given
 from okralong.lab.evidence.writers import GoldWriter, as_question
@@ -55,6 +55,18 @@ def assert_measured(bench: Bench, question: PooledQuestion, row: Row, context: t
     assert row.shown.all_evidence == all(shown)
     assert row.shown.context_tokens == sum(passage.n_tokens for passage in context) > 0
     assert row.recall == measure(question, context, bench.texts).evidence_recall
+
+
+async def test_labels_of_an_analyzer_are_replaced(town: Bench) -> None:
+    """A constant type gives every question its workflow; gold labels over it give the gold analyzer's rows."""
+    gold = gold_run()
+    expected = await run_policy(town, "gold", gold, 1.0)
+    constant: dict[LabelField, str] = {"type": "extractive"}
+    rules = replace(gold, analyzer=KeywordRules(), labels=constant)
+    linear = await run_policy(town, "gold", rules, 1.0)
+    assert {row.workflow for row in linear} == {"linear"} != {row.workflow for row in expected}
+    labels: dict[LabelField, str] = {"type": "gold", "pattern": "gold", "evidence": "gold"}
+    assert await run_policy(town, "gold", replace(rules, labels=labels), 1.0) == expected
 
 
 async def test_the_split_workflow_asks_the_gold_queries(town: Bench) -> None:

@@ -112,7 +112,8 @@ def probabilities(analyses: Sequence[Analysis]) -> Probabilities:
     """Return the probabilities of analyses as arrays, in the order of ``FIELDS``."""
     types = [[each.type_probabilities[label] for label in FIELDS[0][1]] for each in analyses]
     patterns = [[each.pattern_probabilities[label] for label in FIELDS[1][1]] for each in analyses]
-    evidence = [[each.evidence_probability, 1 - each.evidence_probability] for each in analyses]
+    held = [each.evidence_probability or 0.0 for each in analyses]
+    evidence = [[each, 1 - each] for each in held]
     return [np.array(rows, dtype=np.float64) for rows in (types, patterns, evidence)]
 
 

@@ -78,13 +78,16 @@ Reply with one dictionary and nothing else, for example:
 class AnalysisInput:
     """A question and the texts of its primary chunks, best first, with the retrievers' scores.
 
-    ``query_id`` is "" if the question has none.
+    ``query_id`` is "" if the question has none. ``pattern`` and ``evidence`` say whether these labels are wanted; the
+    type always is.
     """
 
     question: str
     passages: tuple[str, ...]
     scores: RetrieverScores = NO_SCORES
     query_id: str = ""
+    pattern: bool = True
+    evidence: bool = True
 
 
 def analyzer_prompt(asked: AnalysisInput) -> list[Message]:
@@ -123,28 +126,42 @@ def parse_reply(text: str) -> tuple[QuestionType, Pattern, bool]:
 
 
 def make_analysis(
-    types: Mapping[str, float], patterns: Mapping[str, float], evidence: Mapping[str, float], analyzer: str
+    types: Mapping[str, float],
+    patterns: Mapping[str, float] | None,
+    evidence: Mapping[str, float] | None,
+    analyzer: str,
 ) -> Analysis:
     """Return an ``Analysis`` from non-negative scores for all labels; the scores of each field are scaled to sum to 1.
 
     The most probable label wins. Ties go to the label that ``FIELDS`` lists first, so that equal scores always give the
-    same plan.
+    same plan. Patterns or evidence that were not wanted are None.
 
     Raises:
         ValueError: Not all labels of a field are scored.
     """
-    type_p, pattern_p, evidence_p = (
-        _scaled(scores, labels) for scores, (_, labels) in zip((types, patterns, evidence), FIELDS, strict=True)
-    )
+    type_p = _scaled(types, TYPES)
+    pattern_p = None if patterns is None else _scaled(patterns, PATTERNS)
+    evidence_p = None if evidence is None else _scaled(evidence, EVIDENCE)
     return Analysis(
         type=cast(QuestionType, best(type_p)),
-        pattern=cast(Pattern, best(pattern_p)),
-        evidence=best(evidence_p) == "yes",
+        pattern=None if pattern_p is None else cast(Pattern, best(pattern_p)),
+        evidence=None if evidence_p is None else best(evidence_p) == "yes",
         type_probabilities=type_p,
-        pattern_probabilities=pattern_p,
-        evidence_probability=evidence_p["yes"],
+        pattern_probabilities=pattern_p or {},
+        evidence_probability=None if evidence_p is None else evidence_p["yes"],
         analyzer=analyzer,
     )
+
+
+def analysis_for(
+    asked: AnalysisInput,
+    analyzer: str,
+    types: Mapping[str, float],
+    patterns: Mapping[str, float] | None = None,
+    evidence: Mapping[str, float] | None = None,
+) -> Analysis:
+    """Return ``make_analysis`` of the labels that ``asked`` wants."""
+    return make_analysis(types, patterns if asked.pattern else None, evidence if asked.evidence else None, analyzer)
 
 
 def sure_analysis(question_type: str, pattern: str, evidence: bool, analyzer: str) -> Analysis:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,7 @@ from okralong.pipelines.answering.analyzers.analysis import (
     AnalysisInput,
     Analyzer,
     analyzer_prompt,
+    best,
     make_analysis,
     parse_reply,
     sure_analysis,
@@ -218,9 +219,6 @@ def generator_prompt(asked: AnalysisInput) -> list[Message]:
     return [replace(system, content=system.content + AS_JSON), *others]
 
 
-Label = TypeVar("Label", bound=str)
-
-
 @dataclass(frozen=True)
 class Corrupted:
     """Changes each of the three labels of another analyzer with the probability ``share``, for ablations.
@@ -245,19 +243,21 @@ class Corrupted:
 
     def _wrong(self, asked: AnalysisInput, said: Analysis) -> Analysis:
         key = asked.query_id or asked.question
-        held = EVIDENCE[0 if said.evidence else 1]
-        kind = self._drawn(key, "type", said.type, TYPES)
-        pattern = self._drawn(key, "pattern", said.pattern, PATTERNS)
-        evidence = self._drawn(key, "evidence", held, EVIDENCE)
         yes = said.evidence_probability
+        holds = None if yes is None else dict(zip(EVIDENCE, (yes, 1 - yes), strict=True))
         return make_analysis(
-            said.type_probabilities if kind == said.type else _sure(kind, TYPES),
-            said.pattern_probabilities if pattern == said.pattern else _sure(pattern, PATTERNS),
-            dict(zip(EVIDENCE, (yes, 1 - yes), strict=True)) if evidence == held else _sure(evidence, EVIDENCE),
+            self._spoiled(key, "type", said.type_probabilities, TYPES),
+            self._spoiled(key, "pattern", said.pattern_probabilities, PATTERNS) if said.pattern else None,
+            self._spoiled(key, "evidence", holds, EVIDENCE) if holds else None,
             self.name,
         )
 
-    def _drawn(self, key: str, field: str, said: Label, labels: Sequence[Label]) -> Label:
+    def _spoiled(self, key: str, field: str, said: Mapping[str, float], labels: Sequence[str]) -> Mapping[str, float]:
+        right = best(said)
+        drawn = self._drawn(key, field, right, labels)
+        return said if drawn == right else _sure(drawn, labels)
+
+    def _drawn(self, key: str, field: str, said: str, labels: Sequence[str]) -> str:
         digest = hashlib.sha256(f"{self.seed}\0{field}\0{key}".encode()).digest()
         random_ = random.Random(digest)
         if random_.random() >= self.share:

@@ -23,8 +23,8 @@ from okralong.pipelines.answering.analyzers.analysis import (
     FIELDS,
     AnalysisInput,
     Temperatures,
+    analysis_for,
     by_length,
-    make_analysis,
     read_temperatures,
 )
 from okralong.pipelines.answering.analyzers.features import COUNT, PASSAGES, features
@@ -95,8 +95,7 @@ class HeadsAnalyzer:
             [dict(zip(labels, row, strict=True)) for row in field]
             for field, (_, labels) in zip(rows, FIELDS, strict=True)
         ]
-        types, patterns, evidence = named
-        return [make_analysis(*each, self.name) for each in zip(types, patterns, evidence, strict=True)]
+        return [analysis_for(item, self.name, *each) for item, *each in zip(asked, *named, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

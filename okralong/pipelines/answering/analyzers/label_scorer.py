@@ -23,10 +23,10 @@ from okralong.pipelines.answering.analyzers.analysis import (
     UNCALIBRATED,
     AnalysisInput,
     Temperatures,
+    analysis_for,
     analyzer_prompt,
     best,
     by_length,
-    make_analysis,
     read_temperatures,
 )
 from okralong.pipelines.core.types import Analysis, ConfigError
@@ -103,26 +103,35 @@ class LabelScorer:
         return cls(loaded.to(device=target, dtype=dtype), tokenizer, name, max_batch, temperatures)
 
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
-        """Return one analysis for each input, in their order. Prompts of similar length share a pass."""
-        prompts = [prompt_ids(self._tokenizer, asked, self._limit) for asked in batch]
-        return by_length(prompts, len, self.max_batch, self.analyze_part)
+        """Return one analysis for each input, in their order. Prompts of similar length share a pass.
 
-    def analyze_part(self, prompts: list[Ids]) -> list[Analysis]:
-        """Return the analyses of prompts that are read as one batch."""
+        A last field that no input wants is not scored, which saves its pass.
+        """
+        prompts = [(prompt_ids(self._tokenizer, asked, self._limit), asked) for asked in batch]
+        return by_length(prompts, lambda prompt: len(prompt[0]), self.max_batch, self._analyze_part)
+
+    def _analyze_part(self, batch: list[tuple[Ids, AnalysisInput]]) -> list[Analysis]:
+        asked = [each for _, each in batch]
+        fields = 3 if any(each.evidence for each in asked) else 2 if any(each.pattern for each in asked) else 1
+        rows = self.scores([ids for ids, _ in batch], fields)
+        return [analysis_for(each, self.name, *row) for each, row in zip(asked, rows, strict=True)]
+
+    def scores(self, prompts: list[Ids], fields: int) -> list[list[dict[str, float]]]:
+        """Return the labels' probabilities for the first ``fields`` fields of prompts that are read as one batch."""
         scored: list[list[dict[str, float]]] = [[] for _ in prompts]
         with torch.inference_mode():
             # A prompt that was truncated to the model's window may lack the common opening.
             opening = self._opening if self._opening.opens(prompts) else None
             prefix = Prefix(self._model, len(prompts), opening)
             following = [ids[len(opening.ids) :] for ids in prompts] if opening else prompts
-            for field, temperature in zip(self._fields, self._temperatures, strict=True):
+            for field, temperature in list(zip(self._fields, self._temperatures, strict=True))[:fields]:
                 rows = [ids + field.scaffold for ids in following]
                 following = []
                 for row, scores in zip(scored, _probabilities(prefix, rows, field, temperature), strict=True):
                     row.append(scores)
                     # Later fields are scored after the label that is chosen here.
                     following.append(field.labels[best(scores)])
-        return [make_analysis(types, patterns, evidence, self.name) for types, patterns, evidence in scored]
+        return scored
 
 
 def _probabilities(prefix: Prefix, rows: list[Ids], field: Field, temperature: float) -> list[dict[str, float]]:

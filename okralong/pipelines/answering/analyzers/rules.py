@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, make_analysis
+from okralong.pipelines.answering.analyzers.analysis import EVIDENCE, PATTERNS, TYPES, AnalysisInput, analysis_for
 from okralong.pipelines.answering.analyzers.words import content_stems, literal_tokens, names
 from okralong.pipelines.core.types import Analysis, QuestionType
 
@@ -145,7 +145,7 @@ class KeywordRules:
     def analyze(self, batch: Sequence[AnalysisInput]) -> list[Analysis]:
         """Return one analysis for each input, in their order. Any text is accepted."""
         return [
-            make_analysis(type_scores(item.question), *_passage_scores(item.question, item.passages), self.name)
+            analysis_for(item, self.name, type_scores(item.question), *_passage_scores(item.question, item.passages))
             for item in batch
         ]
 
