@@ -121,7 +121,9 @@ def run_sweep(expanded: Expanded, *, address: str | None = None, console: Consol
         against = [as_system(name) for name in sweep.against]
         made = (indexing_row(Folder.of(cell.run), cell.plan.named) for cell in cells)
         indexing = [row for row in made if row is not None]
-        written = write_results(folder, sweep.title, sweep.words, rows, against, sweep.seed, indexing)
+        written = write_results(
+            folder, sweep.title, sweep.words, rows, against, sweep.seed, indexing, times=not sweep.share_replies
+        )
         statuses = Counter(str(row["status"]) for row in rows)
         complete = not stops and all(Folder.of(cell.run).exists(MANIFEST) for cell in cells)
         code, why = _outcome(expanded, statuses, stops, complete, unpaid)

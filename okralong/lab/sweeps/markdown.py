@@ -36,6 +36,9 @@ SHOWN: Final[Mapping[str, str]] = {
 }
 """The metrics on the page, with their column heads. The Parquet and CSV files have all metrics."""
 
+TIMES: Final = ("seconds_first_token", "seconds_indexing", "tokens_per_second")
+"""Metrics that are only shown on the pages of sweeps about time, which share no replies."""
+
 _WORDS: Final = (
     "Means over questions with 95 % intervals from a bootstrap over documents. Tokens are input + 4 x output, of a "
     "question; dollars alone are what the method costs when it shares no replies. A dash: not defined, or too few "
@@ -48,14 +51,15 @@ _PAIRED_WORDS: Final = (
 )
 
 
-def summary_page(title: str, words: str, rows: Sequence[ResultRow]) -> str:
-    """Return the page for rows of the table ``summary``."""
+def summary_page(title: str, words: str, rows: Sequence[ResultRow], *, times: bool = False) -> str:
+    """Return the page for rows of the table ``summary``; with ``times``, it has the metrics ``TIMES``."""
+    rows = [row for row in rows if times or row["metric"] not in TIMES]
     parts = [f"# {title}", *([words.strip()] if words.strip() else []), _WORDS]
     for name in in_order(row["set"] for row in rows):
         own = [row for row in rows if row["set"] == name and not row["type"]]
         parts += [f"## {name or 'Mean over the sets'}", _grid(own, _system, _valued)]
         by_type = [row for row in rows if row["set"] == name and row["type"]]
-        if by_type:
+        if len({row["type"] for row in by_type}) > 1:
             parts += ["By type:", _grid(by_type, lambda row: f"{_system(row)}: {row['type']}", _valued)]
     return "\n\n".join(parts) + "\n"
 

@@ -26,11 +26,12 @@ def write_results(
     against: Sequence[System],
     seed: int = 7,
     indexing: Sequence[ResultRow] = (),
+    times: bool = False,
 ) -> list[str]:
     """Write ``scores`` as Parquet, and summary and differences as Parquet, CSV and Markdown.
 
     ``indexing`` (rows of ``indexing_row``) is written as CSV and as a section below the summary. ``words`` is a text to
-    print above the means. Returns the names of the files in ``folder``.
+    print above the means; ``times`` adds columns about time to the page. Returns the names of the files in ``folder``.
     """
     folder.at(SCORES_FOLDER).write_table(PART, pa.Table.from_pylist(list(rows), schema=SCORES))
     cells = cells_of(rows)
@@ -42,7 +43,10 @@ def write_results(
             "summary",
             SUMMARY,
             summaries,
-            summary_page(title, words, summaries) + agreement_page(rows) + seeds_page(rows) + indexing_page(indexing),
+            summary_page(title, words, summaries, times=times)
+            + agreement_page(rows)
+            + seeds_page(rows)
+            + indexing_page(indexing),
         ),
         ("paired", PAIRED, differences, paired_page(title, differences)),
     ):
