@@ -33,7 +33,7 @@ from okralong.pipelines.indexing.ingest import chunk_again, read_part
 from okralong.pipelines.indexing.job import IndexProgress, IndexResult, Report, run_index
 from okralong.pipelines.indexing.version_builder import Share, compress_shard, share_texts
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.artifact import TableCompressor
+from okralong.pipelines.sara.artifact import TableCompressor, by_sentence
 
 _MOST_BLOCKS: Final = 2000
 """Maximum number of blocks, each a Ray task; with more parts, several share a block. # project default"""
@@ -176,18 +176,37 @@ class RayStreams:
             )
             yield from _rows(vectors)
 
-    def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
-        """Run a plain task for each shard; a stream of Ray Data would take longer to start."""
-        weights = ray.put(compressor)
-        task: Any = ray.remote(compress_shard)
+    def compress(
+        self, shards: Sequence[tuple[str, str | None]], compressor: TableCompressor, encoder: str, model: ResolvedModel
+    ) -> Iterator[int]:
+        """Run a plain task for each shard; a stream of Ray Data would take longer to start.
+
+        If sentences are embedded, the shards are dealt to actors that hold the encoder.
+        """
+        weights, embedding = ray.put(compressor), self.config.embedding
         place = self.config.placement.embedders.options()
-        running = [task.options(**place).remote(self.archive, name, weights) for name in shards]
+        actors: list[Any] = []
+        if by_sentence(compressor.shape):
+            made: Any = ray.remote(Embedder)
+            made = made.options(num_cpus=1, num_gpus=_gpus(embedding), **place)
+            count = min(embedding.actors, len(shards))
+            actors = [made.remote(self.archive, encoder, model.path, embedding) for _ in range(count)]
+            tasks = [actors[number % count].compress for number in range(len(shards))]
+        else:
+            task: Any = ray.remote(compress_shard)
+            tasks = [task.options(**place)] * len(shards)
+        running = [
+            each.remote(self.archive, name, before, weights) for each, (name, before) in zip(tasks, shards, strict=True)
+        ]
         try:
             while running:
                 done, running = ray.wait(running)
                 yield from ray.get(done)
         except RayError as error:
             raise _ours(error) or error from error
+        finally:
+            for actor in actors:
+                ray.kill(actor)
 
 
 def _dataset(items: list[dict[str, Any]]) -> ray.data.Dataset:

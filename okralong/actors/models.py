@@ -43,7 +43,8 @@ from okralong.pipelines.core.config import ANYWHERE, Place
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Analysis, ConfigError, Reading, WordKept
 from okralong.pipelines.indexing.config import EmbeddingConfig
-from okralong.pipelines.sara.artifact import ArrayCompressor
+from okralong.pipelines.indexing.version_builder import compress_shard
+from okralong.pipelines.sara.artifact import ArrayCompressor, TableCompressor
 from okralong.pipelines.sara.config import SaraConfig
 from okralong.pipelines.sara.prompts import Asked, RefusedError, Written, completion, read_request, refusal
 
@@ -358,6 +359,10 @@ class Embedder:
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Write the vectors of each row (number, keys, texts, tokens); return the counts."""
         return pa.Table.from_pylist([self._embed(row) for row in batch.to_pylist()])
+
+    def compress(self, archive: str, name: str, before: str | None, compressor: TableCompressor) -> int:
+        """See ``compress_shard``; embeds sentences."""
+        return compress_shard(archive, name, before, compressor, self._encoder.encode)
 
     def _embed(self, row: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()

@@ -11,7 +11,16 @@ from okralong.pipelines.answering.cost_model import plan_bound
 from okralong.pipelines.answering.policy import Policy
 from okralong.pipelines.answering.retrieve import fuse_by
 from okralong.pipelines.core.config import load_config
-from okralong.pipelines.core.types import VECTORS_PLACE, Answer, ConfigError, Document, Hit, Question, Reading
+from okralong.pipelines.core.types import (
+    VECTORS_PLACE,
+    Answer,
+    ConfigError,
+    Document,
+    Hit,
+    Question,
+    Reading,
+    TokenVectors,
+)
 from okralong.pipelines.methods.registry import FullPolicy, describe, load_strategy
 from okralong.pipelines.methods.sara import LINE, Section
 from okralong.pipelines.sara.prompts import ANSWERS, COMPRESSED
@@ -151,6 +160,27 @@ async def test_under_a_budget_what_does_not_fit_as_text_stands_as_vectors() -> N
     assert sum(passage.n_tokens for passage in answer.context) + (1 + LINE) * len(asked.vectors) <= 160
     tiny = tools_for(sara__max_tokens=16)
     assert (await ask(tiny)).context == ()
+
+
+async def test_a_budget_counts_each_vector_of_a_passage() -> None:
+    class BySentence(ScriptedTools):
+        async def compressed(self, hits: Sequence[Hit]) -> list[TokenVectors]:
+            return [token_vectors(hit.chunk.text, rows=1 + place % 6) for place, hit in enumerate(hits)]
+
+    def asking(limit: int) -> ScriptedTools:
+        policy = paper_policy(**{**SMALL, "sara__max_tokens": limit})
+        return BySentence([ALDER, BIRCH], {"generate": ["so"]}, policy=policy)
+
+    shown: dict[int, int] = {}
+    for limit in (120, 160, 400):
+        tools = asking(limit)
+        answer = await ask(tools)
+        asked = tools.of("complete")[0].details["messages"][1]
+        shown[limit] = len(answer.context)
+        assert asked.vector_rows > len(asked.vectors) == 10 - shown[limit]
+        spent = sum(passage.n_tokens for passage in answer.context) + asked.vector_rows + LINE * len(asked.vectors)
+        assert spent <= limit
+    assert shown[120] < shown[400]
 
 
 async def test_without_compression_the_others_are_left_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from okralong.pipelines.indexing.documents import RawDocument
 from okralong.pipelines.indexing.job import Encoder, index_here
 from okralong.pipelines.indexing.maintenance import purge, vacuum
 from okralong.pipelines.models.weights import resolve_embedding_model
-from okralong.pipelines.sara.artifact import ArrayCompressor, gelu
+from okralong.pipelines.sara.artifact import ArrayCompressor, gelu, sentences_in
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.config import check_encoder, check_table
 from tests.fakes.reports import ALDER, BIRCH
@@ -74,10 +75,10 @@ async def test_each_chunk_is_found_and_is_its_own_vector_compressed(tmp_path: Pa
     chunks = [chunk for shard in shards for chunk in shard.chunks(range(shard.n_chunks))][::-1]
     found = await stored_compressed(archive.clients, chunks)
     vectors = await stored_vectors(archive.clients, chunks)
-    assert found.shape == (len(chunks), 2, 48)
+    assert np.shape(found) == (len(chunks), 2, 48)
     assert len(chunks) >= 4
     assert np.allclose(found, compressor(vectors), atol=2e-4), "half precision"
-    assert np.abs(found - compressor(vectors)[::-1]).max() > 2e-3, "and no other's"
+    assert np.abs(np.stack(found) - compressor(vectors)[::-1]).max() > 2e-3, "and no other's"
     small = archive.shard(150, 0)
     with pytest.raises(ArchiveError, match=r"no compressed chunks of 150 tokens.*index"):
         small.compressed_of(small.chunks([0]))
@@ -102,7 +103,78 @@ def test_a_later_pass_adds_it_and_embeds_nothing(tmp_path: Path, encoder: Encode
     vacuum(Folder.of(place), 1)
     (left,) = files(place)
     assert third.manifest["compressor"]["fingerprint"] in left
-    assert Archive.open(place).shard(256, 0).compressed_of(Archive.open(place).shard(256, 0).chunks([0])).shape[0] == 1
+    assert len(Archive.open(place).shard(256, 0).compressed_of(Archive.open(place).shard(256, 0).chunks([0]))) == 1
+
+
+def own_sentences(compressor: ArrayCompressor, encoder: Encoder, text: str) -> Any:
+    return compressor(encoder.encode(sentences_in(text, compressor.shape.vectors_per_chunk)))[:, 0]
+
+
+async def test_each_sentence_of_a_chunk_has_its_vector(tmp_path: Path, encoder: Encoder) -> None:
+    folder = random_compressor(tmp_path / "c", unit="sentence", vectors_per_chunk=5)
+    compressor = ArrayCompressor.load(folder)
+    short = RawDocument(
+        "note", "The lamp burns for nine years before its cell is changed. Mara leads the crew.", "note"
+    )
+    archive = index_here(str(tmp_path / "a"), [*DOCUMENTS, short], config(folder, shards=2), encoder)
+    held = archive.manifest["compressor"]
+    assert (held["unit"], held["vectors_per_chunk"]) == ("sentence", 5)
+    shards = [archive.shard(256, number) for number in range(2)]
+    chunks = [chunk for shard in shards for chunk in shard.chunks(range(shard.n_chunks))]
+    found = await stored_compressed(archive.clients, chunks)
+    for chunk, vectors in zip(chunks, found, strict=True):
+        assert np.allclose(vectors, own_sentences(compressor, encoder, chunk.text), atol=2e-3), "half precision"
+    assert {len(vectors) for vectors in found} == {1, 5}
+
+
+def test_a_rebuilt_shard_embeds_the_sentences_of_new_chunks_alone(tmp_path: Path, encoder: Encoder) -> None:
+    """And purged ones go, also from a table of lists."""
+    folder, place = random_compressor(tmp_path / "c", unit="sentence", vectors_per_chunk=16), tmp_path / "a"
+    first = index_here(str(place), DOCUMENTS[:1], config(folder), encoder)
+    asked: list[str] = []
+
+    def encode(texts: list[str]) -> Any:
+        asked.extend(texts)
+        return encoder.encode(texts)
+
+    second = index_here(str(place), DOCUMENTS, config(folder), replace(encoder, encode=encode))
+    new = second.shard(256, 0).n_chunks - first.shard(256, 0).n_chunks
+    assert second.manifest["work"]["chunks_compressed"] == new > 0
+    assert any(text.startswith("Annual report of Birch.") for text in asked)
+    assert not any(text.startswith("Annual report of Alder.") for text in asked)
+    purge(Folder.of(place), ALDER.doc_id)
+    shard, compressor = Archive.open(place).shard(256, 0), ArrayCompressor.load(folder)
+    chunks = shard.chunks(range(shard.n_chunks))
+    assert {chunk.doc_id for chunk in chunks} == {BIRCH.doc_id}
+    for chunk, vectors in zip(chunks, shard.compressed_of(chunks), strict=True):
+        assert np.allclose(vectors, own_sentences(compressor, encoder, chunk.text), atol=2e-3)
+    # Another compressor embeds sentences again, and no chunk.
+    other = random_compressor(tmp_path / "other", seed=9, unit="sentence", vectors_per_chunk=16)
+    fourth = index_here(str(place), DOCUMENTS[1:], config(other), encoder)
+    assert fourth.manifest["work"]["texts_embedded"] == 0
+    assert fourth.manifest["work"]["chunks_compressed"] == shard.n_chunks
+    vacuum(Folder.of(place), 1)
+    (left,) = files(place)
+    assert ArrayCompressor.load(other).fingerprint in left
+
+
+def test_a_chunk_has_at_most_so_many_parts_and_loses_no_text() -> None:
+    prose = (
+        "Alder grew in every region. It earned 5 million dollars in 2019, more than ever before. Costs fell a bit.\n"
+    )
+    table = "Region | 2018 | 2019\n" * 40
+    word = "one"
+    for text in (prose, table, prose + table, word):
+        for most in (1, 3, 16):
+            parts = sentences_in(text, most)
+            assert 1 <= len(parts) <= most
+            assert "".join("".join(parts).split()) == "".join(text.split())
+    assert sentences_in(2 * prose, 16)[0] == (
+        "Alder grew in every region. It earned 5 million dollars in 2019, more than ever before."
+    ), "a short sentence shares the next one's vector"
+    sizes = [len(part) for part in sentences_in(table, 8)]
+    assert max(sizes) < 2 * min(sizes), "a long table is dealt evenly"
+    assert sentences_in("  \n", 4) == [""]
 
 
 async def test_a_purged_document_is_in_no_table(tmp_path: Path, encoder: Encoder) -> None:
@@ -134,6 +206,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_done(tmp_path: Path, en
         index(random_compressor(tmp_path / "wide", chunk_tokens=512))
     with pytest.raises(ConfigError, match=r"trained on the vectors of contriever"):
         index(random_compressor(tmp_path / "other", encoder="contriever", encoder_sha256="0" * 64))
+    with pytest.raises(ConfigError, match=r"chunks of 512 tokens, and those with vectors are of 150, 256"):
+        index(random_compressor(tmp_path / "long", chunk_tokens=512, unit="sentence"))
     assert not (tmp_path / "a").exists()
 
 
@@ -149,6 +223,9 @@ def test_a_run_is_told_what_its_archive_lacks(tmp_path: Path, encoder: Encoder) 
         check_table(other, held, "a", 256)
     with pytest.raises(ArchiveError, match=r"sara.granularity is 150"):
         check_table(one, held, "a", 150)
+    by_sentence = random_compressor(tmp_path / "sentences", unit="sentence")
+    with pytest.raises(ArchiveError, match=r"compressed by \w{12}, and the compressor .*sentences is \w{12}"):
+        check_table(by_sentence, held, "a", 256)
     wrong = random_compressor(tmp_path / "wrong", inputs=100)
     with pytest.raises(ConfigError, match=r"reads vectors of length 100, and the archive's have length 384"):
         check_encoder(wrong, held, "a")

@@ -25,7 +25,7 @@ from okralong.lab.training.sara.report import under
 from okralong.lab.training.sara.train import stage_examples
 from okralong.pipelines.core.config import load_config, parse_config
 from okralong.pipelines.core.types import ConfigError, InputError
-from okralong.pipelines.sara.artifact import Shape
+from okralong.pipelines.sara.artifact import Shape, sentences_in
 from okralong.pipelines.sara.compressor import Compressor
 
 CONFIG = """
@@ -184,6 +184,37 @@ def test_strangers_are_of_other_documents_and_none_is_none(config: SaraConfig, t
         under("shuffled", [replace(each, document="one") for each in some], seed=3)
 
 
+def test_by_sentence_an_example_has_a_vector_per_sentence(config: SaraConfig, test_side: Material) -> None:
+    documents, most = test_side.documents, 3
+    for each in alignment_examples(documents, numbered, 8, seed=1, sentences=most):
+        assert each.compressed == (each.reply,)
+        chunks = [chunk for text in documents[each.document] for chunk in text]
+        assert any(each.reply in sentences_in(chunk, most) for chunk in chunks)
+    rebuilt = reconstruction_examples(documents, numbered, 8, most=1, seed=1, sentences=most)
+    asked = instruction_examples(test_side.asked()[:4], numbered, [0, 2, 0, 2], None, sentences=most)
+    for one in (*rebuilt, *asked):
+        parts = [sentences_in(chunk, most) for chunk in one.compressed]
+        assert one.sizes == tuple(map(len, parts))
+        np.testing.assert_array_equal(one.embeddings, numbered([part for each in parts for part in each]))
+    assert {len(one.compressed) for one in rebuilt} == {1}
+    assert [len(one.compressed) for one in asked] == [4, 2, 4, 2]
+    for one, other in zip(rebuilt, under("shuffled", rebuilt, seed=3), strict=True):
+        assert (other.sizes, other.embeddings.shape) == (one.sizes, one.embeddings.shape)
+        own = {row.tobytes() for each in rebuilt if each.document == one.document for row in each.embeddings}
+        assert not own & {row.tobytes() for row in other.embeddings}
+    assert {(each.sizes, each.embeddings.shape) for each in under("none", asked, seed=3)} == {((), (0, 6))}
+
+
+def test_units_that_do_not_fit_a_training_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"set reconstruction\.chunks to 2 or more"):
+        load_config(SaraConfig, "training/sara.yaml", {"reconstruction.chunks": 1})
+    assert load_config(SaraConfig, "training/sara.yaml", {"unit": "sentence", "reconstruction.chunks": 1}).unit
+    with pytest.raises(ConfigError, match="set unit: chunk"):
+        load_config(SaraConfig, "training/icae.yaml", {"unit": "sentence"})
+    with pytest.raises(ConfigError, match="unit"):
+        load_config(SaraConfig, "training/sara.yaml", {"unit": "word"})
+
+
 def test_sets_need_a_folder_and_unknown_keys_are_told(config: SaraConfig) -> None:
     named = config.model_copy(update={"texts": load_config(SaraConfig, "training/sara.yaml").texts})
     with pytest.raises(InputError, match="--data"):
@@ -205,7 +236,7 @@ def test_xrag_is_two_stages_in_which_the_projector_alone_learns() -> None:
         load_config(SaraConfig, "training/xrag.yaml", {"instruction.as_text": {1: 1}})
 
 
-@pytest.mark.parametrize("name", ["sara", "sara_small"])
+@pytest.mark.parametrize("name", ["sara", "sara_small", "sara_sentences"])
 def test_shipped_configs_are_the_papers_where_it_says_something(name: str) -> None:
     config = load_config(SaraConfig, f"training/{name}.yaml")
     assert isinstance(stage := config.instruction, InstructionConfig)

@@ -56,6 +56,22 @@ instruction:
 figures: {examples: 8, questions: 4, questions_without_text: 4, replies: 0, as_text: [0], batch_size: 8}
 """
 
+SENTENCES = """
+chunk_tokens: 48
+width: 64
+unit: sentence
+vectors_per_chunk: 4
+texts: {sample: {reports: 4, questions: 24, words: 1500}}
+alignment:
+  {examples: 32, validation: 8, batch_size: 16, epochs: 4, learning_rate: 0.02, reply_tokens: 12, evaluations: 1}
+reconstruction:
+  {examples: 8, validation: 4, learning_rate: 0.001, reply_tokens: 24, chunks: 1, evaluations: 1}
+instruction:
+  {examples: 8, validation: 4, batch_size: 4, learning_rate: 0.01, reply_tokens: 8, retrieved: 4, as_text: {0: 1, 1: 1},
+   pool_tokens: 800, evaluations: 1}
+figures: {examples: 16, questions: 4, questions_without_text: 4, replies: 2, as_text: [0, 4], batch_size: 8}
+"""
+
 ABLATION = """
 chunk_tokens: 48
 width: 128
@@ -113,6 +129,29 @@ def test_xrag_tunes_its_projector_and_leaves_the_generator_as_it_is(tiny: Path, 
     answers = found["The gold answer, by how many of 1 retrieved chunks stand as text"]
     assert answers["0 as text, before tuning"]["nll"]["true"] != answers["0 as text"]["nll"]["true"]
     assert list(found["The text of alignment, by what was learned"]) == ["untrained", "alignment", "instruction"]
+
+
+def test_by_sentence_prompts_have_a_vector_for_each_sentence(tiny: Path, tmp_path: Path) -> None:
+    config, out = load_config(SaraConfig, config_file(tmp_path, tiny, SENTENCES)), tmp_path / "out"
+    train_sara(config, None, tmp_path / "work", out)
+    shape, _ = read_shape(out)
+    assert isinstance(shape, Shape)
+    assert (shape.unit, shape.vectors_per_chunk, shape.vectors_per_embedding) == ("sentence", 4, 1)
+    assert load_file(out / WEIGHTS)["outer.weight"].shape == (32, 64)
+    card = (out / "README.md").read_text()
+    assert "a vector per sentence and at most 4 per chunk" in card
+    history = json.loads((out / "history.json").read_text())["alignment"]
+    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
+    assert losses[-1] < losses[0]
+    page, data = report_sara(config, None, tmp_path / "work", out)
+    found = json.loads(data.read_text())
+    assert found["The text of alignment, by what was learned"]["alignment"]["vectors"] == 1
+    assert 1 < found["The text of reconstruction, by what was learned"]["reconstruction"]["vectors"] <= 4
+    answers = found["The gold answer, by how many of 4 retrieved chunks stand as text"]
+    assert 4 < answers["0 as text"]["vectors"] <= 16
+    assert answers["0 as text"]["prompt_tokens"] > answers["0 as text"]["vectors"]
+    assert answers["4 as text"]["vectors"] == 0
+    assert "Shuffled: the vectors of other documents' sentences." in page.read_text()
 
 
 def test_true_vectors_raise_the_likelihood_of_held_out_texts(trained: Path) -> None:

@@ -185,6 +185,36 @@ async def test_a_generator_reads_the_memory_slots_that_it_made_of_a_chunk(
     assert [part["rows"] for part in vectors] == [2] * min(3, len(chunks))
 
 
+async def test_a_passage_s_line_has_the_vectors_of_its_sentences(
+    tiny: Path, tmp_path: Path, minilm: Callable[[list[str]], Any]
+) -> None:
+    """As the paper's table 7 has it; the server counts each as a token."""
+    shape = {"hidden": 32, "generator": str(tiny), "unit": "sentence", "vectors_per_chunk": 6}
+    folder = random_compressor(tmp_path / "c", **shape)
+    note = RawDocument("note", "Alder spent three million on research. Birch spent less on it, says Mara.", "note")
+    documents = [RawDocument(ALDER.doc_id, ALDER.text, ALDER.doc_id), note]
+    encoder = Encoder(
+        minilm, resolve_embedding_model("embedded"), lambda: "float32", lambda texts: [False] * len(texts)
+    )
+    config = IndexConfig(granularities=[256], compressor=str(folder))
+    archive = index_here(str(tmp_path / "archive"), documents, config, encoder)
+    async with asking(tmp_path / "run", folder, tiny) as (client, _):
+        tools = tools_over(archive, folder, client, minilm, Log(), sara__text=0, sara__candidates=4)
+        await load_strategy("sara")(QUESTION, tools)
+    (request,) = [
+        json.loads(row["body"])["request"] for row in rows(tmp_path / "run", "journal") if row["kind"] == "request"
+    ]
+    content = request["messages"][1]["content"]
+    found = [part["rows"] for part in content if part["type"] == "vectors"]
+    shard = archive.shard(256, 0)
+    held = [len(each) for each in shard.compressed_of(shard.chunks(range(shard.n_chunks)))]
+    assert set(found) == set(held) == {1, 6}
+    (paid,) = rows(tmp_path / "run", "ledger")
+    text = "".join(part.get("text", "") for part in content)
+    own = token_counter(client.config.tokenizer)(text) + sum(found)
+    assert own < paid["prompt_tokens"] <= own + 80
+
+
 async def test_a_refusal_fails_the_question_and_costs_nothing(folder: Path, tiny: Path, tmp_path: Path) -> None:
     async with asking(tmp_path, folder, tiny) as (client, _):
         with pytest.raises(CallFailed, match="window holds 2048 in total"):

@@ -242,7 +242,7 @@ class Archive:
         if held is None or held["granularity"] != granularity:
             return None
         folder = table_folders(self.folder, self.manifest)[number]
-        return CompressedRows(folder, int(held["vectors_per_chunk"]), int(held["hidden"]))
+        return CompressedRows.of(folder, held)
 
     def _shard_folder(self, granularity: int, number: int) -> Folder:
         name = self.manifest["files"]["index"][str(granularity)][number]

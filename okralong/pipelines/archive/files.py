@@ -324,12 +324,18 @@ def tables_are_there(archive: Folder, manifest: Mapping[str, Any]) -> bool:
     return all(each.exists(FILE) for each in table_folders(archive, manifest))
 
 
-def write_compressed(folder: Folder, rows: pa.Table, made: NDArray[np.float32]) -> None:
-    """Write a shard's table. ``made`` has the vectors of its ``rows``, shape (n, vectors per chunk, hidden)."""
-    flat = made.reshape(len(made), made.shape[1] * made.shape[2]).astype(np.float16)
-    column = pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+def write_compressed(folder: Folder, rows: pa.Table, made: Sequence[NDArray[np.float32]], numbers: int | None) -> None:
+    """Write a shard's table. ``made`` has the vectors of each of its ``rows``; for ``numbers`` see the schema."""
+    values = pa.array(
+        np.concatenate([np.zeros(0, np.float16), *(each.reshape(-1).astype(np.float16) for each in made)])
+    )
+    if numbers is None:
+        ends = np.cumsum([0, *(each.size for each in made)], dtype=np.int64)
+        column = pa.LargeListArray.from_arrays(pa.array(ends), values)
+    else:
+        column = pa.FixedSizeListArray.from_arrays(values, numbers)
     columns = [rows.column("chunk_id").combine_chunks(), rows.column("doc_id").combine_chunks(), column]
-    _write(folder, pa.Table.from_arrays(columns, schema=compressed_schema(flat.shape[1])))
+    _write(folder, pa.Table.from_arrays(columns, schema=compressed_schema(numbers)))
 
 
 def copy_without(source: Folder, target: Folder, doc_id: str) -> None:
@@ -346,21 +352,29 @@ def _write(folder: Folder, table: pa.Table) -> None:
 class CompressedRows:
     """The table in ``folder``, mapped on first use, with ``per_chunk`` vectors of ``hidden`` numbers per chunk.
 
-    A remote table is first copied to a temporary folder (see ``mapped_here``).
+    ``per_chunk`` is None for a vector per sentence. A remote table is first copied to a temporary folder (see
+    ``mapped_here``).
     """
 
     folder: Folder
-    per_chunk: int
+    per_chunk: int | None
     hidden: int
 
-    def take(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the vectors of some rows, shape (rows, per_chunk, hidden). Raises ArchiveError if it is unusable."""
-        found: NDArray[np.float32] = self._all[list(rows)].astype(np.float32)
-        return found
+    @classmethod
+    def of(cls, folder: Folder, held: Mapping[str, Any]) -> CompressedRows:
+        """Return the table in ``folder`` by the manifest's record of its compressor."""
+        per_chunk = None if held.get("unit") == "sentence" else int(held["vectors_per_chunk"])
+        return cls(folder, per_chunk, int(held["hidden"]))
+
+    def take(self, rows: Sequence[int]) -> list[NDArray[np.float32]]:
+        """Return the vectors of some rows, each of shape (vectors, hidden). Raises ArchiveError if it is unusable."""
+        vectors, ends = self._all
+        return [vectors[ends[row] : ends[row + 1]].astype(np.float32) for row in rows]
 
     @cached_property
-    def _all(self) -> NDArray[np.float16]:
-        numbers = self.per_chunk * self.hidden
+    def _all(self) -> tuple[NDArray[np.float16], NDArray[np.int64]]:
+        """All vectors, shape (n, hidden), and where those of each row begin; one more than there are rows."""
+        numbers = None if self.per_chunk is None else self.per_chunk * self.hidden
         try:
             with mapped_here(self.folder, FILE) as path:
                 table = open_columns(path, FILE, compressed_schema(numbers))
@@ -369,8 +383,13 @@ class CompressedRows:
                 f"The compressed chunks {self.folder.path} cannot be used: {error}. Delete that folder if it is "
                 "damaged, and run okralong index on the archive again to compute it."
             ) from error
-        flat: NDArray[np.float16] = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        return flat.reshape(len(table), self.per_chunk, self.hidden)
+        column = table["vector"].combine_chunks()
+        flat: NDArray[np.float16] = column.values.to_numpy(zero_copy_only=False)
+        if self.per_chunk is None:
+            ends = column.offsets.to_numpy() // self.hidden
+        else:
+            ends = np.arange(len(table) + 1, dtype=np.int64) * self.per_chunk
+        return flat.reshape(-1, self.hidden), ends
 
 
 # A hash of the doc_id assigns each document to a shard. Filling shards one after another would balance a small archive

@@ -61,9 +61,11 @@ class ShardClient(ABC):
         vectors: NDArray[np.float32] = await self.ask("vectors_of", [replace(chunk, text="") for chunk in chunks])
         return vectors
 
-    async def compressed_of(self, chunks: Sequence[Chunk]) -> NDArray[np.float32]:
+    async def compressed_of(self, chunks: Sequence[Chunk]) -> list[NDArray[np.float32]]:
         """See ``Shard.compressed_of``."""
-        vectors: NDArray[np.float32] = await self.ask("compressed_of", [replace(chunk, text="") for chunk in chunks])
+        vectors: list[NDArray[np.float32]] = await self.ask(
+            "compressed_of", [replace(chunk, text="") for chunk in chunks]
+        )
         return vectors
 
 
@@ -110,21 +112,21 @@ async def stored_vectors(
 
     ``shards`` returns all shards of a chunk size, in order.
     """
-    return await _of_chunks(shards, chunks, lambda shard, some: shard.vectors_of(some))
+    return np.stack(await _of_chunks(shards, chunks, lambda shard, some: shard.vectors_of(some)))
 
 
 async def stored_compressed(
     shards: Callable[[int], Sequence[ShardClient]], chunks: Sequence[Chunk]
-) -> NDArray[np.float32]:
-    """Return the compressed vectors of ``chunks``, shape (chunks, vectors per chunk, hidden)."""
+) -> list[NDArray[np.float32]]:
+    """Return the compressed vectors of ``chunks``, each of shape (vectors, hidden)."""
     return await _of_chunks(shards, chunks, lambda shard, some: shard.compressed_of(some))
 
 
 async def _of_chunks(
     shards: Callable[[int], Sequence[ShardClient]],
     chunks: Sequence[Chunk],
-    ask: Callable[[ShardClient, Sequence[Chunk]], Awaitable[NDArray[np.float32]]],
-) -> NDArray[np.float32]:
+    ask: Callable[[ShardClient, Sequence[Chunk]], Awaitable[Iterable[NDArray[np.float32]]]],
+) -> list[NDArray[np.float32]]:
     places: dict[tuple[int, int], list[int]] = {}
     for place, chunk in enumerate(chunks):
         number = shard_of(chunk.doc_id, len(shards(chunk.granularity)))
@@ -136,7 +138,8 @@ async def _of_chunks(
         )
     )
     order = [place for group in places.values() for place in group]
-    return np.concatenate(found)[np.argsort(order)]
+    each = [one for some in found for one in some]
+    return [each[place] for place in np.argsort(order)]
 
 
 def merge_hits(lists: Iterable[Iterable[Hit]], k: int) -> list[Hit]:

@@ -197,8 +197,8 @@ class Shard:
             )
         return np.asarray(self.vectors[self._rows_of_chunks(chunks)], dtype=np.float32)
 
-    def compressed_of(self, chunks: Iterable[Chunk]) -> NDArray[np.float32]:
-        """Return the compressed vectors of some chunks of this shard, shape (chunks, vectors per chunk, hidden).
+    def compressed_of(self, chunks: Iterable[Chunk]) -> list[NDArray[np.float32]]:
+        """Return the compressed vectors of some chunks of this shard, each of shape (vectors, hidden).
 
         Raises:
             KeyError: A chunk's document is not in this shard.

@@ -209,15 +209,15 @@ def vectors(dimension: int, precision: str = "float32") -> pa.Schema:
     )
 
 
-def compressed(numbers: int) -> pa.Schema:
+def compressed(numbers: int | None) -> pa.Schema:
     """Return the schema of a shard's compressed chunks, in the order of its rows.
 
-    ``vector`` holds all vectors of a chunk, ``numbers`` values in total. The table is an Arrow file, which is
-    memory-mapped like the rest of the index.
+    ``vector`` holds all vectors of a chunk: ``numbers`` values in total or, with a vector per sentence (None), a list
+    as long as the chunk needs. The table is an Arrow file, which is memory-mapped like the rest of the index.
     """
+    values = pa.large_list(pa.float16()) if numbers is None else pa.list_(pa.float16(), numbers)
     return table_schema(
-        "compressed",
-        [("chunk_id", pa.large_string()), ("doc_id", pa.large_string()), ("vector", pa.list_(pa.float16(), numbers))],
+        "compressed", [("chunk_id", pa.large_string()), ("doc_id", pa.large_string()), ("vector", values)]
     )
 
 

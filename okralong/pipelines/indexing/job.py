@@ -143,8 +143,13 @@ class IndexStreams(Protocol):
         """Embed the texts of every share; yield a row of counts for each vector file."""
         ...
 
-    def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
-        """Write the tables of compressed chunks of the named shards; yield the number of chunks for each."""
+    def compress(
+        self, shards: Sequence[tuple[str, str | None]], compressor: TableCompressor, encoder: str, model: ResolvedModel
+    ) -> Iterator[int]:
+        """Write the tables of compressed chunks of the shards (see ``lacking``); yield the number of chunks for each.
+
+        ``encoder`` and ``model`` embed sentences if the compressor reads these.
+        """
         ...
 
 
@@ -325,7 +330,7 @@ class IndexJob:
             self._say(stage="build", documents=len(build.live), failures=len(failures))
             shards = build.build_shards(index)
         self.work["shards_written"] = sum(shard.built for built in shards.values() for shard in built)
-        self._compress(shards)
+        self._compress(shards, build.encoder)
         own = {
             "purged": sorted(self.purged),
             "seconds": self.clock.seconds,
@@ -406,13 +411,13 @@ class IndexJob:
         index.take_in(sorted(numbers))
         return index
 
-    def _compress(self, shards: Built) -> None:
+    def _compress(self, shards: Built, encoder: str) -> None:
         """Write missing tables of compressed chunks."""
-        if self.compressor is None or not (names := lacking(self.folder, self.compressor, shards)):
+        if self.compressor is None or not (names := lacking(self.folder, self.compressor, shards, self.parent)):
             return
         self._say(stage="compress")
         with self.clock.stage("compress"):
-            counts = self.streams.compress(names, self.compressor)
+            counts = self.streams.compress(names, self.compressor, encoder, self.model)
             self.work["chunks_compressed"] = sum(counts)
 
     def _say(self, **news: Any) -> None:
@@ -505,6 +510,9 @@ class LocalStreams:
                 "embed_seconds": spent,
             }
 
-    def compress(self, shards: Sequence[str], compressor: TableCompressor) -> Iterator[int]:
-        """See ``IndexStreams.compress``."""
-        return (compress_shard(self.archive, name, compressor) for name in shards)
+    def compress(
+        self, shards: Sequence[tuple[str, str | None]], compressor: TableCompressor, encoder: str, model: ResolvedModel
+    ) -> Iterator[int]:
+        """See ``IndexStreams.compress``; uses the given encoder."""
+        encode = None if self.encoder is None else self.encoder.encode
+        return (compress_shard(self.archive, name, before, compressor, encode) for name, before in shards)

@@ -16,11 +16,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from okralong.pipelines.archive import files as layout
 from okralong.pipelines.archive.failures import write_failures
 from okralong.pipelines.archive.files import (
     FILE,
+    CompressedRows,
     compressed_folder,
     copy_without,
     granularity_folder,
@@ -58,7 +60,7 @@ from okralong.pipelines.indexing.config import IndexConfig, embedded_sizes
 from okralong.pipelines.indexing.formats.pdf import PAGES_WITHOUT_TEXT
 from okralong.pipelines.indexing.ingest import chunk_batches, chunks_folder, count_tokens, keys_file, read_keys
 from okralong.pipelines.models.weights import ResolvedModel
-from okralong.pipelines.sara.artifact import TableCompressor
+from okralong.pipelines.sara.artifact import Encode, Shape, TableCompressor, by_sentence
 from okralong.pipelines.sara.config import compressor_to_index
 from okralong.pipelines.sara.table import table_compressor
 
@@ -447,7 +449,7 @@ def _new_rows(found: Any, owned: Any, todo: Any) -> Sequence[tuple[int, int]]:
 
 
 # The tables of compressed chunks of a version's shards. A compressor works on existing vectors, so nothing is embedded,
-# or on the chunks' texts. A reused shard keeps its table.
+# or on the chunks' texts. A reused shard keeps its table, and a rebuilt one the rows that are costly to compute.
 
 
 def wanted_compressor(config: IndexConfig, model: ResolvedModel) -> TableCompressor | None:
@@ -463,25 +465,58 @@ def compressor_facts(compressor: TableCompressor | None) -> dict[str, Any]:
         return {}
     shape = compressor.shape
     said = {"fingerprint": compressor.fingerprint, "granularity": shape.chunk_tokens, "generator": shape.generator}
-    return {"compressor": {**said, "vectors_per_chunk": shape.vectors_per_chunk, "hidden": shape.hidden}}
+    unit = {"unit": "sentence"} if by_sentence(shape) else {}
+    return {"compressor": {**said, "vectors_per_chunk": shape.vectors_per_chunk, "hidden": shape.hidden, **unit}}
 
 
-def lacking(archive: Folder, compressor: TableCompressor, shards: Built) -> list[str]:
-    """Return the names of the shards without tables."""
+def lacking(
+    archive: Folder, compressor: TableCompressor, shards: Built, parent: Mapping[str, Any] | None
+) -> list[tuple[str, str | None]]:
+    """Return the names of the shards without tables.
+
+    Each comes with the shard of the same number of the ``parent`` version, if that has a table of this compressor.
+    """
     size = compressor.shape.chunk_tokens
     place = compressed_folder(archive, compressor.fingerprint, size)
-    return [shard.name for shard in shards[size] if not place.at(shard.name).exists(FILE)]
+    before: list[str | None] = [None] * len(shards[size])
+    if parent and (parent.get("compressor") or {}).get("fingerprint") == compressor.fingerprint:
+        names = parent["files"]["index"][str(size)]
+        if len(names) == len(before):
+            before = [name if place.at(name).exists(FILE) else None for name in names]
+    pairs = zip(shards[size], before, strict=True)
+    return [(shard.name, old) for shard, old in pairs if not place.at(shard.name).exists(FILE)]
 
 
-def compress_shard(archive: str, name: str, compressor: TableCompressor) -> int:
-    """Write the table of the shard ``name`` and return its number of chunks."""
+def compress_shard(
+    archive: str, name: str, before: str | None, compressor: TableCompressor, encode: Encode | None = None
+) -> int:
+    """Write the table of the shard ``name`` and return the number of chunks that were compressed for it.
+
+    Chunks that the shard ``before`` has too keep their vectors, unless these cost less than to look them up.
+    """
     folder, size = Folder.of(archive), compressor.shape.chunk_tokens
     place = granularity_folder(folder, size).at(name)
     shard = Shard.open(place)
     rows = layout.read_columns(place, layout.ROWS)
-    made = compressor.of_chunks(shard.vectors, rows.column("text").to_pylist())
-    write_compressed(compressed_folder(folder, compressor.fingerprint, size).at(name), rows, made)
-    return shard.n_chunks
+    chunks = _chunk_texts(rows)
+    tables = compressed_folder(folder, compressor.fingerprint, size)
+    made: dict[int, NDArray[np.float32]] = {}
+    if before is not None and not (isinstance(shape := compressor.shape, Shape) and shape.unit == "chunk"):
+        old = layout.read_columns(granularity_folder(folder, size).at(before), layout.ROWS)
+        held = {each: row for row, each in enumerate(_chunk_texts(old))}
+        same = {row: held[each] for row, each in enumerate(chunks) if each in held}
+        table = CompressedRows.of(tables.at(before), compressor_facts(compressor)["compressor"])
+        made = dict(zip(same, table.take(list(same.values())), strict=True))
+    if todo := [row for row in range(len(chunks)) if row not in made]:
+        new = compressor.of_chunks(shard.vectors[todo], [chunks[row][1] for row in todo], encode)
+        made |= zip(todo, new, strict=True)
+    numbers = None if by_sentence(compressor.shape) else compressor.shape.vectors_per_chunk * compressor.shape.hidden
+    write_compressed(tables.at(name), rows, [made[row] for row in range(len(chunks))], numbers)
+    return len(todo)
+
+
+def _chunk_texts(rows: pa.Table) -> list[tuple[str, str]]:
+    return list(zip(rows["chunk_id"].to_pylist(), rows["text"].to_pylist(), strict=True))
 
 
 def carry_without(archive: Folder, parent: Mapping[str, Any], shards: Built, doc_id: str) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol
 
@@ -19,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from okralong.pipelines.core.config import Settings, parse_config
+from okralong.pipelines.core.sentences import boundaries
 from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.models.merged_model import DIGITS, FILES, merged_model
 from okralong.pipelines.models.weights import EMBEDDED, adapter_digest, causal_model
@@ -33,15 +35,20 @@ FORMAT: Final = 1
 """Part of the fingerprint. Increment it when a code change makes the same weights return different vectors."""
 
 
+Unit = Literal["chunk", "sentence"]
+"""The text that one embedding is of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The shape of a compressor.
 
     ``inputs`` is the length of the encoder's vectors, ``hidden`` that of the generator's token embeddings, ``width``
-    that of the layer between them (project default). Each chunk becomes ``vectors_per_chunk`` vectors (project default:
-    one; SARA has one for each sentence, see its Limitations). ``encoder`` and ``generator`` are model names as in
-    configs; ``encoder_sha256`` is the hash of the encoder's weights, or None if unknown. ``chunk_tokens`` is the chunk
-    size used in training (SARA section 3.1: 256).
+    that of the layer between them (project default). With the ``unit`` "chunk", each chunk's embedding becomes
+    ``vectors_per_chunk`` vectors (project default: one). With "sentence", as in SARA's table 7 and Limitations, each
+    sentence's embedding becomes one, and a chunk has at most ``vectors_per_chunk``. ``encoder`` and ``generator`` are
+    model names as in configs; ``encoder_sha256`` is the hash of the encoder's weights, or None if unknown.
+    ``chunk_tokens`` is the chunk size used in training (SARA section 3.1: 256).
     """
 
     inputs: int
@@ -52,6 +59,12 @@ class Shape:
     encoder_sha256: str | None = None
     generator: str = "embedded"
     chunk_tokens: int = 256
+    unit: Unit = "chunk"
+
+    @property
+    def vectors_per_embedding(self) -> int:
+        """The number of vectors that one embedding becomes."""
+        return 1 if self.unit == "sentence" else self.vectors_per_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,7 @@ class Description(Settings):
     encoder_sha256: str | None
     generator: str
     chunk_tokens: _Count
+    unit: Unit = "chunk"
 
     def shape(self) -> Shape:
         """Return the shape."""
@@ -117,6 +131,11 @@ class MemoryDescription(Settings):
         """Return the shape."""
         said = self.model_dump(exclude={"kind", "format", "fingerprint"})
         return MemoryShape(**{**said, "targets": tuple(self.targets)})
+
+
+def by_sentence(shape: AnyShape) -> bool:
+    """Return whether a compressor reads the embeddings of sentences, which an index job then computes."""
+    return isinstance(shape, Shape) and shape.unit == "sentence"
 
 
 def read_description(folder: Path) -> Description | MemoryDescription:
@@ -145,9 +164,13 @@ def read_shape(folder: Path) -> tuple[AnyShape, str]:
 
 
 def described_as(shape: AnyShape) -> dict[str, Any]:
-    """Return the content of a compressor's description, without the fingerprint."""
+    """Return the content of a compressor's description, without the fingerprint.
+
+    The unit "chunk" is left out, so that compressors from before there was another keep their fingerprints.
+    """
     kind = {"kind": MEMORY} if isinstance(shape, MemoryShape) else {}
-    return {**kind, "format": FORMAT, **asdict(shape)}
+    said = {"format": FORMAT, **asdict(shape)}
+    return {**kind, **{key: value for key, value in said.items() if (key, value) != ("unit", "chunk")}}
 
 
 def fingerprint_of(said: dict[str, object], content: bytes) -> str:
@@ -186,6 +209,9 @@ def unusable(folder: Path, why: str) -> ConfigError:
 
 Array = NDArray[np.float32]
 
+Encode = Callable[[list[str]], Array]
+"""The archive's sentence encoder: a function from n texts to unit vectors of shape (n, inputs)."""
+
 _EPSILON: Final = 1e-5
 """The epsilon of a layer norm, as PyTorch's default."""
 _BLOCK: Final = 4096
@@ -220,18 +246,32 @@ class ArrayCompressor:
         return cls(shape, fingerprint, {name: value.astype(np.float32) for name, value in found.items()})
 
     def __call__(self, embeddings: Array) -> Array:
-        """Compress the encoder's unit vectors, shape (n, inputs), to (n, vectors_per_chunk, hidden)."""
+        """Compress the encoder's unit vectors, shape (n, inputs), to (n, vectors_per_embedding, hidden)."""
         if not len(embeddings):
-            return np.zeros((0, self.shape.vectors_per_chunk, self.shape.hidden), dtype=np.float32)
+            return np.zeros((0, self.shape.vectors_per_embedding, self.shape.hidden), dtype=np.float32)
         starts = range(0, len(embeddings), _BLOCK)
         return np.concatenate([self._block(embeddings[start : start + _BLOCK]) for start in starts])
 
-    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """See ``TableCompressor``; ignores ``texts``."""
-        return self(vectors)
+    def of_chunks(self, vectors: Array, texts: Sequence[str], encode: Encode | None = None) -> list[Array]:
+        """See ``TableCompressor``; by chunk, only ``vectors`` are used."""
+        if self.shape.unit == "chunk":
+            return list(self(vectors))
+        if encode is None:
+            raise ValueError("A compressor by sentence needs the archive's encoder, and none was given.")
+        parts = [sentences_in(text, self.shape.vectors_per_chunk) for text in texts]
+        found: list[Array] = []
+        for start in range(0, len(parts), _BLOCK):  # a block's sentences at a time, whose embeddings are megabytes
+            block = parts[start : start + _BLOCK]
+            made = self(encode([sentence for some in block for sentence in some])).reshape(-1, self.shape.hidden)
+            found += np.split(made, np.cumsum([len(some) for some in block])[:-1])
+        return found
 
     def pooled(self, embeddings: Array) -> Array:
-        """Return the unit vector of each chunk's mean, shape (n, hidden), for selection."""
+        """Return a unit vector per embedding, the mean of its vectors, shape (n, hidden), for selection.
+
+        By sentence too a chunk is compared by its own embedding, as in SARA's algorithm 1, so that selection needs no
+        table and no sentences.
+        """
         means = self(embeddings).mean(axis=1)
         unit: Array = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
         return unit
@@ -240,7 +280,7 @@ class ArrayCompressor:
         w = self.weights
         between = gelu(embeddings.astype(np.float32) @ w["inner.weight"].T + w["inner.bias"])
         found = between @ w["outer.weight"].T + w["outer.bias"]
-        found = found.reshape(len(found), self.shape.vectors_per_chunk, self.shape.hidden)
+        found = found.reshape(len(found), self.shape.vectors_per_embedding, self.shape.hidden)
         found = found - found.mean(axis=2, keepdims=True)
         found = found / np.sqrt((found * found).mean(axis=2, keepdims=True) + _EPSILON)
         normed: Array = (found * w["norm.weight"] + w["norm.bias"]).astype(np.float32)
@@ -258,7 +298,7 @@ def gelu(values: Array) -> Array:
 
 
 def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
-    out = shape.hidden * shape.vectors_per_chunk
+    out = shape.hidden * shape.vectors_per_embedding
     return {
         "inner.weight": (shape.width, shape.inputs),
         "inner.bias": (shape.width,),
@@ -267,6 +307,27 @@ def _shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
         "norm.weight": (shape.hidden,),
         "norm.bias": (shape.hidden,),
     }
+
+
+LEAST_CHARS: Final = 40
+"""A shorter unit (a heading, item, cell or abbreviated sentence) shares a vector with the next. project default"""
+
+
+def sentences_in(text: str, most: int) -> list[str]:
+    """Split a chunk into the texts that become a vector each: at least one and at most ``most``.
+
+    These are its sentences or, in lists and tables, lines. More than ``most`` are joined to parts of similar length.
+    """
+    text = text.strip()
+    ends: list[int] = []
+    for cut in boundaries(text, ()):
+        if cut - (ends[-1] if ends else 0) >= LEAST_CHARS:
+            ends.append(cut)
+    ends[-1:] = [len(text)]  # a short rest shares the last one's vector
+    if len(ends) > most:
+        middles = [(start + end) / 2 for start, end in pairwise([0, *ends])]
+        ends = list({int(middle * most / len(text)): end for middle, end in zip(middles, ends, strict=True)}.values())
+    return [text[start:end].strip() for start, end in pairwise([0, *ends])]
 
 
 class TableCompressor(Protocol):
@@ -280,8 +341,11 @@ class TableCompressor(Protocol):
     def fingerprint(self) -> str:
         """The fingerprint of its files."""
 
-    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """Compress chunks, given as unit vectors (n, dimension) and texts, to (n, vectors_per_chunk, hidden)."""
+    def of_chunks(self, vectors: Array, texts: Sequence[str], encode: Encode | None = None) -> list[Array]:
+        """Compress n chunks, given as unit vectors (n, dimension) and texts, to n arrays (vectors, hidden).
+
+        ``encode`` is only needed by sentence (see ``by_sentence``).
+        """
 
 
 @dataclass(frozen=True)

@@ -67,14 +67,14 @@ class Compressor(nn.Module):
         self.shape = shape
         self.fingerprint: str | None = None
         self.inner = nn.Linear(shape.inputs, shape.width)
-        self.outer = nn.Linear(shape.width, shape.hidden * shape.vectors_per_chunk)
+        self.outer = nn.Linear(shape.width, shape.hidden * shape.vectors_per_embedding)
         self.norm = nn.LayerNorm(shape.hidden)
         nn.init.constant_(self.norm.weight, scale)
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Compress the encoder's unit vectors, shape (..., inputs), to (..., vectors_per_chunk, hidden) in float32."""
+        """Compress unit vectors, shape (..., inputs), to (..., vectors_per_embedding, hidden) in float32."""
         found: Tensor = self.outer(nn.functional.gelu(self.inner(embeddings.to(self.inner.weight.dtype))))
-        parted = found.reshape(*found.shape[:-1], self.shape.vectors_per_chunk, self.shape.hidden)
+        parted = found.reshape(*found.shape[:-1], self.shape.vectors_per_embedding, self.shape.hidden)
         normed: Tensor = self.norm(parted)
         return normed
 
@@ -89,7 +89,7 @@ class Compressor(nn.Module):
 
     @torch.inference_mode()
     def pooled(self, embeddings: Tensor) -> Tensor:
-        """Return the unit vector of each chunk's mean, shape (..., hidden), for selection."""
+        """See ``ArrayCompressor.pooled``."""
         return nn.functional.normalize(self(embeddings).mean(dim=-2), dim=-1)
 
     def save(self, folder: Path) -> str:

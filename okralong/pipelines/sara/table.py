@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from okralong.pipelines.sara.artifact import Array, ArrayCompressor, MemoryShape, MemorySlots, read_compressor
+from okralong.pipelines.sara.artifact import (
+    Array,
+    ArrayCompressor,
+    Encode,
+    MemoryShape,
+    MemorySlots,
+    read_compressor,
+)
 
 
 @dataclass(frozen=True)
@@ -25,11 +32,11 @@ class SlotsTable:
         """The fingerprint of the compressor's files."""
         return self.slots.fingerprint
 
-    def of_chunks(self, vectors: Array, texts: Sequence[str]) -> Array:
-        """See ``TableCompressor``; ignores ``vectors``. Raises ConfigError if the generator cannot be loaded."""
+    def of_chunks(self, vectors: Array, texts: Sequence[str], encode: Encode | None = None) -> list[Array]:
+        """See ``TableCompressor``; uses ``texts`` only. Raises ConfigError if the generator cannot be loaded."""
         from okralong.pipelines.sara.compressor import MemoryCompressor  # importing torch takes seconds
 
-        return MemoryCompressor.of(self.slots).slots(texts)
+        return list(MemoryCompressor.of(self.slots).slots(texts))
 
 
 def table_compressor(folder: Path, model: str) -> ArrayCompressor | SlotsTable:

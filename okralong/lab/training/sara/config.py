@@ -12,6 +12,7 @@ from okralong.lab.training.rows.sources import SampleRows, SetPart
 from okralong.pipelines.core.config import Settings
 from okralong.pipelines.indexing.chunking import MIN_GRANULARITY
 from okralong.pipelines.models.weights import EMBEDDED
+from okralong.pipelines.sara.artifact import Unit
 
 Stage = Literal["alignment", "reconstruction", "instruction"]
 """The stages: "alignment" (reproduce one chunk from its vector), "reconstruction" (several chunks), and "instruction"
@@ -62,9 +63,12 @@ class AlignmentConfig(StageConfig):
 
 
 class ReconstructionConfig(StageConfig):
-    """Stage 2: reproduce ``chunks`` successive chunks of a document, or fewer at its end."""
+    """Stage 2: reproduce ``chunks`` successive chunks of a document, or fewer at its end.
 
-    chunks: Annotated[int, Field(ge=2)] = 4
+    By chunk these are at least two, since a single one is alignment; by sentence a single one has several vectors.
+    """
+
+    chunks: Count = 4
 
 
 class InstructionConfig(StageConfig):
@@ -138,16 +142,17 @@ class MemoryConfig(Settings):
 class SaraConfig(Settings):
     """The config of a whole training.
 
-    ``width`` and ``vectors_per_chunk`` are those of the compressor (see ``Shape``). With ``memory`` the compressor is
-    ICAE's, which learns in every stage and does not use the encoder and ``width``. The paper's ablations (section 3.7)
-    are the values: ``compression`` false (SARA-C), ``reconstruction`` null (SARA-P), ``reranking`` false (SARA-R),
-    ``curriculum`` false (SARA-L), ``instruction.learned`` false (SARA-I).
+    ``width``, ``unit`` and ``vectors_per_chunk`` are those of the compressor (see ``Shape``). With ``memory`` the
+    compressor is ICAE's, which learns in every stage and does not use the encoder and ``width``. The paper's ablations
+    (section 3.7) are the values: ``compression`` false (SARA-C), ``reconstruction`` null (SARA-P), ``reranking`` false
+    (SARA-R), ``curriculum`` false (SARA-L), ``instruction.learned`` false (SARA-I).
     """
 
     model: str = Field(default=EMBEDDED, min_length=1)
     encoder: str = Field(default=EMBEDDED, min_length=1)
     seed: int = 7
     width: Count = 2048
+    unit: Unit = "chunk"
     vectors_per_chunk: Count = 1
     memory: MemoryConfig | None = None
     chunk_tokens: Annotated[int, Field(ge=MIN_GRANULARITY)] = 256
@@ -169,6 +174,17 @@ class SaraConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _units(self) -> Self:
+        if self.unit == "chunk":
+            if self.reconstruction and self.reconstruction.chunks < 2:
+                raise ValueError(
+                    "reconstruction of a single chunk is alignment: set reconstruction.chunks to 2 or more"
+                )
+        elif self.memory is not None or self.alignment.continued:
+            raise ValueError("memory and alignment.continued are ICAE's, which reads whole chunks: set unit: chunk")
+        return self
+
+    @model_validator(mode="after")
     def _memory_slots_alone(self) -> Self:
         if self.memory is None:
             return self
@@ -177,6 +193,11 @@ class SaraConfig(Settings):
         if self.instruction and self.instruction.lora is not None:
             raise ValueError("with memory the compressor is trained, not the generator: set instruction.lora: null")
         return self
+
+    @property
+    def sentences(self) -> int | None:
+        """The most sentences of a chunk that have a vector each; None if the chunk has one embedding."""
+        return self.vectors_per_chunk if self.unit == "sentence" else None
 
     def stages(self) -> list[tuple[Stage, StageConfig]]:
         """Return the stages that are trained, in order."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import bm25s
 import numpy as np
@@ -34,6 +34,7 @@ from okralong.pipelines.archive.bm25 import analyze_query
 from okralong.pipelines.core.types import InputError, Passage
 from okralong.pipelines.reporting.metrics import plain_words
 from okralong.pipelines.reporting.statistics import joined_by_documents
+from okralong.pipelines.sara.artifact import Encode, sentences_in
 from okralong.pipelines.sara.compressor import Compressor
 from okralong.pipelines.sara.prompts import (
     MixedMessage,
@@ -58,9 +59,10 @@ SHOWN_AS: Final = "document"
 class MixedExample:
     """A prompt with texts and compressed texts, and the reply to it.
 
-    ``embeddings``, shape (compressed, inputs), has the sentence embeddings of the texts in ``compressed``. ``document``
-    is the source of a text, or all those that a question is about; the bootstrap draws by it. ``passages`` and
-    ``question`` are only used in the instruction stage; in the other stages the reply is the compressed texts.
+    ``embeddings`` has the embeddings of the texts in ``compressed``, shape (n, inputs): one each (``counts`` is None)
+    or, by sentence, as many as ``counts`` says. ``document`` is the source of a text, or all those that a question is
+    about; the bootstrap draws by it. ``passages`` and ``question`` are only used in the instruction stage; in the other
+    stages the reply is the compressed texts.
     """
 
     stage: Task
@@ -70,6 +72,12 @@ class MixedExample:
     embeddings: Embeddings = field(repr=False)
     question: str = ""
     passages: tuple[str, ...] = ()
+    counts: tuple[int, ...] | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of embeddings of each compressed text."""
+        return (1,) * len(self.compressed) if self.counts is None else self.counts
 
     @property
     def length(self) -> int:
@@ -88,7 +96,7 @@ class MixedExample:
 
 
 def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMessage]:
-    """Return the prompt. ``vectors`` has a tensor of shape (vectors_per_chunk, hidden) for each compressed text."""
+    """Return the prompt. ``vectors`` has a tensor of shape (vectors, hidden) for each compressed text."""
     pieces = [Vectors(each) for each in vectors]
     if example.stage == "alignment":
         return alignment_prompt(*pieces)
@@ -101,9 +109,6 @@ def prompt_of(example: MixedExample, vectors: Sequence[Tensor]) -> list[MixedMes
 
 
 T = TypeVar("T")
-
-Encode = Callable[[list[str]], Embeddings]
-"""The sentence encoder, a function from n texts to unit vectors of shape (n, inputs)."""
 
 Documents = dict[str, list[list[str]]]
 """The successive chunks of each text, by the name of its document."""
@@ -202,13 +207,14 @@ def chunk_texts(document: str, text: str, chunk_tokens: int) -> list[str]:
 
 
 def alignment_examples(
-    documents: Documents, encode: Encode, count: int, seed: int, continued: float = 0.0
+    documents: Documents, encode: Encode, count: int, seed: int, continued: float = 0.0, sentences: int | None = None
 ) -> list[MixedExample]:
-    """Return at most ``count`` examples of single chunks, in a random order.
+    """Return at most ``count`` examples of single chunks or, with ``sentences``, single sentences, in a random order.
 
-    For the share ``continued`` of the chunks that have a next one, the reply is the next chunk.
+    ``sentences`` is as in ``SaraConfig.sentences``. For the share ``continued`` of the chunks that have a next one, the
+    reply is the next chunk.
     """
-    some = _single_chunks(documents, encode, count - round(count * continued), seed)
+    some = _single_texts(documents, encode, count - round(count * continued), seed, sentences)
     if not continued:
         return some
     pairs = sorted(
@@ -223,8 +229,12 @@ def alignment_examples(
     return _drawn(some, count, seed)
 
 
-def _single_chunks(documents: Documents, encode: Encode, count: int, seed: int) -> list[MixedExample]:
+def _single_texts(
+    documents: Documents, encode: Encode, count: int, seed: int, sentences: int | None
+) -> list[MixedExample]:
     single = sorted({(name, chunk) for name, texts in documents.items() for chunks in texts for chunk in chunks})
+    if sentences is not None:
+        single = sorted({(name, each) for name, chunk in single for each in sentences_in(chunk, sentences)})
     some = _drawn(single, count, seed)
     vectors = encode([chunk for _, chunk in some]) if some else ()
     return [
@@ -234,23 +244,44 @@ def _single_chunks(documents: Documents, encode: Encode, count: int, seed: int) 
 
 
 def reconstruction_examples(
-    documents: Documents, encode: Encode, count: int, most: int, seed: int
+    documents: Documents, encode: Encode, count: int, most: int, seed: int, sentences: int | None = None
 ) -> list[MixedExample]:
-    """Return at most ``count`` examples of 2 to ``most`` successive chunks of a text, in a random order."""
+    """Return at most ``count`` examples of 2 to ``most`` successive chunks of a text, in a random order.
+
+    With ``sentences`` (see ``SaraConfig.sentences``) and ``most`` 1, each is one chunk.
+    """
+    least = min(most, 2)
     runs = sorted(
         {
             (name, tuple(chunks[start : start + most]))
             for name, texts in documents.items()
             for chunks in texts
-            for start in range(0, len(chunks) - 1, most)
+            for start in range(0, len(chunks) + 1 - least, most)
         }
     )
-    some = [(name, run) for name, run in _drawn(runs, count, seed) if len(run) > 1]
-    vectors = iter(encode([chunk for _, run in some for chunk in run]) if some else ())
+    some = [(name, run) for name, run in _drawn(runs, count, seed) if len(run) >= least]
+    vectors = iter(_embedded([chunk for _, run in some for chunk in run], encode, sentences))
     return [
-        MixedExample("reconstruction", name, run, "\n".join(run), np.stack([next(vectors) for _ in run]))
-        for name, run in some
+        _compressed("reconstruction", name, run, "\n".join(run), [next(vectors) for _ in run]) for name, run in some
     ]
+
+
+def _embedded(chunks: Sequence[str], encode: Encode, sentences: int | None) -> list[Embeddings]:
+    """Return the embeddings that each chunk's vectors are made of, shape (n, inputs)."""
+    if not chunks:
+        return []
+    parts = [[chunk] if sentences is None else sentences_in(chunk, sentences) for chunk in chunks]
+    vectors = encode([each for part in parts for each in part])
+    return np.split(vectors, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _compressed(
+    stage: Task, document: str, chunks: Sequence[str], reply: str, vectors: Sequence[Embeddings], **more: Any
+) -> MixedExample:
+    counts = tuple(map(len, vectors)) if chunks else ()
+    if set(counts) - {1}:
+        more["counts"] = counts
+    return MixedExample(stage, document, tuple(chunks), reply, np.concatenate(vectors), **more)
 
 
 def _drawn(items: Sequence[T], count: int, seed: int) -> list[T]:
@@ -304,11 +335,12 @@ def instruction_examples(
     as_text: Sequence[int],
     compressor: Compressor | None,
     compression: bool = True,
+    sentences: int | None = None,
 ) -> list[MixedExample]:
     """Return an example per question. ``as_text`` has the number of chunks as text for each.
 
     With a ``compressor``, the chunks shown as text are chosen by embedding novelty in its space, otherwise they are the
-    first ones. Without ``compression``, the other chunks are left out.
+    first ones. Without ``compression``, the other chunks are left out; ``sentences`` is as in ``SaraConfig.sentences``.
     """
     found = []
     for each, count in zip(asked, as_text, strict=True):
@@ -318,17 +350,12 @@ def instruction_examples(
         else:
             chosen = novel(compressor, vectors[0], vectors[1:], count)
         rest = [place for place in range(len(each.chunks)) if place not in chosen] if compression else []
-        found.append(
-            MixedExample(
-                "instruction",
-                each.document,
-                tuple(each.chunks[place] for place in rest),
-                each.answers[0],
-                vectors[1:][rest],
-                each.question,
-                tuple(each.chunks[place] for place in chosen),
-            )
-        )
+        hidden = [each.chunks[place] for place in rest]
+        own = vectors[1:][rest][:, None] if sentences is None else _embedded(hidden, encode, sentences)
+        passages = tuple(each.chunks[place] for place in chosen)
+        more = {"question": each.question, "passages": passages}
+        none = [vectors[:0]]  # gives the array its length of embeddings where nothing is compressed
+        found.append(_compressed("instruction", each.document, hidden, each.answers[0], [*own] or none, **more))
     return found
 
 

@@ -21,7 +21,7 @@ from okralong.lab.training.learners.fit import Say, quiet
 from okralong.lab.training.sara.config import InstructionConfig, SaraConfig, StageConfig
 from okralong.lab.training.sara.examples import (
     Asked,
-    Encode,
+    Embeddings,
     Material,
     MixedExample,
     alignment_examples,
@@ -33,7 +33,7 @@ from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.reporting.metrics import best, token_f1
 from okralong.pipelines.reporting.statistics import Estimate, estimate, resample
 from okralong.pipelines.reporting.tables import NONE, markdown_table
-from okralong.pipelines.sara.artifact import LORA
+from okralong.pipelines.sara.artifact import LORA, Encode
 from okralong.pipelines.sara.compressor import AnyCompressor, load_compressor
 
 Floats = NDArray[np.float64]
@@ -48,11 +48,16 @@ UNTRAINED = "untrained"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """For each example, the mean negative log-likelihood of the reply's tokens (nats), and the share of right ones."""
+    """For each example, the mean negative log-likelihood of the reply's tokens (nats), and the share of right ones.
+
+    Also its prompt's number of tokens, vectors included, and of vectors.
+    """
 
     nll: Floats
     accuracy: Floats
     documents: tuple[str, ...]
+    prompt_tokens: Floats
+    vectors: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,8 @@ class Compared:
     """Means over examples, and paired differences: true vectors minus another condition, below 0 if true ones win.
 
     ``less_before`` is the difference from true vectors of the compressor as it was one stage earlier. ``f1`` is the F1
-    of replies that were generated from true vectors, for the first ``replies`` examples.
+    of replies that were generated from true vectors, for the first ``replies`` examples. ``prompt_tokens`` and the
+    ``vectors`` among them are means of prompts with true vectors.
     """
 
     examples: int
@@ -69,6 +75,8 @@ class Compared:
     accuracy: dict[Condition, Estimate]
     less_shuffled: Estimate
     less_none: Estimate
+    prompt_tokens: float
+    vectors: float
     less_before: Estimate | None = None
     replies: int = 0
     f1: Estimate | None = None
@@ -98,10 +106,14 @@ def report_sara(config: SaraConfig, data: Path | None, work: Path, out: Path, sa
                 compressors[name] = load_compressor(out / name, config.model).to(generator.device)
         seed, count = config.seed, config.figures.examples
         tasks: list[tuple[StageConfig, str, list[MixedExample]]] = [
-            (config.alignment, "alignment", alignment_examples(test.documents, encode, count, seed))
+            (
+                config.alignment,
+                "alignment",
+                alignment_examples(test.documents, encode, count, seed, sentences=config.sentences),
+            )
         ]
         if (stage := config.reconstruction) is not None:
-            runs = reconstruction_examples(test.documents, encode, count // 2, stage.chunks, seed)
+            runs = reconstruction_examples(test.documents, encode, count // 2, stage.chunks, seed, config.sentences)
             tasks.append((stage, "reconstruction", runs))
         for of, task, examples in tasks:
             if examples:
@@ -146,14 +158,16 @@ def _answers(
 def measured(learner: SaraLearner, examples: Sequence[MixedExample], batch_size: int) -> Measured:
     """Measure every example, in batches of similar length."""
     learner.eval()
-    nll, accuracy = np.zeros(len(examples)), np.zeros(len(examples))
+    nll, accuracy, tokens, vectors = (np.zeros(len(examples)) for _ in range(4))
     for batch in _batches(examples, batch_size):
-        losses, right, row = learner.token_losses([examples[number] for number in batch])
+        rows = learner.rows([examples[number] for number in batch])
+        tokens[batch], vectors[batch] = [each.usage for each in rows], [len(each.places) for each in rows]
+        losses, right, row = learner.row_losses(rows)
         counts = torch.bincount(row, minlength=len(batch)).double().cpu()
         for values, found in ((losses.double(), nll), (right.double(), accuracy)):
             sums = torch.zeros(len(batch), dtype=torch.float64).index_add_(0, row.cpu(), values.cpu())
             found[batch] = (sums / counts).numpy()
-    return Measured(nll, accuracy, tuple(each.document for each in examples))
+    return Measured(nll, accuracy, tuple(each.document for each in examples), tokens, vectors)
 
 
 def _batches(examples: Sequence[MixedExample], size: int) -> list[list[int]]:
@@ -204,6 +218,8 @@ def comparison(found: dict[Condition, Measured], before: Measured | None = None)
         {name: mean(each.accuracy) for name, each in found.items()},
         mean(found["true"].nll - found["shuffled"].nll),
         mean(found["true"].nll - found["none"].nll),
+        float(found["true"].prompt_tokens.mean()),
+        float(found["true"].vectors.mean()),
         None if before is None else mean(found["true"].nll - before.nll),
     )
 
@@ -246,7 +262,9 @@ def answer_figures(
         for number in (sizes.questions, *more):
             wanted = asked[:number]
             name = f"{count} as text" if number == sizes.questions else f"{count} as text, {len(wanted)} questions"
-            examples = instruction_examples(wanted, encode, [count] * len(wanted), chosen_by, config.compression)
+            examples = instruction_examples(
+                wanted, encode, [count] * len(wanted), chosen_by, config.compression, config.sentences
+            )
             row = compared(learner, examples, sizes.batch_size, config.seed)
             if not alone and sizes.replies and number == sizes.questions:
                 answers = [each.answers for each in wanted[: sizes.replies]]
@@ -261,13 +279,22 @@ def table(rows: Mapping[str, Compared]) -> str:
     """Return a table with a line per row: nats per token, 95 % intervals over documents, paired differences."""
     staged = any(each.less_before is not None for each in rows.values())
     answered = any(each.f1 is not None for each in rows.values())
-    head = ["", "examples (documents)", "true", "shuffled", "none", "true - shuffled", "true - none"]
+    head = [
+        "",
+        "examples (documents)",
+        "prompt tokens (vectors)",
+        "true",
+        "shuffled",
+        "none",
+        "true - shuffled",
+        "true - none",
+    ]
     head += ["true - a stage earlier"] if staged else []
     head += ["foretold: true", "shuffled", "none"]
     head += ["F1 (replies)"] if answered else []
     lines = []
     for name, each in rows.items():
-        line = [name, f"{each.examples:,} ({each.documents:,})"]
+        line = [name, f"{each.examples:,} ({each.documents:,})", f"{each.prompt_tokens:.1f} ({each.vectors:.1f})"]
         line += [NONE if mean.value is None else f"{mean.value:.3f}" for mean in each.nll.values()]
         line += [shown(each.less_shuffled), shown(each.less_none), *([shown(each.less_before)] if staged else [])]
         line += [NONE if mean.value is None else f"{mean.value:.1%}" for mean in each.accuracy.values()]
@@ -289,25 +316,33 @@ def under(condition: Condition, examples: Sequence[MixedExample], seed: int) -> 
     if condition == "true":
         return list(examples)
     if condition == "none":
-        return [replace(each, compressed=(), embeddings=each.embeddings[:0]) for each in examples]
-    pool = [(each.document, pair) for each in examples for pair in zip(each.compressed, each.embeddings, strict=True)]
+        return [replace(each, compressed=(), embeddings=each.embeddings[:0], counts=None) for each in examples]
+    pool = [(each.document, pair) for each in examples for pair in _units(each)]
     random_ = random.Random(seed)
     found = []
     for each in examples:
         others = [pair for document, pair in pool if document != each.document]
         if each.compressed and not others:
             raise ValueError("Vectors can be shuffled over documents only where there are two documents.")
-        drawn = [random_.choice(others) for _ in each.compressed]
+        drawn = [random_.choice(others) for _ in each.embeddings]
         vectors = np.stack([vector for _, vector in drawn]) if drawn else each.embeddings
-        found.append(replace(each, compressed=tuple(text for text, _ in drawn), embeddings=vectors))
+        texts = each.compressed if each.counts else tuple(text for text, _ in drawn)
+        found.append(replace(each, compressed=texts, embeddings=vectors))
     return found
+
+
+def _units(example: MixedExample) -> list[tuple[str, Embeddings]]:
+    """Return the embeddings of an example, each with the compressed text that it is of."""
+    texts = [text for text, size in zip(example.compressed, example.sizes, strict=True) for _ in range(size)]
+    return list(zip(texts, example.embeddings, strict=True))
 
 
 def _about(config: SaraConfig) -> str:
     sets = ", ".join(f"{each.name} {each.part}" for each in config.texts.sets) or "made-up reports"
     return (
         f"Made by `okralong train-sara CONFIG --report` on the side test of {sets}. Mean negative log-likelihood of a "
-        f"reply's tokens in nats, over examples; {_cuts(config)}. Shuffled: the vectors of other documents' chunks. "
+        f"reply's tokens in nats, over examples; {_cuts(config)}. Shuffled: the vectors of other documents' "
+        f"{config.unit}s. "
         "None: the same prompt without vectors, a form that the generator was not trained on, so what vectors tell is "
         "true less shuffled. Differences are paired; 95 % intervals, drawn by document. Questions are those whose "
         "answer stands in the chunks that BM25 finds, or is yes or no."

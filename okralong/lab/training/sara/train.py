@@ -30,7 +30,6 @@ from okralong.lab.training.learners.learner import Learner, Log, evaluations_of
 from okralong.lab.training.learners.lora import begin_with, reply_counts, save_adapter, shared_size, with_adapter
 from okralong.lab.training.sara.config import InstructionConfig, ReconstructionConfig, SaraConfig, StageConfig
 from okralong.lab.training.sara.examples import (
-    Encode,
     Material,
     MixedExample,
     alignment_examples,
@@ -49,7 +48,16 @@ from okralong.pipelines.models.weights import (
     settle,
     text_ids,
 )
-from okralong.pipelines.sara.artifact import DESCRIPTION, LORA, WEIGHTS, AnyShape, MemoryShape, Shape, read_shape
+from okralong.pipelines.sara.artifact import (
+    DESCRIPTION,
+    LORA,
+    WEIGHTS,
+    AnyShape,
+    Encode,
+    MemoryShape,
+    Shape,
+    read_shape,
+)
 from okralong.pipelines.sara.compressor import AnyCompressor, Compressor, MemoryCompressor, load_compressor, token_scale
 from okralong.pipelines.sara.generator import IGNORED, Row, chat_pieces, padded, row_of
 
@@ -188,10 +196,12 @@ def stage_examples(
     if isinstance(stage, InstructionConfig):
         chosen_by = choosing(compressor, config)
         asked, as_text = dealt(material.asked(), stage.as_text, count)
-        return instruction_examples(asked, encode, as_text, chosen_by, config.compression)
+        return instruction_examples(asked, encode, as_text, chosen_by, config.compression, config.sentences)
     if isinstance(stage, ReconstructionConfig):
-        return reconstruction_examples(material.documents, encode, count, stage.chunks, config.seed)
-    found = alignment_examples(material.documents, encode, count, config.seed, config.alignment.continued)
+        return reconstruction_examples(material.documents, encode, count, stage.chunks, config.seed, config.sentences)
+    found = alignment_examples(
+        material.documents, encode, count, config.seed, config.alignment.continued, config.sentences
+    )
     return from_plain_to_rich(found) if config.curriculum else found
 
 
@@ -217,7 +227,7 @@ def _card(out: Path, config: SaraConfig, logs: Mapping[str, Log]) -> list[str]:
     }
     asked = config.instruction
     as_it_is = asked is not None and asked.learned and asked.lora is None  # the compressor learned from questions
-    one_vector = as_it_is and shape.vectors_per_chunk == 1
+    one_vector = as_it_is and shape.vectors_per_chunk == 1 and config.unit == "chunk"
     method = "ICAE" if isinstance(shape, MemoryShape) else "xRAG" if one_vector else "SARA"
     without = [name for name, on in off.items() if not on and method == "SARA"]  # other methods have no ablations
     sections = [
@@ -254,9 +264,10 @@ def _of_what(shape: AnyShape, encoder: str, base: str) -> str:
             f"A compressor of {shape.vectors_per_chunk} memory slots (ICAE), made by {base} itself with an adapter of "
             f"rank {shape.rank} on {', '.join(shape.targets)}, for {base} as it is to read"
         )
+    by = f", a vector per sentence and at most {shape.vectors_per_chunk} per chunk" if shape.unit == "sentence" else ""
     return (
-        f"A compressor ({shape.inputs} -> {shape.width} -> {shape.hidden} x {shape.vectors_per_chunk}) from the "
-        f"sentence embeddings of {encoder} to the token embeddings of {base}"
+        f"A compressor ({shape.inputs} -> {shape.width} -> {shape.hidden} x {shape.vectors_per_embedding}) from the "
+        f"sentence embeddings of {encoder} to the token embeddings of {base}{by}"
     )
 
 
@@ -301,6 +312,7 @@ class Generator:
             width=config.width,
             hidden=int(embedding.shape[1]),
             vectors_per_chunk=config.vectors_per_chunk,
+            unit=config.unit,
             encoder=EMBEDDED if config.encoder == EMBEDDED else encoder.name,
             encoder_sha256=encoder.sha256,
             generator=Path(config.model).name,  # the path of a folder depends on the machine
@@ -375,8 +387,11 @@ class SaraLearner(Learner):
 
     def token_losses(self, examples: Sequence[MixedExample]) -> tuple[Tensor, Tensor, Tensor]:
         """Return each reply token's negative log-likelihood, whether it was the most likely token, and its row."""
+        return self.row_losses(self.rows(examples))
+
+    def row_losses(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor]:
+        """See ``token_losses``."""
         causal = self._causal()
-        rows = self.rows(examples)
         shared = _shared(rows)
         embedding: nn.Embedding = causal.get_input_embeddings()
         batch = padded([_without(row, shared) for row in rows], embedding, "right")
@@ -400,11 +415,10 @@ class SaraLearner(Learner):
         device = next(self.compressor.parameters()).device
         given = np.concatenate([each.embeddings for each in examples])
         texts = [text for each in examples for text in each.compressed]
-        vectors = list(self.compressor.of_chunks(texts, torch.from_numpy(given).to(device))) if texts else []
-        found, start = [], 0
+        vectors = iter(self.compressor.of_chunks(texts, torch.from_numpy(given).to(device)) if texts else ())
+        found = []
         for each in examples:
-            own = vectors[start : start + len(each.embeddings)]
-            start += len(each.embeddings)
+            own = [torch.cat([next(vectors) for _ in range(size)]) for size in each.sizes]
             pieces = chat_pieces(self._tokenizer, prompt_of(each, own))
             reply = text_ids(self._tokenizer, each.reply)
             if len(reply) < self._reply_tokens:
