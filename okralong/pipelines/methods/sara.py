@@ -3,16 +3,17 @@
 The candidates are the ten best chunks of 256 tokens (section 3.1, S1): by BM25 or, as in the paper's table 4, by dense
 vectors or both, or reordered by a cross-encoder. Five of them are selected by how much each adds to the others
 (algorithm 1), and shown as text in the order of selection. The others are shown as vectors, which the trained
-compressor computed from their sentence embeddings at index time. Each has a separate line of five or six tokens, the
-vector included. ``text: 0`` with one candidate is xRAG's single vector.
+compressor computed from embeddings of chunks or sentences at index time. Each has a separate line of four or five
+tokens beside its vectors. ``text: 0`` with one candidate is xRAG's single vector.
 
 Differences from the paper:
 
 - The generator is SmolLM2-135M-Instruct and the sentence encoder all-MiniLM-L6-v2, which ship with okralong. The paper
   uses models of 4 to 24 billion parameters and SFR-Embedding.
-- A chunk of 256 tokens becomes one vector. The paper compresses by sentence (Limitations): its prompt has several
-  vectors per passage (table 7), each of one sentence's embedding.
-- Selection compares chunks by unit vectors (the mean if a chunk has several); the paper does not specify this.
+- With the shipped compressor a chunk of 256 tokens becomes one vector. The paper compresses by sentence (Limitations):
+  its prompt has several vectors per passage (table 7), each of one sentence's embedding, as with a compressor that was
+  trained with ``unit: sentence``. The table separates them by commas.
+- Selection compares chunks by unit vectors of their own embeddings; the paper does not specify this.
 - The prompt is ours (``pipelines/sara/prompts.py``), modeled on the paper's table 7: each compressed chunk has a
   numbered line, and no "Judgment" is requested.
 - The model is trained to answer, not to quote, so there are no citations. The context of an answer has the chunks shown
@@ -46,11 +47,11 @@ from okralong.pipelines.methods.needs import Needs
 from okralong.pipelines.sara.prompts import Vectors, answer_prompt, to_messages
 
 ROWS_AT_MOST: Final = 16
-"""Vectors per chunk for which a plan reserves tokens. project default: more than the one of the paper, to be safe."""
+"""Vectors per chunk for which a plan reserves tokens. project default: the most in shipped configs."""
 
 
 LINE: Final = 5
-"""Tokens of a numbered line without its vector: four or five in SmolLM2's vocabulary."""
+"""Tokens of a numbered line without its vectors: four or five in SmolLM2's vocabulary."""
 
 
 class Section(MethodSection):

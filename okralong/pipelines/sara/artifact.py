@@ -45,7 +45,7 @@ class Shape:
 
     ``inputs`` is the length of the encoder's vectors, ``hidden`` that of the generator's token embeddings, ``width``
     that of the layer between them (project default). With the ``unit`` "chunk", each chunk's embedding becomes
-    ``vectors_per_chunk`` vectors (project default: one). With "sentence", as in SARA's table 7 and Limitations, each
+    ``vectors_per_chunk`` vectors (project default: one). With "sentence", as in the prompts of SARA's table 7, each
     sentence's embedding becomes one, and a chunk has at most ``vectors_per_chunk``. ``encoder`` and ``generator`` are
     model names as in configs; ``encoder_sha256`` is the hash of the encoder's weights, or None if unknown.
     ``chunk_tokens`` is the chunk size used in training (SARA section 3.1: 256).
