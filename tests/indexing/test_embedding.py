@@ -11,6 +11,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from okralong.pipelines.core.tokens import count_tokens
+from okralong.pipelines.core.types import ConfigError
 from okralong.pipelines.indexing.embedding import SentenceEmbedder
 from okralong.pipelines.models.weights import resolve_embedding_model
 
@@ -145,3 +146,24 @@ def test_int8_is_another_encoder_near_float32(embedder: SentenceEmbedder) -> Non
 def test_int8_on_a_gpu_is_refused() -> None:
     with pytest.raises(ValueError, match="not on cuda"):
         SentenceEmbedder(resolve_embedding_model("embedded").path, precision="int8", device="cuda")
+
+
+def test_a_folder_without_safetensors_says_what_to_give(tmp_path: Path) -> None:
+    """As facebook/contriever-msmarco is published: its weights are in pytorch_model.bin, which can hold code."""
+    packaged = Path(resolve_embedding_model("embedded").path)
+    for name in ("vocab.txt", "tokenizer_config.json", "config.json"):
+        (tmp_path / name).write_bytes((packaged / name).read_bytes())
+    (tmp_path / "pytorch_model.bin").write_bytes(b"weights")
+    with pytest.raises(ConfigError, match="only safetensors are read"):
+        SentenceEmbedder(str(tmp_path))
+
+
+def test_a_plain_folder_is_read_with_mean_pooling(embedder: SentenceEmbedder, tmp_path: Path) -> None:
+    """As the paper's Contriever is used: a transformer without sentence-transformers' files."""
+    packaged = Path(resolve_embedding_model("embedded").path)
+    for name in ("vocab.txt", "tokenizer_config.json", "config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((packaged / name).read_bytes())
+    texts = ["Sales were 12.5 million.", "Moss chairs the board."]
+    assert SentenceEmbedder(str(tmp_path), precision="float32").encode(texts) == pytest.approx(
+        embedder.encode(texts), abs=1e-5
+    )
