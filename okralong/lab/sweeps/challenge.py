@@ -22,9 +22,9 @@ def value_mark(kind: str, row: Mapping[str, Any], golds: Sequence[str]) -> float
 
     A number is right within ``TOLERANCE``. A truth value ("yes", "no"), a name and "unanswerable", which is the
     challenge's N/A, are right if they are equal. Names have the share that both lists have in common. A failed question
-    has 0.
+    and one without a valid reply have 0.
     """
-    if row["status"] == "failed":
+    if row["status"] not in ("answered", "unanswerable"):
         return 0.0
     return max((_mark(kind, said_in(row, kind), gold) for gold in golds), default=0.0)
 

@@ -122,7 +122,8 @@ def test_marks_of_names(kind: str, golds: list[str], said: str, expected: float)
 
 
 def test_a_failed_question_is_no_refusal() -> None:
-    assert value_mark("number", {"status": "failed", "value": None, "answer": ""}, ["unanswerable"]) == 0.0
+    for status in ("failed", "invalid_output"):
+        assert value_mark("number", {"status": status, "value": None, "answer": ""}, ["unanswerable"]) == 0.0
 
 
 def test_one_page_of_each_pool_has_to_be_cited() -> None:
