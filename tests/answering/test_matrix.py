@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import textwrap
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,6 +92,47 @@ def test_a_column_whose_type_cannot_be_used_is_a_bad_row(tmp_path: Path) -> None
     asked, bad = read_questions(columns_file(tmp_path, columns))
     assert [(each.query_id, each.answer_type) for each in asked] == [("c", 'choices ["up", "down"]')]
     assert "columns.yaml, column a: The answer_type 'mony' is not known. Did you mean money?" in bad[0].message
+
+
+CHECKED = """
+columns:
+  - {name: Total assets, question: "Assets?", answer_type: money}
+  - {name: liabilities, question: "Debts?", answer_type: money}
+  - {name: equity, question: "Equity?", answer_type: money}
+  - {name: chair, question: "Who chairs?"}
+checks: [liabilities > 0, "'total assets' >= equity"]
+"""
+
+
+def test_checks_and_the_shipped_ones_over_its_columns_are_written_into_the_run(place: Path, tmp_path: Path) -> None:
+    wanted = [
+        "liabilities > 0",
+        "'total assets' >= equity",
+        "'Total assets' = 'liabilities' + 'equity'",
+        "'Total assets' > 0",
+        "'Total assets' steady by company",
+        "'Total assets' in one currency",
+    ]
+    made = prepared(place, columns_file(tmp_path, CHECKED))
+    assert list(made.checks) == wanted
+    begin(Folder.of(tmp_path / "run"), made)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["checks"] == wanted
+    begin(Folder.of(tmp_path / "run"), prepared(place, columns_file(tmp_path, CHECKED + "shipped_checks: false\n")))
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["checks"] == wanted[:2], "they cost no answer"
+
+
+@pytest.mark.parametrize(
+    ("check", "says"),
+    [
+        ("assets > 0", "the check 'assets > 0' cannot be used: it names 'assets', which is none of the columns"),
+        ("liabilities = chair * 2", "the column 'chair' has the answer_type text"),
+        ("liabilities", "it compares nothing"),
+    ],
+)
+def test_a_check_that_cannot_be_used_is_refused_before_anything_is_asked(tmp_path: Path, check: str, says: str) -> None:
+    text = CHECKED.replace("checks: [liabilities > 0", f"checks: [{check}")
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        read_questions(columns_file(tmp_path, text))
 
 
 def test_each_beside_documents_is_a_bad_row() -> None:

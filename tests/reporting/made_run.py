@@ -73,8 +73,10 @@ MATRIX: dict[str, list[tuple[str, str, float | None]]] = {
 
 
 def write_matrix(location: Path, archive: Path) -> Path:
-    """A complete run of two columns over three documents, its cells those of ``MATRIX``."""
+    """A complete run of two columns over three documents, its cells those of ``MATRIX``; a check of one cell fails."""
     write_run(location, archive, 0)
+    begun = json.loads((location / "run.json").read_text(encoding="utf-8"))
+    (location / "run.json").write_text(json.dumps(begun | {"checks": ["sales >= 1000000"]}), encoding="utf-8")
     rows = []
     for doc_id, cells in MATRIX.items():
         for column, value, confidence in cells:

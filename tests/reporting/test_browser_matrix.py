@@ -56,7 +56,7 @@ def test_it_has_a_row_a_document_and_is_coloured_by_confidence(page: Page) -> No
     )
     assert len(set(colours)) == 3
     assert page.texts(".matrix td .words") == ["Ida Moss", "1,544,000 SEK", "Tobias Venn", "998,000 SEK", "Ida Moss"]
-    assert page.texts(".matrix td .tag") == ["invalid_output"]
+    assert page.texts(".matrix td .tag") == ["check failed", "invalid_output"]
     assert page.complaints() == []
     assert page.requests() == []
 
@@ -67,6 +67,8 @@ def test_words_and_the_list_filter_documents_and_heads_sort_them(page: Page) -> 
     search(page, "moss 1,544")
     assert documents(page) == ["works-0"]
     search(page, "")
+    page.choose("Documents", "with a failed check")
+    assert documents(page) == ["works-1"]
     page.choose("Documents", "with an unanswered cell")
     assert documents(page) == ["works-2"]
     page.choose("Documents", "with an unsure cell")

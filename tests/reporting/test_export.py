@@ -325,6 +325,40 @@ def test_a_matrix_is_wide_in_the_other_formats_too(matrix_run: Folder, tmp_path:
         assert connection.execute("SELECT sales FROM matrix ORDER BY doc_id").fetchall() == [("1,544 crowns",), (None,)]
 
 
+def test_a_failed_check_marks_its_cells_and_has_a_row_of_its_own(matrix_run: Folder, tmp_path: Path) -> None:
+    run = Folder.of(tmp_path / "run")
+    begun = json.loads(matrix_run.read_bytes("run.json"))
+    rule = "sales = costs + profit"
+    run.write_bytes(
+        "run.json", json.dumps(begun | {"columns": ["sales", "costs"], "checks": [rule, "gone > 0"]}).encode()
+    )
+
+    def cell(asked_id: str, number: float) -> dict[str, Any]:
+        row = answer(f"{asked_id}@alder", f"{number:g}", [(0, 33)], asked_id=asked_id, doc_ids=["alder"])
+        row["citations"] = [row["citations"][0] | {"doc_id": "alder"}]
+        return row | {
+            "answer_type": "money",
+            "value": f"{number:g}",
+            "number": number,
+            "currency": "SEK",
+            "confidence": 0.9,
+        }
+
+    rows = [cell("sales", 1544), cell("costs", 1000), cell("profit", 44)]
+    run.at("answers").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=ANSWERS))
+    export_run(run, str(tmp_path / "table.xlsx"))
+    book = openpyxl.load_workbook(tmp_path / "table.xlsx")
+    assert book.sheetnames == ["matrix", "checks", "answers", "citations", "Read me"]
+    assert {book["matrix"].cell(2, at).fill.fgColor.rgb for at in (3, 4, 5)} == {"FFD9B3FF"}
+    first = book["matrix"]["C2"].comment.text.splitlines()[0]
+    assert first.startswith(f"check failed: {rule}: 1,544 SEK and 1,000 SEK + 44 SEK (1,544 and 1,044)")
+    assert "costs: alder, page 1" in first
+    assert [each.value for each in book["checks"][2]][:3] == ["alder", "sales; costs; profit", rule]
+    page = Matrix.of(Exported.of(run).answers.to_pylist(), ["sales", "costs"])
+    assert page is not None
+    assert [at[:2] for at in page.checked([rule]).for_page({})["failed"]] == [[0, 0], [0, 1], [0, 2]]
+
+
 def test_values_are_numbers_and_dates_under_their_units() -> None:
     def cell(doc_id: str, asked_id: str, **more: Any) -> dict[str, Any]:
         row = dict.fromkeys(("title", "confidence", "error", "link", "section", "quote"))

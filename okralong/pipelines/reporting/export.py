@@ -96,7 +96,12 @@ class Exported:
         ]
         flat = with_carried(pa.Table.from_pylist(answers, schema=FLAT_ANSWERS), [row["carried"] for row in rows])
         cited_words = pa.Table.from_pylist(citations, schema=FLAT_CITATIONS)
-        return cls(flat, cited_words, missing, Matrix.of(flat.to_pylist(), begun.get("columns") or ()))
+        matrix = Matrix.of(flat.to_pylist(), begun.get("columns") or ())
+        rules = begun.get("checks") or ()
+        if matrix is not None and rules:
+            archive, _ = archive_of(begun)
+            matrix = matrix.checked(rules, archive.metadata() if archive is not None else None)
+        return cls(flat, cited_words, missing, matrix)
 
 
 def flat_row(row: Mapping[str, Any], begun: Mapping[str, Any], archive: Archive | None) -> dict[str, Any]:
@@ -259,7 +264,7 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
 
     Excel and DuckDB hold all tables in one file, DuckDB also ledger and failures. Other formats have a file per table
     (``answers.csv``, ``answers.citations.csv``). A matrix comes first as a wide table; its cells are also in the
-    table of answers.
+    table of answers, and its failed checks, if any, in a table of their own.
 
     Raises:
         InputError: The folder is not a run, or the format is unknown. No file is written then.
@@ -267,6 +272,8 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
     kind = format_of(to, given)
     exported = Exported.of(run)
     tables = {} if exported.matrix is None else {"matrix": exported.matrix.table()}
+    if exported.matrix is not None and exported.matrix.failures:
+        tables["checks"] = exported.matrix.checks_table()
     tables |= {"answers": exported.answers, "citations": exported.citations}
     if kind == "duckdb":
         tables |= {name: without_zones(read_run_table(run, name)) for name in ("ledger", "failures")}

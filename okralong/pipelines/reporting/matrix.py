@@ -8,14 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from okralong.pipelines.llm.records import models_named
 from okralong.pipelines.statements.amounts import UNKNOWN, UNSCALED
+from okralong.pipelines.statements.checks import Failure, RuleError, failures_of, parse_rule
+from okralong.pipelines.statements.checks import Value as CheckedValue
 
 Cell = Mapping[str, Any]
 """A row of the flat answers."""
@@ -38,6 +42,7 @@ class Matrix:
         documents: The doc_ids of the rows, sorted.
         titles: Known titles by doc_id.
         cells: By doc_id and column; cells not asked yet are missing.
+        failures: Checks that failed.
     """
 
     columns: Sequence[str]
@@ -45,6 +50,7 @@ class Matrix:
     documents: Sequence[str]
     titles: Mapping[str, str]
     cells: Mapping[tuple[str, str], Cell]
+    failures: Sequence[Failure] = ()
 
     @classmethod
     def of(
@@ -66,6 +72,42 @@ class Matrix:
             cited if titles is None else titles,
             {(row["scope"], row["asked_id"]): row for row in rows},
         )
+
+    def checked(self, rules: Iterable[str], metadata: pa.Table | None = None) -> Self:
+        """Return the matrix with the failures of ``rules``; ``metadata`` is that of the archive, with ``doc_id``.
+
+        Rules over columns that the matrix lacks are left out.
+        """
+        parsed = []
+        for rule in rules:
+            with suppress(RuleError):
+                parsed.append(parse_rule(rule, self.columns))
+        rows: dict[str, dict[str, CheckedValue]] = {}
+        for (doc_id, column), cell in self.cells.items():
+            if (value := checked_value(cell)) is not None:
+                rows.setdefault(doc_id, {})[column] = value
+        return replace(self, failures=failures_of(parsed, rows, partial(_groups, metadata)))
+
+    def failed(self) -> dict[tuple[str, str], list[str]]:
+        """Return for each cell in a failed check what the checks found."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for failure in self.failures:
+            for cell in failure.cells:
+                found.setdefault(cell, []).append(f"{failure.rule}: {failure.says}")
+        return found
+
+    def checks_table(self) -> pa.Table:
+        """Return a row for each failed check: ``doc_id``, ``columns``, ``rule`` and ``found``."""
+        rows = [
+            {
+                "doc_id": "; ".join(dict.fromkeys(doc_id for doc_id, _ in each.cells)),
+                "columns": "; ".join(dict.fromkeys(column for _, column in each.cells)),
+                "rule": each.rule,
+                "found": each.says,
+            }
+            for each in self.failures
+        ]
+        return pa.Table.from_pylist(rows, schema=FAILED_CHECKS)
 
     def headings(self) -> dict[str, str]:
         """Return a name for each column that is unique ignoring case."""
@@ -112,6 +154,7 @@ class Matrix:
         """Return the JSON for the report's script. ``rows`` maps query_ids to the page's row numbers."""
         grid = [[self.cells.get((doc_id, column)) for column in self.columns] for doc_id in self.documents]
         numbers = [[value_of(cell) if cell is not None else None for cell in line] for line in grid]
+        failed = self.failed()
         return {
             "sure": SURE,
             "likely": LIKELY,
@@ -119,8 +162,38 @@ class Matrix:
             "documents": [[doc_id, self.titles.get(doc_id, "")] for doc_id in self.documents],
             "rows": [[-1 if cell is None else rows.get(cell["query_id"], -1) for cell in line] for line in grid],
             "words": [["" if cell is None else words_of(cell) for cell in line] for line in grid],
+            "failed": [
+                [at, number, found]
+                for at, doc_id in enumerate(self.documents)
+                for number, column in enumerate(self.columns)
+                if (found := failed.get((doc_id, column)))
+            ],
             "numbers": [[each if isinstance(each, int | float) else None for each in line] for line in numbers],
         }
+
+
+FAILED_CHECKS: Final = pa.schema([(name, pa.string()) for name in ("doc_id", "columns", "rule", "found")])
+
+
+def checked_value(cell: Cell) -> CheckedValue | None:
+    """Return a cell's amount for checks; None without one, or if its scale is unknown."""
+    if cell["status"] != "answered" or cell.get("number") is None or _is_unscaled(cell):
+        return None
+    try:
+        number = Decimal(cell["value"] or "")
+    except InvalidOperation:
+        number = Decimal(str(cell["number"]))
+    place = ", ".join(filter(None, (cell.get("doc_id"), cell.get("section")))) or str(cell.get("scope") or "")
+    told = {name: str(cell.get(name) or "") for name in ("unit", "scale", "currency", "period")}
+    return CheckedValue(number, **told, place=place, shown=words_of(cell))
+
+
+def _groups(metadata: pa.Table | None, column: str) -> dict[str, str]:
+    """Return the values of a metadata column by doc_id."""
+    if metadata is None or column not in metadata.column_names:
+        return {}
+    pairs = zip(metadata["doc_id"].to_pylist(), metadata[column].to_pylist(), strict=True)
+    return {doc_id: str(value) for doc_id, value in pairs if value is not None}
 
 
 def value_of(cell: Cell) -> Value:

@@ -84,6 +84,7 @@ def run_report(
     groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)  # the gold type, if known
     workflows = _grouped(rows, lambda row: row.workflow, WORKFLOWS)
     matrix = confusion(ALL, rows)
+    table = _matrix(answers, begun, archive)
     panel = Panel("by question type", {name: figures(own, [*MEASURES]) for name, own in groups.items()}, compares=False)
     manifest = run.read_manifest()
     notes = [*([missing] if missing else []), *drawn.notes]
@@ -92,6 +93,11 @@ def run_report(
     elif manifest.get("bad_rows"):
         rejected = counted(manifest["bad_rows"], "row")
         notes.append(f"{rejected} of the questions file could not be asked; okralong failures lists why.")
+    if table is not None and table.failures:
+        count = len(table.failures)
+        notes.append(
+            f"{counted(count, 'check')} of the table failed; the cells are marked, and a table below lists them."
+        )
     if not any("f1" in row.measures for row in rows):
         notes.append("No gold answers are known, so the accuracy is unknown (see --questions).")
     return Report(
@@ -105,6 +111,7 @@ def run_report(
             _group_table("workflows", "By workflow", "Workflow", workflows),
             latency_table(workflows, "Workflow"),
             _calls_table(ledger),
+            *([_checks_table(table)] if table is not None and table.failures else []),
         ],
         latency=latency(groups),
         mix=workflow_mix(_grouped(rows, lambda row: row.analysed, TYPES)),
@@ -115,21 +122,30 @@ def run_report(
         files_only=[question_table(rows), *confusion_tables([matrix] if matrix else [])],
         notes=notes,
         setup=_setup(manifest or begun),
-        matrix=_matrix(answers, begun, archive),
+        matrix=None if table is None else table.for_page({row["query_id"]: at for at, row in enumerate(answers)}),
     )
 
 
-def _matrix(
-    answers: Sequence[Mapping[str, Any]], begun: Mapping[str, Any], archive: Archive | None
-) -> dict[str, Any] | None:
-    """Return the JSON of the matrix, or None if there is none."""
+def _matrix(answers: Sequence[Mapping[str, Any]], begun: Mapping[str, Any], archive: Archive | None) -> Matrix | None:
+    """Return the matrix with its failed checks, or None if there is none."""
     cells = [flat_row(row, begun, None) for row in answers if row["asked_id"]]
     titles: dict[str, str] = {}
     if cells and archive is not None:
         known = archive.metadata().select(["doc_id", "title"]).to_pydict()
         titles = {doc_id: title for doc_id, title in zip(known["doc_id"], known["title"], strict=True) if title}
     made = Matrix.of(cells, begun.get("columns") or (), titles)
-    return None if made is None else made.for_page({row["query_id"]: at for at, row in enumerate(answers)})
+    rules = begun.get("checks") or ()
+    if made is None or not rules:
+        return made
+    return made.checked(rules, archive.metadata() if archive is not None else None)
+
+
+def _checks_table(matrix: Matrix) -> Table:
+    columns = [
+        Column("doc_id", "Document"), Column("columns", "Columns"), Column("rule", "Rule"), Column("found", "Found")
+    ]  # fmt: skip
+    rows = [tuple(row.values()) for row in matrix.checks_table().to_pylist()]
+    return Table("checks", "Failed checks", "Values that contradict each other; either may be wrong.", columns, rows)
 
 
 def run_rows(

@@ -90,6 +90,7 @@ _FILLS: Final = {
     **dict.fromkeys(("unanswerable", "invalid_output", "failed", "over_budget"), _GREY),
     "likely": PatternFill("solid", fgColor="FFFFF2CC"),
     "unsure": PatternFill("solid", fgColor="FFF8CBAD"),
+    "check": PatternFill("solid", fgColor="FFD9B3FF"),
 }
 
 
@@ -261,14 +262,15 @@ def _head(sheet: Worksheet, at: int, name: str) -> Cell:
 def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
     """Fill the sheet of a matrix: typed values with units, notes with sources, and links to their pages.
 
-    Cells without an answer are gray, with the reason in the note; those with less confidence are colored.
+    Cells without an answer are gray, with the reason in the note; those with less confidence are colored, and so are
+    those in a failed check, with the rule and what it found in the note.
     """
     for at, (name, width) in enumerate(_matrix_columns(matrix), start=1):
         head = _head(sheet, at, name)
         if at > len(DOCUMENT_COLUMNS):
             head.comment = _note(matrix.questions[matrix.columns[at - len(DOCUMENT_COLUMNS) - 1]])
         sheet.column_dimensions[get_column_letter(at)].width = width
-    links = 0
+    links, failed = 0, matrix.failed()
     for number, doc_id in enumerate(matrix.documents, start=2):
         for at, text in enumerate((doc_id, matrix.titles.get(doc_id, "")), start=1):
             place = sheet.cell(number, at)
@@ -284,9 +286,11 @@ def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
             if value is not None:
                 _fill(cell, value, wrapped=isinstance(value, str))
                 cell.number_format = _number_format(value, unit_of(row))
-            if (colour := _FILLS.get(confidence_of(row) if row["status"] == "answered" else row["status"])) is not None:
+            found = failed.get((doc_id, column), [])
+            kind = confidence_of(row) if row["status"] == "answered" else row["status"]
+            if (colour := _FILLS.get("check" if found else kind)) is not None:
                 cell.fill = colour
-            cell.comment = _note(_source(row))
+            cell.comment = _note("\n".join([*(f"check failed: {each}" for each in found), _source(row)]))
             if value is not None and link.startswith(_LINKED) and len(link) < LONGEST_LINK and links < MOST_LINKS:
                 links += 1
                 cell.hyperlink = link
@@ -343,7 +347,8 @@ def _note(text: str) -> Comment:
 
 _ABOUT: Final = {
     "matrix": "a row per document, a column per question. Notes give source and confidence; yellow and red cells are "
-    "less certain, grey ones have no answer",
+    "less certain, grey ones have no answer, violet ones contradict others",
+    "checks": "a row per failed check: the cells, the rule, and what was found",
     "answers": "a row per question, in the order of the questions file",
     "citations": "a row per cited passage",
 }
@@ -362,7 +367,7 @@ def _readme_sheet(
         lines.append(
             ("", "Further columns are folded: the + above the column headers, or the 2 at the left, opens them.")
         )
-    lines.append(("", "Yellow: confidence under 0.8. Red: under 0.5. Grey: no answer."))
+    lines.append(("", "Yellow: confidence under 0.8. Red: under 0.5. Grey: no answer. Violet: in a failed check."))
     for name, folded in hidden.items():
         lines += [(), (f"Columns of {name}",)]
         for field in tables[name].schema:

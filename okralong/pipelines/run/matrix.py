@@ -7,14 +7,17 @@ has only such questions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from okralong.pipelines.core.config import Settings, parse_config
+from okralong.pipelines.answering.answer_types import AMOUNTS
+from okralong.pipelines.core.config import Settings, load_config, parse_config
 from okralong.pipelines.core.types import Question, QuestionError
+from okralong.pipelines.statements.checks import RuleError, parse_rule
 
 EACH: Final = "each"
 """The value of ``doc_ids`` that asks the question about each document separately."""
@@ -48,11 +51,15 @@ class Columns(Settings):
     - ``documents``: ids or patterns of the documents to ask; all by default.
     - ``where``: a filter over their metadata, which narrows the selection.
     - ``columns``: the questions, in order.
+    - ``checks``: rules that the values of a row, or of a column, must satisfy (``statements/checks.py``).
+    - ``shipped_checks``: whether the rules of ``configs/checks.yaml`` apply to columns with the names of line items.
     """
 
     documents: list[str] = Field(default_factory=lambda: list(EVERY), min_length=1)
     where: str = ""
     columns: list[Column] = Field(min_length=1)
+    checks: list[str] = Field(default_factory=list)
+    shipped_checks: bool = True
 
     @field_validator("documents", mode="before")
     @classmethod
@@ -71,6 +78,49 @@ class Columns(Settings):
                     "case-sensitive). Give each a unique name"
                 )
         return value
+
+    @model_validator(mode="after")
+    def _rules_fit(self) -> Self:
+        types = {column.name: column.answer_type for column in self.columns}
+        for text in self.checks:
+            try:
+                rule = parse_rule(text, types)
+            except RuleError as error:
+                raise ValueError(f"the check {text!r} cannot be used: {error}") from None
+            for name in rule.columns:
+                if types[name] not in AMOUNTS:
+                    raise ValueError(
+                        f"the check {text!r} cannot be used: the column {name!r} has the answer_type "
+                        f"{types[name] or 'text'}. Give it {', '.join(AMOUNTS)}, or leave it out of the check"
+                    )
+        return self
+
+    def rules(self) -> list[str]:
+        """Return the file's rules, then the shipped ones over its columns, with the names of the columns."""
+        shipped = load_config(ShippedChecks, "checks.yaml") if self.shipped_checks else ShippedChecks()
+        amounts = [column.name for column in self.columns if column.answer_type in AMOUNTS]
+        return list(dict.fromkeys((*self.checks, *shipped.over(amounts))))
+
+
+class ShippedChecks(Settings):
+    """Rules over names of line items: ``names`` has other names of each, ``rules`` use the first ones."""
+
+    names: dict[str, list[str]] = Field(default_factory=dict)
+    rules: list[str] = Field(default_factory=list)
+
+    def over(self, columns: Sequence[str]) -> Iterator[str]:
+        """Yield the rules all of whose items are among ``columns``, with the columns in place of the items."""
+        plain = {re.sub(r"\W+", "_", column.casefold()).strip("_"): column for column in columns}
+        items = {item: plain[name] for item, others in self.names.items() for name in (item, *others) if name in plain}
+        for rule in self.rules:
+            needed = parse_rule(rule, self.names).columns
+            if all(item in items for item in needed):
+                yield re.sub(r"\b(" + "|".join(needed) + r")\b", lambda found: f"'{items[found[1]]}'", rule)
+
+
+def rules_in(name: str, text: str) -> list[str]:
+    """Return the checks of a columns file. Raises ConfigError."""
+    return parse_config(Columns, text, name).rules()
 
 
 def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -27,7 +27,7 @@ from okralong.pipelines.models.weights import EMBEDDED
 from okralong.pipelines.run.config import RunConfig, asked_again, fingerprint
 from okralong.pipelines.run.matrix import MatrixRows, cells
 from okralong.pipelines.run.metadata_filter import MetadataFilter
-from okralong.pipelines.run.question_sources import Questions, source_name
+from okralong.pipelines.run.question_sources import Questions, read_checks, source_name
 from okralong.pipelines.run.questions import BadQuestion, read_questions
 from okralong.pipelines.sara.config import check_encoder, check_generator, check_table
 
@@ -86,7 +86,7 @@ class Prepared:
 
     ``unscoped`` has the questions whose scope matches no document, each with the reason. ``replies_from`` has the
     absolute paths of the runs whose replies are reused. ``order`` has the query_ids in the order of the questions, also
-    of those that this start leaves out.
+    of those that this start leaves out. ``checks`` are the rules of a columns file.
     """
 
     archive: Archive
@@ -101,6 +101,7 @@ class Prepared:
     fingerprint: str
     replies_from: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
 
     @property
     def llm(self) -> LlmConfig:
@@ -205,6 +206,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         fingerprint=fingerprint(config, policy, strategy, manifest),
         replies_from=replies_from,
         order=order,
+        checks=tuple(read_checks(questions)),
     )
 
 

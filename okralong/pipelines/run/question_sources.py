@@ -22,7 +22,7 @@ from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, declared_delimiter, decoded_table
 from okralong.pipelines.core.types import DocumentError, InputError, Question
 from okralong.pipelines.core.workbooks import read_workbook
-from okralong.pipelines.run.matrix import column_rows
+from okralong.pipelines.run.matrix import column_rows, rules_in
 
 
 class ArrowTable(Protocol):
@@ -102,6 +102,13 @@ def read_rows(source: Questions, name: str) -> Rows:
         return
     for number, values in enumerate(_given(source), start=1):
         yield f"{name}, row {number}", {"question": values} if isinstance(values, str) else values
+
+
+def read_checks(source: Questions) -> list[str]:
+    """Return the checks of a columns file; none for any other source. Raises as ``read_rows``."""
+    if not isinstance(source, (str, Path)) or PurePosixPath(str(source)).suffix.lower() not in (".yaml", ".yml"):
+        return []
+    return rules_in(str(source), _yaml_text(str(source), read_content(source)))
 
 
 def _given(source: Any) -> Iterable[Any]:
@@ -236,11 +243,14 @@ def _parquet(name: str, content: bytes) -> Rows:
 
 def _yaml(name: str, content: bytes) -> Rows:
     """Yield the columns of a matrix as rows."""
+    yield from column_rows(name, _yaml_text(name, content))
+
+
+def _yaml_text(name: str, content: bytes) -> str:
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name} is not UTF-8 text: {error}. Save it as UTF-8.") from error
-    yield from column_rows(name, text)
 
 
 _READERS: Final[Mapping[str, Callable[[str, bytes], Rows]]] = {

@@ -25,7 +25,8 @@ function matrixCard(questions) {
   const sortBy = (at) => { matrixView.falling = matrixView.sort === at ? !matrixView.falling : false; matrixView.sort = at; matrixView.page = 0; draw(); };
   const search = el("input", { type: "search", id: "matrix-search", placeholder: "Search documents and values", "aria-label": "Search the matrix",
     input: (event) => changed((value) => { matrixView.search = value; })(event.target.value) });
-  const show = choice("Documents", [["", "all"], ["gaps", "with an unanswered cell"], ["unsure", "with an unsure cell"]], "",
+  const show = choice("Documents", [["", "all"], ["gaps", "with an unanswered cell"], ["unsure", "with an unsure cell"],
+    ...(matrix.failed.length ? [["failed", "with a failed check"]] : [])], "",
     changed((value) => { matrixView.show = value; }));
   const key = questions.measures.includes("confidence") && el("p", { class: "soft small" }, "Confidence: ",
     [["sure", `${matrix.sure} or more`], ["likely", `${matrix.likely} or more`], ["unsure", "less"]].map(([name, words]) =>
@@ -54,6 +55,7 @@ function matrixDocuments(questions, matrix, view) {
     const kinds = matrix.rows[at].map((row) => cellKind(questions, matrix, row));
     if (view.show === "gaps" && kinds.every((kind) => ["sure", "likely", "unsure", ""].includes(kind))) continue;
     if (view.show === "unsure" && !kinds.some((kind) => kind === "likely" || kind === "unsure")) continue;
+    if (view.show === "failed" && !matrix.failed.some(([document]) => document === at)) continue;
     const text = [...matrix.documents[at], ...matrix.words[at]].join(" ").toLowerCase();
     if (words.every((word) => text.includes(word))) found.push(at);
   }
@@ -75,9 +77,11 @@ function matrixRow(questions, matrix, at, shown) {
       const kind = cellKind(questions, matrix, row);
       const number = matrix.numbers[at][column] !== null ? " number" : "";
       if (row < 0) return el("td", { class: "missing" });
+      const failed = matrix.failed.filter(([document, place]) => document === at && place === column).flatMap(([, , found]) => found);
       return el("td", { class: kind + number }, el("button", { type: "button", class: "open", "data-row": row, "aria-label": questions.id(row), click: () => open(row) },
         questions.status(row) === "answered" ? el("span", { class: "words said", dir: "auto", text: matrix.words[at][column] })
-          : el("span", { class: "tag " + kind, text: kind })));
+          : el("span", { class: "tag " + kind, text: kind }),
+        failed.length > 0 && el("span", { class: "tag check", title: failed.join("\n"), text: "check failed" })));
     }));
 }
 
