@@ -35,6 +35,9 @@ def export(
         documents, columns, cells = (counted(*each) for each in sizes)
         counts = f"{documents} x {columns}, {cells}"
         say_line(console, f"matrix: {counts}")
+        if matrix.failures:
+            failed = counted(len(matrix.failures), "check")
+            say_line(console, f"{failed} failed; the cells are marked, and the table checks lists them", style="yellow")
     say_line(
         console,
         f"{counted(exported.answers.num_rows, 'answer')} with {counted(exported.citations.num_rows, 'citation')}",

@@ -94,6 +94,21 @@ def test_a_jump_by_a_thousand_between_periods_is_a_wrong_scale() -> None:
     assert failures("revenue steady by company", companies, **rows) == [], "a tenth can be true"
 
 
+def test_one_period_has_one_value_whatever_document_and_column_has_it() -> None:
+    rows = {
+        "y22": {"revenue": value("398000", period="FY2022")},
+        "y23": {"revenue": value("401000", period="FY2023"), "income": value("371000", period="FY2022")},
+        "z22": {"revenue": value("5000", period="FY2022"), "income": value("6000", period="FY2022")},
+    }
+    companies = {"y22": "Alder", "y23": "alder", "z22": "Birch"}
+    restated, twice = failures("revenue, income agree by company", companies, **rows)
+    assert restated.cells == (("y22", "revenue"), ("y23", "income"))
+    assert restated.says.endswith("one document restates the other")
+    assert twice.says.endswith("two values in one document")
+    rows["y23"]["income"] = value("398400", period="FY2022")
+    assert len(failures("revenue, income agree by company", companies, **rows)) == 1, "rounded"
+
+
 def test_the_odd_currency_of_a_column() -> None:
     rows = {
         name: {"revenue": value("1", currency=code)} for name, code in zip("abc", ("USD", "USD", "EUR"), strict=True)

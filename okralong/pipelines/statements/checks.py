@@ -6,6 +6,7 @@ A rule is one line. Names are those of columns; one with blanks or signs is quot
     margin = operating_income / revenue within 1 %
     revenue > 0
     revenue steady by company
+    revenue, prior_revenue agree by company
     revenue in one currency
 
 Percentages count as shares (12.5 % is 0.125). An identity holds within ``TOLERANCE``, or what it names, and the
@@ -83,10 +84,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A parsed rule. ``columns`` are those that it needs; ``by`` is the metadata column that ``steady`` groups by."""
+    """A parsed rule over ``columns``; ``by`` is the metadata column that documents are grouped by."""
 
     text: str
-    kind: Literal["compare", "steady", "currency"]
+    kind: Literal["compare", "steady", "agree", "currency"]
     columns: tuple[str, ...]
     left: Node | None = None
     right: Node | None = None
@@ -103,6 +104,8 @@ class Rule:
             yield from (found for doc_id, row in rows.items() if (found := self._compared(doc_id, row)))
         elif self.kind == "steady":
             yield from self._jumps(rows, groups(self.by))
+        elif self.kind == "agree":
+            yield from self._contradictions(rows, groups(self.by))
         else:
             yield from self._mixed(rows)
 
@@ -145,6 +148,23 @@ class Rule:
                     )
                     yield Failure(self.text, ((before, name), (after, name)), says)
 
+    def _contradictions(self, rows: Mapping[str, Row], group: Mapping[str, str]) -> Iterator[Failure]:
+        """Yield the values of one company and period that differ by more than their rounding."""
+        same: dict[tuple[str, ...], list[tuple[str, str, Value]]] = defaultdict(list)
+        for doc_id, row in sorted(rows.items()):
+            for name in self.columns:
+                if name in row and row[name].period and group.get(doc_id):
+                    at = (group[doc_id].casefold(), row[name].period, row[name].currency)
+                    same[at].append((doc_id, name, row[name]))
+        for (_, period, _), held in same.items():
+            first_doc, first_name, first = held[0]
+            for doc_id, name, other in held[1:]:
+                slack = self.within * max(abs(first.amount), abs(other.amount)) + first.rounding + other.rounding
+                if abs(first.amount - other.amount) > slack:
+                    why = "two values in one document" if doc_id == first_doc else "one document restates the other"
+                    says = f"{period}: {first.shown} ({first.place}) and {other.shown} ({other.place}), {why}"
+                    yield Failure(self.text, ((first_doc, first_name), (doc_id, name)), says)
+
     def _mixed(self, rows: Mapping[str, Row]) -> Iterator[Failure]:
         for name in self.columns:
             held = {doc_id: row[name] for doc_id, row in rows.items() if name in row and row[name].currency}
@@ -166,13 +186,16 @@ def parse_rule(text: str, columns: Iterable[str]) -> Rule:
     known = {each.casefold(): each for each in columns}
     if steady := _STEADY.fullmatch(text.strip()):
         return Rule(text.strip(), "steady", (_column(steady["name"], known),), by=steady["by"])
+    if agree := _AGREE.fullmatch(text.strip()):
+        names = tuple(_column(name.strip(), known) for name in re.findall(_NAME, agree["names"]))
+        return Rule(text.strip(), "agree", names, by=agree["by"])
     if currency := _CURRENCY.fullmatch(text.strip()):
         return Rule(text.strip(), "currency", (_column(currency["name"], known),))
     found = _COMPARED.fullmatch(text.strip())
     if found is None:
         raise RuleError(
             "it compares nothing. Write an identity (assets = liabilities + equity), a bound (revenue > 0), "
-            "'NAME steady by COLUMN' or 'NAME in one currency'"
+            "'NAME steady by COLUMN', 'NAME, NAME agree by COLUMN' or 'NAME in one currency'"
         )
     left, right = (_parse(found[side], known) for side in ("left", "right"))
     names = tuple(dict.fromkeys((*left.names(), *right.names())))
@@ -194,6 +217,7 @@ def failures_of(
 
 _NAME: Final = r"(?:'[^']+'|[A-Za-z_][\w.]*)"
 _STEADY: Final = re.compile(rf"(?P<name>{_NAME})\s+steady\s+by\s+(?P<by>[\w.]+)")
+_AGREE: Final = re.compile(rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s+agrees?\s+by\s+(?P<by>[\w.]+)")
 _CURRENCY: Final = re.compile(rf"(?P<name>{_NAME})\s+in\s+one\s+currency")
 _COMPARED: Final = re.compile(
     r"(?P<left>[^<>=]+)(?P<sign><=|>=|<|>|=)(?P<right>[^<>=]+?)(?:\s+within\s+(?P<within>\d+(?:\.\d+)?)\s*%)?"
