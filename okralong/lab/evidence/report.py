@@ -101,7 +101,8 @@ def _words(choice: PlainMethod | PolicyMethod) -> str:
     changed = "".join(f", {key} = {value}" for key, value in choice.overrides.items())
     scales = ", ".join(f"{scale:g}" for scale in choice.scales)
     policy = f"{public_name(choice.policy)}{changed}"
-    return f"{policy}; analyzer {choice.analyzer}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
+    labels = "".join(f" with {field} {label}" for field, label in choice.labels.items())
+    return f"{policy}; analyzer {choice.analyzer}{labels}, queries by {choice.writer} (scales: {scales}){prefixed}{cut}"
 
 
 def public_name(source: str) -> str:

@@ -68,5 +68,15 @@ def test_corruption_differs_in_labels_alone() -> None:
             assert method.overrides == {}
 
 
+def test_labels_differ_in_labels_alone() -> None:
+    sweep = load_config(Sweep, "evidence/labels.yaml")
+    by_policy = {name: by_scale[1.0] for name, by_scale in policies("labels.yaml").items()}
+    for start in ("paper", "ours"):
+        mine = {name: method for name, method in sweep.methods.items() if name.startswith(start)}
+        assert len({by_policy[name].model_dump_json() for name in mine}) == 1
+        replaced = [tuple(m.labels) for m in mine.values() if isinstance(m, PolicyMethod) and m.labels]
+        assert replaced == [("type",), ("pattern",), ("evidence",)] * 2
+
+
 def _plan(policy: Policy, kind: QuestionType) -> Plan:
     return organize(analysis(kind), policy, precise=False)
