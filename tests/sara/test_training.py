@@ -139,7 +139,7 @@ def test_by_sentence_prompts_have_a_vector_for_each_sentence(tiny: Path, tmp_pat
     assert (shape.unit, shape.vectors_per_chunk, shape.vectors_per_embedding) == ("sentence", 4, 1)
     assert load_file(out / WEIGHTS)["outer.weight"].shape == (32, 64)
     card = (out / "README.md").read_text()
-    assert "a vector per sentence and at most 4 per chunk" in card
+    assert "for each sentence, at most 4 per chunk, fingerprint" in card
     history = json.loads((out / "history.json").read_text())["alignment"]
     losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
     assert losses[-1] < losses[0]

@@ -264,10 +264,12 @@ def _of_what(shape: AnyShape, encoder: str, base: str) -> str:
             f"A compressor of {shape.vectors_per_chunk} memory slots (ICAE), made by {base} itself with an adapter of "
             f"rank {shape.rank} on {', '.join(shape.targets)}, for {base} as it is to read"
         )
-    by = f", a vector per sentence and at most {shape.vectors_per_chunk} per chunk" if shape.unit == "sentence" else ""
+    by = "each chunk as a whole"
+    if shape.unit == "sentence":
+        by = f"each sentence, at most {shape.vectors_per_chunk} per chunk"
     return (
         f"A compressor ({shape.inputs} -> {shape.width} -> {shape.hidden} x {shape.vectors_per_embedding}) from the "
-        f"sentence embeddings of {encoder} to the token embeddings of {base}{by}"
+        f"sentence embeddings of {encoder} to the token embeddings of {base}, for {by}"
     )
 
 
