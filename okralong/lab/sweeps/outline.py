@@ -224,6 +224,13 @@ class Outline:
         if strategy not in BY_SIZES:
             return dict.fromkeys(asked, self.sizes.methods.get(strategy, self.sizes.other).use)
         forecasts = {each: forecasts_by_sizes(strategy, policy, *each, self.sizes) for each in asked}
+        if plan.config.analyzer.kind == "llm" and strategy in METHODS:
+            primary = policy.primary.count * policy.primary.granularity
+            prompts = {each: Prompt("analyze", min(each[1], primary) + self.sizes.overhead) for each in asked}
+            forecasts = {
+                each: [(share, replace(one, certain=(prompts[each], *one.certain))) for share, one in found]
+                for each, found in forecasts.items()
+            }
         return simulated_uses(forecasts, priors, plan.config.llm.completion_limit)
 
     def _uses_again(self, plan: CellPlan, asked: Collection[Asked], priors: Priors) -> dict[Asked, Use]:

@@ -133,3 +133,13 @@ def test_a_model_without_a_price_is_refused(tmp_path: Path, pooled: Pooled) -> N
     unpriced = {"analyzer.kind": "rules", "llm.base_url": "http://127.0.0.1:9/v1", "llm.model": "llama3"}
     with pytest.raises(ConfigError, match="no price for the model 'llama3'"):
         Outline().of(plans(tmp_path, overrides=unpriced)["std_rag"], pooled)
+
+
+def test_a_generator_that_analyzes_is_called_once_more(tmp_path: Path, pooled: Pooled) -> None:
+    outline = Outline()
+    heads, asked = (
+        outline.of(plans(tmp_path, methods={"okralong": {}}, overrides__analyzer={"kind": kind})["okralong"], pooled)
+        for kind in ("rules", "llm")
+    )
+    assert asked.calls == pytest.approx(heads.calls + 6, rel=0.02)
+    assert asked.prompt_tokens > heads.prompt_tokens + 6 * outline.sizes.overhead
