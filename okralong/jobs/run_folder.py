@@ -59,7 +59,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
         begun = json.loads(folder.read_bytes(BEGUN))
         write_order(folder, prepared.order)
         columns = list(dict.fromkeys((*prepared.columns, *begun.get("columns", ()))))
-        checks = list(prepared.checks) or begun.get("checks", [])
+        checks = begun.get("checks", []) if prepared.checks is None else list(prepared.checks)
         if columns == begun.get("columns", []) and checks == begun.get("checks", []):
             return
         begun |= {"columns": columns, "checks": checks}
@@ -72,7 +72,7 @@ def begin(folder: Folder, prepared: Prepared) -> None:
             "config": prepared.config.model_dump(mode="json"),
             "confidence": prepared.confidence,
             "columns": prepared.columns,
-            "checks": list(prepared.checks),
+            "checks": list(prepared.checks or ()),
         }
     folder.write_bytes(BEGUN, json.dumps(begun, indent=2, sort_keys=True).encode())
     write_order(folder, prepared.order)

@@ -20,6 +20,7 @@ from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.matrix import MatrixRows, cells
 from okralong.pipelines.run.nightly import due, setup_of
 from okralong.pipelines.run.prepare import Prepared, prepare, since_version
+from okralong.pipelines.run.question_sources import read_checks
 from okralong.pipelines.run.questions import question_row, read_questions
 from okralong.pipelines.run.rows import in_question_order
 from tests.archives.nights import made_up, night
@@ -114,11 +115,26 @@ def test_checks_and_the_shipped_ones_over_its_columns_are_written_into_the_run(p
         "'Total assets' in one currency",
     ]
     made = prepared(place, columns_file(tmp_path, CHECKED))
+    assert made.checks is not None
     assert list(made.checks) == wanted
     begin(Folder.of(tmp_path / "run"), made)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["checks"] == wanted
     begin(Folder.of(tmp_path / "run"), prepared(place, columns_file(tmp_path, CHECKED + "shipped_checks: false\n")))
     assert json.loads((tmp_path / "run" / "run.json").read_text())["checks"] == wanted[:2], "they cost no answer"
+
+
+def test_types_and_columns_are_recognized_by_their_other_names(tmp_path: Path) -> None:
+    text = """
+    columns:
+      - {name: revenue, question: "Sales?", answer_type: Money}
+      - {name: Net sales, question: "Net?", answer_type: amount}
+      - {name: cost of revenue, question: "Costs?", answer_type: money}
+      - {name: gross profit, question: "Profit?", answer_type: money}
+    """
+    rules = read_checks(columns_file(tmp_path, text))
+    assert rules is not None
+    assert "'gross profit' = 'revenue' - 'cost of revenue'" in rules
+    assert read_checks([{"question": "Fine?"}]) is None
 
 
 @pytest.mark.parametrize(

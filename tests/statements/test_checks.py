@@ -38,6 +38,12 @@ def test_rounding_of_the_source_is_no_failure() -> None:
     rows = {"assets": value("9000000", scale="million"), "liabilities": value("6000000", scale="million")}
     rows["Total equity"] = value("2000000", scale="million")
     assert failures("assets = liabilities + 'Total equity'", a=rows) == [], "9 is 6.4 + 2.4, each rounded to millions"
+    printed = {
+        name: value(number, scale="billion") for name, number in (("revenue", "1200000000"), ("income", "1900000000"))
+    }
+    assert len(failures("revenue = income", a=printed)) == 1, "1.2 and 1.9 billion are rounded to tenths of one"
+    printed["income"] = value("1249000000", scale="million")
+    assert failures("revenue = income", a=printed) == []
     rows["Total equity"] = value("1000000", scale="million")
     assert len(failures("assets = liabilities + 'Total equity'", a=rows)) == 1
 
@@ -56,7 +62,16 @@ def test_a_tolerance_can_be_named() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "failed"),
-    [("revenue > 0", False), ("income > 0", True), ("income <= revenue", False), ("margin < 100 %", False)],
+    [
+        ("revenue > 0", False),
+        ("income > 0", True),
+        ("income <= revenue", False),
+        ("revenue <= income", True),
+        ("revenue <= 799", False),
+        ("revenue <= 700 within 20 %", False),
+        ("margin < 100 %", False),
+        ("revenue = (income - margin) * 2", True),
+    ],
 )
 def test_bounds_and_signs(rule: str, failed: bool) -> None:
     row = {"revenue": value("800"), "income": value("-100"), "margin": value("12", unit="%")}
@@ -90,6 +105,10 @@ def test_a_jump_by_a_thousand_between_periods_is_a_wrong_scale() -> None:
     assert found.cells == (("y22", "revenue"), ("y23", "revenue"))
     assert "about 1,000 times less" in found.says
     assert failures("revenue steady by company", {}, **rows) == [], "no company is known"
+    rows["y23"] = {"revenue": value("401", period="FY2023", currency="USD")}
+    rows["y22"] = {"revenue": value("398000", period="FY2022", currency="KRW")}
+    assert failures("revenue steady by company", companies, **rows) == [], "currencies are not compared"
+    rows["y22"] = {"revenue": value("398000", period="FY2022")}
     rows["y23"] = {"revenue": value("40000", period="FY2023")}
     assert failures("revenue steady by company", companies, **rows) == [], "a tenth can be true"
 
@@ -116,6 +135,14 @@ def test_the_odd_currency_of_a_column() -> None:
     (found,) = failures("revenue in one currency", **rows)
     assert found.cells == (("c", "revenue"),)
     assert "2 are in USD" in found.says
+    assert failures("revenue in one currency", a=rows["a"], c=rows["c"]) == [], "neither is the usual one"
+
+
+def test_names_with_signs_are_quoted() -> None:
+    columns = ("x = y", "<z>")
+    (rule,) = [parse_rule("'X = Y' >= '<z>'", columns)]
+    assert rule.columns == columns
+    assert parse_rule("'x = y' agrees by company", columns).columns == ("x = y",)
 
 
 def test_periods_are_in_the_order_of_their_ends() -> None:
@@ -140,6 +167,9 @@ def test_periods_are_in_the_order_of_their_ends() -> None:
         ("assets = liabilities + ", "a value is missing"),
         ("assets = liabilities ^ 2", "cannot be read"),
         ("1 = 1", "names no column"),
+        ("assets > 0 within 5 %", "> has no tolerance"),
+        (f"assets = {'(' * 2000}liabilities{')' * 2000}", "more than 300"),
+        ("assets = " + " + ".join(["liabilities"] * 600), "more than 300"),
     ],
 )
 def test_what_cannot_be_a_rule_says_why(rule: str, message: str) -> None:

@@ -39,14 +39,16 @@ def said_in(row: Mapping[str, Any], kind: str) -> str:
 
 def _mark(kind: str, said: str, gold: str) -> float:
     one, other = _plain(said), _plain(gold)
-    if one == other or UNANSWERABLE in (one, other):
+    if UNANSWERABLE in (one, other):
         return float(one == other)
     if kind == "number":
         try:
-            mine, true = (float(each.replace(",", "").rstrip("%")) for each in (said, gold))
+            mine, true = (float(each.replace(",", "").replace("\u2212", "-").rstrip("%")) for each in (said, gold))
         except ValueError:
-            return 0.0
+            return float(said.strip() == gold.strip())
         return float(abs(mine - true) <= TOLERANCE * abs(true))
+    if one == other:
+        return 1.0
     if kind == "names":
         mine_, true_ = ({_plain(name) for name in re.split(r"[;,\n]", text)} for text in (said, gold))
         return len(mine_ & true_) / len(mine_ | true_)

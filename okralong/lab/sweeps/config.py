@@ -57,6 +57,12 @@ class OtherSets(Settings):
     catalog: str = "datasets.yaml"
     sets: list[SweepSet] = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _named_once(self) -> Self:
+        if (twice := repeated([each.named for each in self.sets])) is not None:
+            raise ValueError(f"sets holds {twice!r} twice; give a set that is wanted twice a label")
+        return self
+
 
 class SweepMethod(Settings):
     """A method: its ``strategy`` (null: the method's name in the sweep), run with ``variants`` (null: all)."""

@@ -27,19 +27,22 @@ def index_rates(file: Path, pooled: Pooled, sizes: Sequence[int], embedding: str
     """Index the documents of the first ``count`` questions, once for each chunk size, and return the seconds.
 
     Each size has its own BM25 index and vectors, as in the paper. The rates are kept in ``file``, and measured again
-    only for other sizes.
+    only for other sizes, documents or encoders.
     """
     folder = Folder.of(file.parent)
-    if folder.exists(file.name):
-        known = {int(size): rate for size, rate in json.loads(folder.read_bytes(file.name)).items()}
-        if set(sizes) <= set(known):
-            return known
     wanted = {doc_id for question in pooled.questions[:count] for doc_id in question.doc_ids}
     documents = [each for each in pooled.documents if each.doc_id in wanted] or list(pooled.documents)
+    of = {"embedding": embedding, "documents": [each.doc_id for each in documents]}
+    rates: Rates = {}
+    if folder.exists(file.name):
+        known = json.loads(folder.read_bytes(file.name))
+        rates = {int(size): rate for size, rate in known.pop("rates").items()}
+        if known == of and set(sizes) <= set(rates):
+            return rates
     raw = [RawDocument(each.doc_id, each.text, "times") for each in documents]
     encoder = plain_encoder(embedding)
     encoder.encode(["Load the model before its time is taken."])
-    rates: Rates = {}
+    rates = {}
     for size in sizes:
         config = IndexConfig(
             granularities=[size], embedding=EmbeddingConfig(of="each", model=embedding), compressor=NONE
@@ -48,7 +51,7 @@ def index_rates(file: Path, pooled: Pooled, sizes: Sequence[int], embedding: str
             started = time.perf_counter()
             index_here(place, raw, config, encoder)
             rates[size] = (time.perf_counter() - started) / sum(len(each.text) for each in documents)
-    folder.write_bytes(file.name, json.dumps(rates).encode())
+    folder.write_bytes(file.name, json.dumps({**of, "rates": rates}).encode())
     return rates
 
 

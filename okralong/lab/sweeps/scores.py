@@ -165,6 +165,8 @@ def _seconds(spent: Mapping[str, float], attempts: Sequence[Mapping[str, Any]]) 
     if not total or not calls:
         return found
     last = max(calls, key=lambda call: call["started_at"])
+    if last["latency_s"] > total or (last["started_at"] - min(c["started_at"] for c in calls)).total_seconds() > total:
+        return found  # a resumed question: its seconds are those since its last start
     if last["first_token_s"] is not None:
         found["seconds_first_token"] = max(0.0, total - (last["latency_s"] - last["first_token_s"]))
     found["tokens_per_second"] = sum(call["completion_tokens"] for call in calls) / total

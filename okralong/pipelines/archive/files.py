@@ -324,11 +324,9 @@ def tables_are_there(archive: Folder, manifest: Mapping[str, Any]) -> bool:
     return all(each.exists(FILE) for each in table_folders(archive, manifest))
 
 
-def write_compressed(folder: Folder, rows: pa.Table, made: Sequence[NDArray[np.float32]], numbers: int | None) -> None:
+def write_compressed(folder: Folder, rows: pa.Table, made: Sequence[NDArray[np.float16]], numbers: int | None) -> None:
     """Write a shard's table. ``made`` has the vectors of each of its ``rows``; for ``numbers`` see the schema."""
-    values = pa.array(
-        np.concatenate([np.zeros(0, np.float16), *(each.reshape(-1).astype(np.float16) for each in made)])
-    )
+    values = pa.array(np.concatenate([np.zeros(0, np.float16), *(each.reshape(-1) for each in made)]))
     if numbers is None:
         ends = np.cumsum([0, *(each.size for each in made)], dtype=np.int64)
         column = pa.LargeListArray.from_arrays(pa.array(ends), values)

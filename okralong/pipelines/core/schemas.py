@@ -43,6 +43,8 @@ ADDED_COLUMNS: Final[Mapping[str, Mapping[str, int]]] = {
         "seconds_first_token": 4,
         "seconds_indexing": 4,
         "tokens_per_second": 4,
+        "value_mark": 4,
+        "page_mark": 4,
     },
     "origins": {"model": 2},
     "ledger": {

@@ -500,16 +500,16 @@ def compress_shard(
     rows = layout.read_columns(place, layout.ROWS)
     chunks = _chunk_texts(rows)
     tables = compressed_folder(folder, compressor.fingerprint, size)
-    made: dict[int, NDArray[np.float32]] = {}
+    made: dict[int, NDArray[np.float16]] = {}
     if before is not None and not (isinstance(shape := compressor.shape, Shape) and shape.unit == "chunk"):
         old = layout.read_columns(granularity_folder(folder, size).at(before), layout.ROWS)
         held = {each: row for row, each in enumerate(_chunk_texts(old))}
         same = {row: held[each] for row, each in enumerate(chunks) if each in held}
         table = CompressedRows.of(tables.at(before), compressor_facts(compressor)["compressor"])
-        made = dict(zip(same, table.take(list(same.values())), strict=True))
+        made = dict(zip(same, (each.astype(np.float16) for each in table.take(list(same.values()))), strict=True))
     if todo := [row for row in range(len(chunks)) if row not in made]:
         new = compressor.of_chunks(shard.vectors[todo], [chunks[row][1] for row in todo], encode)
-        made |= zip(todo, new, strict=True)
+        made |= zip(todo, (each.astype(np.float16) for each in new), strict=True)
     numbers = None if by_sentence(compressor.shape) else compressor.shape.vectors_per_chunk * compressor.shape.hidden
     write_compressed(tables.at(name), rows, [made[row] for row in range(len(chunks))], numbers)
     return len(todo)

@@ -264,7 +264,7 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
 
     Excel and DuckDB hold all tables in one file, DuckDB also ledger and failures. Other formats have a file per table
     (``answers.csv``, ``answers.citations.csv``). A matrix comes first as a wide table; its cells are also in the
-    table of answers, and its failed checks, if any, in a table of their own.
+    table of answers, and its failed checks in a table of their own.
 
     Raises:
         InputError: The folder is not a run, or the format is unknown. No file is written then.
@@ -272,7 +272,7 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
     kind = format_of(to, given)
     exported = Exported.of(run)
     tables = {} if exported.matrix is None else {"matrix": exported.matrix.table()}
-    if exported.matrix is not None and exported.matrix.failures:
+    if exported.matrix is not None and exported.matrix.rules:
         tables["checks"] = exported.matrix.checks_table()
     tables |= {"answers": exported.answers, "citations": exported.citations}
     if kind == "duckdb":

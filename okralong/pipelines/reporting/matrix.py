@@ -42,6 +42,7 @@ class Matrix:
         documents: The doc_ids of the rows, sorted.
         titles: Known titles by doc_id.
         cells: By doc_id and column; cells not asked yet are missing.
+        rules: The checks that apply to its columns.
         failures: Checks that failed.
     """
 
@@ -50,6 +51,7 @@ class Matrix:
     documents: Sequence[str]
     titles: Mapping[str, str]
     cells: Mapping[tuple[str, str], Cell]
+    rules: Sequence[str] = ()
     failures: Sequence[Failure] = ()
 
     @classmethod
@@ -86,7 +88,8 @@ class Matrix:
         for (doc_id, column), cell in self.cells.items():
             if (value := checked_value(cell)) is not None:
                 rows.setdefault(doc_id, {})[column] = value
-        return replace(self, failures=failures_of(parsed, rows, partial(_groups, metadata)))
+        failures = failures_of(parsed, rows, partial(_groups, metadata))
+        return replace(self, rules=[rule.text for rule in parsed], failures=failures)
 
     def failed(self) -> dict[tuple[str, str], list[str]]:
         """Return for each cell in a failed check what the checks found."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from okralong.pipelines.answering.answer_types import AMOUNTS
+from okralong.pipelines.answering.answer_types import AMOUNTS, read_answer_type
 from okralong.pipelines.core.config import Settings, load_config, parse_config
 from okralong.pipelines.core.types import Question, QuestionError
 from okralong.pipelines.statements.checks import RuleError, parse_rule
@@ -36,6 +36,15 @@ class Column(Settings):
     question: Annotated[str, Field(min_length=1)]
     answer_type: str | dict[str, Any] | None = None
     choices: list[str] = Field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """The kind of its type ("money"), or the type as written if it cannot be used."""
+        try:
+            found = read_answer_type(self.answer_type, self.choices, lambda _: "{}")
+        except QuestionError:
+            return str(self.answer_type)
+        return f"list of {found.kind}" if found.many else found.kind
 
     @field_validator("name", "question")
     @classmethod
@@ -81,7 +90,7 @@ class Columns(Settings):
 
     @model_validator(mode="after")
     def _rules_fit(self) -> Self:
-        types = {column.name: column.answer_type for column in self.columns}
+        types = {column.name: column.kind for column in self.columns}
         for text in self.checks:
             try:
                 rule = parse_rule(text, types)
@@ -91,14 +100,14 @@ class Columns(Settings):
                 if types[name] not in AMOUNTS:
                     raise ValueError(
                         f"the check {text!r} cannot be used: the column {name!r} has the answer_type "
-                        f"{types[name] or 'text'}. Give it {', '.join(AMOUNTS)}, or leave it out of the check"
+                        f"{types[name]}. Give it {', '.join(AMOUNTS)}, or leave it out of the check"
                     )
         return self
 
     def rules(self) -> list[str]:
         """Return the file's rules, then the shipped ones over its columns, with the names of the columns."""
         shipped = load_config(ShippedChecks, "checks.yaml") if self.shipped_checks else ShippedChecks()
-        amounts = [column.name for column in self.columns if column.answer_type in AMOUNTS]
+        amounts = [column.name for column in self.columns if column.kind in AMOUNTS]
         return list(dict.fromkeys((*self.checks, *shipped.over(amounts))))
 
 
@@ -110,8 +119,12 @@ class ShippedChecks(Settings):
 
     def over(self, columns: Sequence[str]) -> Iterator[str]:
         """Yield the rules all of whose items are among ``columns``, with the columns in place of the items."""
-        plain = {re.sub(r"\W+", "_", column.casefold()).strip("_"): column for column in columns}
-        items = {item: plain[name] for item, others in self.names.items() for name in (item, *others) if name in plain}
+        plain = {re.sub(r"\W+", "_", each.casefold()).strip("_"): each for each in columns if "'" not in each}
+        items = {
+            item: plain[named[0]]
+            for item, others in self.names.items()
+            if (named := [name for name in (item, *others) if name in plain])
+        }
         for rule in self.rules:
             needed = parse_rule(rule, self.names).columns
             if all(item in items for item in needed):

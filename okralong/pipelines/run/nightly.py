@@ -303,7 +303,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
         "config": prepared.config.model_dump(mode="json"),
         "night": night.name,
         "columns": prepared.columns,
-        "checks": list(prepared.checks),
+        "checks": list(prepared.checks or ()),
     }
     return Merged(begun, rows, origins, prepared.order)
 

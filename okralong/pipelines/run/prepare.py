@@ -86,7 +86,7 @@ class Prepared:
 
     ``unscoped`` has the questions whose scope matches no document, each with the reason. ``replies_from`` has the
     absolute paths of the runs whose replies are reused. ``order`` has the query_ids in the order of the questions, also
-    of those that this start leaves out. ``checks`` are the rules of a columns file.
+    of those that this start leaves out. ``checks`` are the rules of a columns file, None for other questions.
     """
 
     archive: Archive
@@ -101,7 +101,7 @@ class Prepared:
     fingerprint: str
     replies_from: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ()
+    checks: tuple[str, ...] | None = None
 
     @property
     def llm(self) -> LlmConfig:
@@ -206,7 +206,7 @@ def prepare(archive: str, questions: Questions, config: RunConfig, matrix: Matri
         fingerprint=fingerprint(config, policy, strategy, manifest),
         replies_from=replies_from,
         order=order,
-        checks=tuple(read_checks(questions)),
+        checks=read_checks(questions),
     )
 
 

@@ -104,11 +104,11 @@ def read_rows(source: Questions, name: str) -> Rows:
         yield f"{name}, row {number}", {"question": values} if isinstance(values, str) else values
 
 
-def read_checks(source: Questions) -> list[str]:
-    """Return the checks of a columns file; none for any other source. Raises as ``read_rows``."""
+def read_checks(source: Questions) -> tuple[str, ...] | None:
+    """Return the checks of a columns file, or None for any other source. Raises as ``read_rows``."""
     if not isinstance(source, (str, Path)) or PurePosixPath(str(source)).suffix.lower() not in (".yaml", ".yml"):
-        return []
-    return rules_in(str(source), _yaml_text(str(source), read_content(source)))
+        return None
+    return tuple(rules_in(str(source), _yaml_text(str(source), read_content(source))))
 
 
 def _given(source: Any) -> Iterable[Any]:

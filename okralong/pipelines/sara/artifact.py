@@ -263,7 +263,8 @@ class ArrayCompressor:
         for start in range(0, len(parts), _BLOCK):  # a block's sentences at a time, whose embeddings are megabytes
             block = parts[start : start + _BLOCK]
             made = self(encode([sentence for some in block for sentence in some])).reshape(-1, self.shape.hidden)
-            found += np.split(made, np.cumsum([len(some) for some in block])[:-1])
+            # float16, as the table has them: a shard's vectors may be gigabytes.
+            found += np.split(made.astype(np.float16), np.cumsum([len(some) for some in block])[:-1])
         return found
 
     def pooled(self, embeddings: Array) -> Array:

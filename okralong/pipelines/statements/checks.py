@@ -1,6 +1,6 @@
 """Checks of a table's values against each other: identities and bounds of a row, scales over periods, currencies.
 
-A rule is one line. Names are those of columns; one with blanks or signs is quoted:
+A rule is one line. Names are those of columns; one with blanks or signs is in single quotes:
 
     assets = liabilities + 'total equity'
     margin = operating_income / revenue within 1 %
@@ -9,9 +9,9 @@ A rule is one line. Names are those of columns; one with blanks or signs is quot
     revenue, prior_revenue agree by company
     revenue in one currency
 
-Percentages count as shares (12.5 % is 0.125). An identity holds within ``TOLERANCE``, or what it names, and the
-rounding of its amounts. A rule with a value that is missing, is no amount or has no known scale is not applied. There
-is no model call.
+Percentages count as shares (12.5 % is 0.125). An identity, <= and >= hold within ``TOLERANCE``, or what the rule names,
+and the rounding of its amounts. A rule with a value that is missing, is no amount or has no known scale is not applied.
+There is no model call.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ SCALE_FACTORS: Final = (Decimal(1000), Decimal(1_000_000))
 """The factors between periods that suggest a wrong scale."""
 NEAR: Final = Decimal(2)  # project default
 """A change between periods is near such a factor if it is within this multiple of it."""
+
+
+LONGEST_RULE: Final = 300  # project default
+"""The most characters of a rule, which bounds how deep its parentheses go."""
 
 
 class RuleError(ValueError):
@@ -63,8 +67,9 @@ class Value:
     @property
     def rounding(self) -> Decimal:
         """Half a unit of the last digit that the source prints."""
-        half = Decimal(1).scaleb(min(0, int(self.number.normalize().as_tuple().exponent))) / 2
-        return half / 100 if self.unit == "%" else max(half, Decimal(SCALES.get(self.scale, 1)) / 2)
+        scale = Decimal("0.01") if self.unit == "%" else Decimal(SCALES.get(self.scale, 1))
+        printed = self.number if self.unit == "%" else self.number / scale
+        return Decimal(1).scaleb(min(0, int(printed.normalize().as_tuple().exponent))) / 2 * scale
 
 
 Key = tuple[str, str]
@@ -124,18 +129,17 @@ class Rule:
         slack = self.within * max(abs(left), abs(right)) + self.left.slack(row) + self.right.slack(row)
         if _HOLDS[self.sign](left, right, slack):
             return None
-        sides = f"{self.left.shown(row)} and {self.right.shown(row)}" if self.sign == "=" else self.left.shown(row)
-        figures = f" ({_figure(left)} and {_figure(right)})" if self.sign == "=" else ""
-        return Failure(
-            self.text, tuple((doc_id, name) for name in self.columns), f"{sides}{figures}{_places(row, self)}"
-        )
+        sides = f"{self.left.shown(row)} and {self.right.shown(row)} ({_figure(left)} and {_figure(right)})"
+        cells = tuple((doc_id, name) for name in self.columns)
+        return Failure(self.text, cells, f"{sides}{_places(row, self)}")
 
     def _jumps(self, rows: Mapping[str, Row], group: Mapping[str, str]) -> Iterator[Failure]:
         for name in self.columns:
-            series: dict[str, list[tuple[str, str, Value]]] = defaultdict(list)
+            series: dict[tuple[str, str], list[tuple[str, str, Value]]] = defaultdict(list)
             for doc_id, row in rows.items():
                 if name in row and row[name].period and group.get(doc_id):
-                    series[group[doc_id].casefold()].append((_end_of(row[name].period), doc_id, row[name]))
+                    at = (group[doc_id].casefold(), row[name].currency)
+                    series[at].append((_end_of(row[name].period), doc_id, row[name]))
             for values in series.values():
                 for (_, before, old), (_, after, new) in pairwise(sorted(values, key=lambda each: each[:2])):
                     factor = _scale_between(old.amount, new.amount)
@@ -171,7 +175,9 @@ class Rule:
             counts: dict[str, int] = defaultdict(int)
             for value in held.values():
                 counts[value.currency] += 1
-            usual = max(counts, key=lambda each: (counts[each], each), default="")
+            usual = max(counts, key=lambda each: counts[each], default="")
+            if sum(count == counts[usual] for count in counts.values()) > 1:
+                continue  # none is the usual one
             for doc_id, value in held.items():
                 if value.currency != usual:
                     says = f"{name} is in {value.currency} ({value.place}), where {counts[usual]} are in {usual}"
@@ -183,6 +189,8 @@ def parse_rule(text: str, columns: Iterable[str]) -> Rule:
 
     Raises RuleError for an unknown column or a malformed rule.
     """
+    if len(text) > LONGEST_RULE:
+        raise RuleError(f"it has {len(text):,} characters, more than {LONGEST_RULE}")
     known = {each.casefold(): each for each in columns}
     if steady := _STEADY.fullmatch(text.strip()):
         return Rule(text.strip(), "steady", (_column(steady["name"], known),), by=steady["by"])
@@ -201,6 +209,8 @@ def parse_rule(text: str, columns: Iterable[str]) -> Rule:
     names = tuple(dict.fromkeys((*left.names(), *right.names())))
     if not names:
         raise RuleError("it names no column")
+    if found["within"] and found["sign"] in ("<", ">"):
+        raise RuleError(f"{found['sign']} has no tolerance. Leave out within, or write {found['sign']}=")
     within = TOLERANCE if found["within"] is None else Decimal(found["within"]) / 100
     return Rule(text.strip(), "compare", names, left, right, found["sign"], within)
 
@@ -220,15 +230,15 @@ _STEADY: Final = re.compile(rf"(?P<name>{_NAME})\s+steady\s+by\s+(?P<by>[\w.]+)"
 _AGREE: Final = re.compile(rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s+agrees?\s+by\s+(?P<by>[\w.]+)")
 _CURRENCY: Final = re.compile(rf"(?P<name>{_NAME})\s+in\s+one\s+currency")
 _COMPARED: Final = re.compile(
-    r"(?P<left>[^<>=]+)(?P<sign><=|>=|<|>|=)(?P<right>[^<>=]+?)(?:\s+within\s+(?P<within>\d+(?:\.\d+)?)\s*%)?"
+    r"(?P<left>(?:'[^']+'|[^'<>=])+)(?P<sign><=|>=|<|>|=)(?P<right>(?:'[^']+'|[^'<>=])+?)(?:\s+within\s+(?P<within>\d+(?:\.\d+)?)\s*%)?"
 )
 _TOKEN: Final = re.compile(rf"\s*(?:(?P<number>\d+(?:\.\d+)?)\s*(?P<percent>%)?|(?P<name>{_NAME})|(?P<sign>[-+*/()]))")
 _HOLDS: Final[Mapping[str, Callable[[Decimal, Decimal, Decimal], bool]]] = {
     "=": lambda left, right, slack: abs(left - right) <= slack,
     "<": lambda left, right, _: left < right,
-    "<=": lambda left, right, _: left <= right,
+    "<=": lambda left, right, slack: left <= right + slack,
     ">": lambda left, right, _: left > right,
-    ">=": lambda left, right, _: left >= right,
+    ">=": lambda left, right, slack: left >= right - slack,
 }
 
 
@@ -273,7 +283,10 @@ class Node:
             return f"{self.number:f}"
         if self.sign == "name":
             return row[self.name].shown
-        return f" {self.sign} ".join(part.shown(row) for part in self.parts)
+        plain = self.sign == "+"
+        return f" {self.sign} ".join(
+            part.shown(row) if plain or not part.parts else f"({part.shown(row)})" for part in self.parts
+        )
 
 
 def _parse(text: str, known: Mapping[str, str]) -> Node:

@@ -96,6 +96,8 @@ def test_the_other_layout_is_read_into_the_same_questions(published: Path, tmp_p
         ("number", ["206100000.0"], "206,000,000", 1.0),
         ("number", ["206100000.0"], "203000000", 0.0),
         ("number", ["0.27"], "27%", 0.0),
+        ("number", ["5.2"], "-5.2", 0.0),
+        ("number", ["-5.2"], "\u22125.2", 1.0),
         ("number", ["unanswerable"], None, 1.0),
         ("number", ["12.0"], None, 0.0),
         ("number", ["unanswerable", "12.0"], "12", 1.0),

@@ -25,6 +25,7 @@ def test_each_size_is_timed_once_and_kept(tmp_path: Path) -> None:
     assert set(rates) == {64, 150}
     assert min(rates.values()) > 0
     assert index_rates(kept, pooled, [64], EMBEDDED, count=1) == rates, "measured before"
+    assert set(index_rates(kept, pooled, [64], EMBEDDED, count=6)) == {64}, "other documents"
     assert seconds_of(rates, [64, 150], 1000) == pytest.approx(1000 * (rates[64] + rates[150]))
     assert seconds_of(rates, [], 1000) == 0
 

@@ -73,6 +73,14 @@ def test_the_time_to_index_its_documents(tmp_path: Path) -> None:
     assert by_id == {"sales": 0.5, "chair": 0.5, "costs": 0.25}
 
 
+def test_a_resumed_question_has_no_speed(tmp_path: Path) -> None:
+    golds = read_gold_questions(write_questions(tmp_path))
+    late = answer("chair", answer="Moss", seconds=[("total", 0.25)])
+    run = write_run(tmp_path / "run", [late], [attempt("chair", 1, "ok", 0.1)])
+    (row,) = score_rows(run, NAMED, golds, TEXTS.__getitem__)
+    assert (row["seconds_first_token"], row["tokens_per_second"]) == (None, None)
+
+
 def test_a_question_that_the_budget_did_not_reach_has_no_marks(rows: dict[str, dict[str, Any]]) -> None:
     costs = rows["costs"]
     assert costs["status"] == "over_budget"

@@ -148,6 +148,8 @@ def test_a_sweep_runs_over_other_sets_with_fewer_questions() -> None:
         [("village all", 4), ("city all", 4)],
     )
     assert few.methods == sweep().methods
+    with pytest.raises(ConfigError, match="sets holds 'city all' twice"):
+        parse_config(OtherSets, "sets: [{name: city, part: all}, {name: city, part: all}]", "x.yaml")
 
 
 def test_the_embedded_models_replace_those_that_need_a_key(tmp_path: Path) -> None:
