@@ -50,7 +50,7 @@ class Recipe(Settings):
     lower loss. Only the first ``rows`` rows are used for training, and the first ``validation_rows`` for validation
     (None: all).
 
-    ``reads`` and ``hidden`` are for the kind "heads"; ``dropout`` and ``heads_learning_rate`` (None: the encoder's)
+    ``hidden`` is for the kind "heads"; ``dropout`` and ``heads_learning_rate`` (None: the encoder's)
     also for cross-encoders and token classifiers, which train the encoder's blocks from ``first_block`` on. ``written``
     is the config with the kinds of questions that a question writer learns.
 
@@ -78,7 +78,6 @@ class Recipe(Settings):
     evaluations: Count = 1
     patience: Count = 3
     seed: int = 7
-    reads: Literal["question", "pairs"] = "question"
     hidden: Count = 128
     dropout: Share = 0.2
     first_block: Annotated[int, Field(ge=0)] = 0

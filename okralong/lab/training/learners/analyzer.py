@@ -75,15 +75,13 @@ class HeadsLearner(Learner):
 
     def __init__(self, recipe: Recipe, model: str, sha256: str | None, train: Sequence[Example], device: str) -> None:
         super().__init__()
-        self._encoder = TunableEncoder.load(model, recipe.reads, device=device)
+        self._encoder = TunableEncoder.load(model, device=device)
         if recipe.lora is not None:
             self._encoder.model = with_adapter(self._encoder.model, recipe.lora)
         else:
             self._encoder.model.requires_grad_(False)
         self.encoder: Any = self._encoder.model
-        shape = HeadsShape(
-            recipe.model, sha256, recipe.reads, self._encoder.width, recipe.hidden, adapted=recipe.lora is not None
-        )
+        shape = HeadsShape(recipe.model, sha256, self._encoder.width, recipe.hidden, adapted=recipe.lora is not None)
         self.heads = Heads(shape, recipe.dropout)
         self._features: dict[AnalysisInput, Features] = {}
         self._vectors: dict[AnalysisInput, Tensor] = {}
@@ -105,20 +103,18 @@ class HeadsLearner(Learner):
         batch = {"features": numbers, "labels": _labels(examples)}
         if not self.heads.shape.adapted:
             return {**batch, "vectors": self._frozen_vectors(asked)}
-        tokens, counts = self._encoder.read(asked)
-        return {**batch, "tokens": tokens, "counts": counts}
+        return {**batch, "tokens": self._encoder.read(asked)}
 
     def forward(
         self,
         features: Tensor,
         labels: Tensor,
         tokens: dict[str, Tensor] | None = None,
-        counts: Sequence[int] = (),
         vectors: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Return the loss: the mean over the fields with a known label."""
         if tokens is not None:
-            vectors = self._encoder.vectors(tokens, counts)
+            vectors = self._encoder.vectors(tokens)
         logits = self.heads(vectors, features)
         # Only types are weighted: their shares in the rows were chosen, while those of patterns and evidence are
         # natural.
@@ -141,7 +137,7 @@ class HeadsLearner(Learner):
         new = list(dict.fromkeys(item for item in asked if item not in self._vectors))
         if new:
             with torch.no_grad():
-                self._vectors.update(zip(new, self._encoder.vectors(*self._encoder.read(new)).cpu(), strict=True))
+                self._vectors.update(zip(new, self._encoder.vectors(self._encoder.read(new)).cpu(), strict=True))
         return torch.stack([self._vectors[item] for item in asked])
 
     def save(self, folder: Path) -> None:

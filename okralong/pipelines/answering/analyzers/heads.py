@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -27,15 +27,13 @@ from okralong.pipelines.answering.analyzers.analysis import (
     by_length,
     read_temperatures,
 )
-from okralong.pipelines.answering.analyzers.features import COUNT, PASSAGES, features
+from okralong.pipelines.answering.analyzers.features import COUNT, features
 from okralong.pipelines.core.types import Analysis, ConfigError
 from okralong.pipelines.models.weights import resolve_embedding_model, settle
 
 DESCRIPTION: Final = "heads.json"
 WEIGHTS: Final = "heads.safetensors"
 ADAPTER: Final = "adapter"
-
-Reads = Literal["question", "pairs"]
 
 
 class HeadsAnalyzer:
@@ -76,7 +74,7 @@ class HeadsAnalyzer:
                 f"{heads.shape.sha256}) than those available ({model.sha256}). Train them again with `okralong train`."
             )
         adapter = Path(folder) / ADAPTER if heads.shape.adapted else None
-        encoder = TunableEncoder.load(model.path, heads.shape.reads, adapter, target)
+        encoder = TunableEncoder.load(model.path, adapter, target)
         name = f"heads:{Path(label or folder).name}"
         return cls(encoder, heads.to(target), name, max_batch, read_temperatures(Path(folder)))
 
@@ -87,7 +85,7 @@ class HeadsAnalyzer:
     def _analyze_part(self, asked: list[AnalysisInput]) -> list[Analysis]:
         numbers = torch.from_numpy(np.stack([features(item) for item in asked]))
         with torch.inference_mode():
-            vectors = self._encoder.vectors(*self._encoder.read(asked))
+            vectors = self._encoder.vectors(self._encoder.read(asked))
             logits = self._heads(vectors, numbers.to(vectors.device))
             cooled = [each.double() / t for each, t in zip(logits, self._temperatures, strict=True)]
             rows = [torch.softmax(each, dim=1).tolist() for each in cooled]
@@ -105,14 +103,12 @@ class HeadsShape:
     Attributes:
         encoder: "embedded", a model folder or a hub name.
         sha256: Hash of the encoder's weights.
-        reads: Whether the encoder reads the question alone, or paired with each passage.
         vector: Length of the embedding.
         hidden: Width of the hidden layer of each head.
     """
 
     encoder: str
     sha256: str | None
-    reads: Reads
     vector: int
     hidden: int
     adapted: bool
@@ -151,6 +147,9 @@ def load_heads(folder: Path) -> Heads:
     """Load what ``save_heads`` wrote. Raises ConfigError if the folder has no heads."""
     try:
         said: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        # Earlier heads say what their encoder read: the question alone, or paired with each passage.
+        if said.pop("reads", "question") != "question":
+            raise ValueError("their encoder reads passages, which is no longer supported; train them again")
         heads = Heads(HeadsShape(**said))
         heads.load_state_dict(load_file(folder / WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
@@ -166,56 +165,37 @@ def load_heads(folder: Path) -> Heads:
 QUESTION_TOKENS: Final = 128  # project default: the longest of 32,000 questions had 117 words
 """Most tokens of a question that are read."""
 
-PAIR_TOKENS: Final = 256  # project default: a chunk of 150 tokens fits with its question
-"""Most tokens of a pair of question and passage, including special tokens."""
-
-
-Read = tuple[dict[str, Tensor], list[int]]
-"""The token tensors by the names of the model's inputs, and the number of rows per question."""
-
 
 class TunableEncoder:
     """A BERT-like encoder whose vectors are mean-pooled and normalized. ``model`` may be wrapped by PEFT."""
 
-    def __init__(self, model: Any, tokenizer: Any, reads: Reads) -> None:
+    def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model = model
-        self.reads = reads
         self._tokenizer = tokenizer
 
     @classmethod
-    def load(cls, path: str, reads: Reads, adapter: Path | None = None, device: str = "cpu") -> TunableEncoder:
+    def load(cls, path: str, adapter: Path | None = None, device: str = "cpu") -> TunableEncoder:
         """Load a local folder or hub name, in float32, and merge the LoRA ``adapter`` (if any) into it."""
         model: Any = AutoModel.from_pretrained(path, dtype=torch.float32, use_safetensors=True)
         if adapter is not None:
             from peft import PeftModel
 
             model = PeftModel.from_pretrained(model, str(adapter), use_safetensors=True).merge_and_unload()
-        return cls(model.to(device).eval(), AutoTokenizer.from_pretrained(path), reads)
+        return cls(model.to(device).eval(), AutoTokenizer.from_pretrained(path))
 
     @property
     def width(self) -> int:
         """Length of a vector."""
-        return int(self.model.config.hidden_size) * (1 if self.reads == "question" else 2)
+        return int(self.model.config.hidden_size)
 
-    def read(self, asked: Sequence[AnalysisInput]) -> Read:
-        """Return the padded tokens of the texts to embed, and the number of texts per question."""
-        if self.reads == "question":
-            return self._tokens([item.question for item in asked], None, QUESTION_TOKENS), [1] * len(asked)
-        counts = [max(1, min(len(item.passages), PASSAGES)) for item in asked]
-        questions = [item.question for item, count in zip(asked, counts, strict=True) for _ in range(count)]
-        passages = [text for item in asked for text in (item.passages[:PASSAGES] or ("",))]
-        return self._tokens(questions, passages, PAIR_TOKENS), counts
+    def read(self, asked: Sequence[AnalysisInput]) -> dict[str, Tensor]:
+        """Return the padded tokens of the questions, by the names of the model's inputs."""
+        texts = [item.question for item in asked]
+        read = self._tokenizer(texts, padding=True, truncation=True, max_length=QUESTION_TOKENS, return_tensors="pt")
+        return {name: values.to(self.model.device) for name, values in read.items()}
 
-    def vectors(self, tokens: Mapping[str, Tensor], counts: Sequence[int]) -> Tensor:
-        """Return a vector per question, shape (n, ``width``); for pairs, the mean and element-wise maximum."""
+    def vectors(self, tokens: Mapping[str, Tensor]) -> Tensor:
+        """Return a vector per question, shape (n, ``width``)."""
         states = self.model(**tokens).last_hidden_state
         mask = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
-        pooled = torch.nn.functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
-        if self.reads == "question":
-            return pooled
-        groups = torch.split(pooled, list(counts))
-        return torch.stack([torch.cat([group.mean(dim=0), group.amax(dim=0)]) for group in groups])
-
-    def _tokens(self, texts: list[str], seconds: list[str] | None, limit: int) -> dict[str, Tensor]:
-        read = self._tokenizer(texts, seconds, padding=True, truncation=True, max_length=limit, return_tensors="pt")
-        return {name: values.to(self.model.device) for name, values in read.items()}
+        return torch.nn.functional.normalize((states * mask).sum(dim=1) / mask.sum(dim=1), dim=1)
