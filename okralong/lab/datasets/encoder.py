@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from transformers import AutoTokenizer
 
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.indexing.config import EmbeddingConfig
@@ -112,6 +111,8 @@ def plain_encoder(name: str = EMBEDDED) -> Encoder:
 
 def over_limit(model: str, texts: list[str], limit: int = LIMIT) -> list[bool]:
     """Return whether each of ``texts`` has more than ``limit`` tokens, by the tokenizer of a folder or hub name."""
+    from transformers import AutoTokenizer  # imports torch, which takes seconds
+
     tokenizer = AutoTokenizer.from_pretrained(model).backend_tokenizer
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -9,9 +9,9 @@ A rule is one line. Names are those of columns; one with blanks or signs is in s
     revenue, prior_revenue agree by company
     revenue in one currency
 
-Percentages count as shares (12.5 % is 0.125). An identity, <= and >= hold within ``TOLERANCE``, or what the rule names,
-and the rounding of its amounts. A rule with a value that is missing, is no amount or has no known scale is not applied.
-There is no model call.
+Percentages count as shares (12.5 % is 0.125). An identity holds within ``TOLERANCE``, or what the rule names, and the
+rounding of its amounts; <= and >= within the rounding and what the rule names. A rule with a value that is missing, is
+no amount or has no known scale is not applied. There is no model call.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ def parse_rule(text: str, columns: Iterable[str]) -> Rule:
         raise RuleError("it names no column")
     if found["within"] and found["sign"] in ("<", ">"):
         raise RuleError(f"{found['sign']} has no tolerance. Leave out within, or write {found['sign']}=")
-    within = TOLERANCE if found["within"] is None else Decimal(found["within"]) / 100
+    default = TOLERANCE if found["sign"] == "=" else Decimal(0)
+    within = default if found["within"] is None else Decimal(found["within"]) / 100
     return Rule(text.strip(), "compare", names, left, right, found["sign"], within)
 
 
