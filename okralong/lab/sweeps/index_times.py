@@ -1,6 +1,6 @@
 """Measure how long it takes to index a set's documents, for latencies that include indexing.
 
-A sweep indexes each set once, with vectors cached from earlier sweeps, so the times of its own archives tell nothing.
+A sweep's own archives cannot be timed, because their vectors may come from the cache of an earlier sweep.
 """
 
 from __future__ import annotations

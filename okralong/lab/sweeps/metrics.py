@@ -40,8 +40,8 @@ METRICS: Final[Mapping[str, Better]] = {
 """Whether more or less is better, for each metric (a column of the table ``scores``).
 
 Marks and recalls are 0 to 1; most others are sums over a question. ``seconds_first_token`` is the time from the
-question to the first token of its last call, and ``tokens_per_second`` is the number of its completion tokens divided
-by ``seconds_total``, both as in SARA's table 11. ``seconds_indexing`` is the time to index the question's documents
+question to the first token of its last call. ``tokens_per_second`` divides its completion tokens by ``seconds_total``.
+Both are columns of SARA's table 11. ``seconds_indexing`` is the time to index the question's documents
 with the chunk sizes of its method; it is not part of ``seconds_total``."""
 
 

@@ -131,11 +131,6 @@ class ShippedChecks(Settings):
                 yield re.sub(r"\b(" + "|".join(needed) + r")\b", lambda found: f"'{items[found[1]]}'", rule)
 
 
-def rules_in(name: str, text: str) -> list[str]:
-    """Return the checks of a columns file. Raises ConfigError."""
-    return parse_config(Columns, text, name).rules()
-
-
 def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the columns of a columns file as question rows, each with its place for messages. Raises ConfigError."""
     read = parse_config(Columns, text, name)

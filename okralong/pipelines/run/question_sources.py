@@ -18,11 +18,12 @@ from typing import Any, Final, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from okralong.pipelines.core.config import parse_config
 from okralong.pipelines.core.filesystems import located, open_file
 from okralong.pipelines.core.table_files import csv_rows, declared_delimiter, decoded_table
 from okralong.pipelines.core.types import DocumentError, InputError, Question
 from okralong.pipelines.core.workbooks import read_workbook
-from okralong.pipelines.run.matrix import column_rows, rules_in
+from okralong.pipelines.run.matrix import Columns, column_rows
 
 
 class ArrowTable(Protocol):
@@ -108,7 +109,8 @@ def read_checks(source: Questions) -> tuple[str, ...] | None:
     """Return the checks of a columns file, or None for any other source. Raises as ``read_rows``."""
     if not isinstance(source, (str, Path)) or PurePosixPath(str(source)).suffix.lower() not in (".yaml", ".yml"):
         return None
-    return tuple(rules_in(str(source), _yaml_text(str(source), read_content(source))))
+    text = _yaml_text(str(source), read_content(source))
+    return tuple(parse_config(Columns, text, str(source)).rules())
 
 
 def _given(source: Any) -> Iterable[Any]:

@@ -32,8 +32,6 @@ SCALE_FACTORS: Final = (Decimal(1000), Decimal(1_000_000))
 """The factors between periods that suggest a wrong scale."""
 NEAR: Final = Decimal(2)  # project default
 """A change between periods is near such a factor if it is within this multiple of it."""
-
-
 LONGEST_RULE: Final = 300  # project default
 """The most characters of a rule, which bounds how deep its parentheses go."""
 
