@@ -76,8 +76,9 @@ def score_rows(
         try:
             said = _said((judged or {}).get(asked.query_id, {}))
             marks = _row(named, gold, row, attempts[asked.query_id], text, said)
-            characters = sum(len(text(doc_id)) for doc_id in row["doc_ids"] or ())
-            marks["seconds_indexing"] = indexing_s(characters) if indexing_s and characters else None
+            marks["seconds_indexing"] = None
+            if indexing_s is not None and row["doc_ids"]:
+                marks["seconds_indexing"] = indexing_s(sum(len(text(doc_id)) for doc_id in row["doc_ids"]))
             rows.append(marks)
         except Exception as error:
             raise MetricError(
