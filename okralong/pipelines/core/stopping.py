@@ -142,39 +142,40 @@ def adopt_orphans() -> None:
 def end_descendants(of: int, spare: int = 0) -> None:
     """Kill all descendants of ``of`` except ``spare``, and wait up to ``GONE_S`` until they are gone.
 
-    All are halted before any is killed, so that none starts another process or loses its parent meanwhile.
+    All are halted before any is killed, so that few start another process or lose their parent meanwhile. A process of
+    several threads may still start one before it halts; so those that turn up later are killed as well.
     """
-    found: dict[int, str] = {}
-    while new := {pid: state for pid, state in _descendants(of).items() if pid != spare and pid not in found}:
+    found: set[int] = set()
+    while new := _living(of, spare) - found:
         found |= new
         _send(new, signal.SIGSTOP)
-    _send(found, signal.SIGKILL)
     deadline = time.monotonic() + GONE_S
-    while time.monotonic() < deadline:
-        left = _descendants(of)
-        if all(left.get(pid, "Z") == "Z" for pid in found):
-            return
+    empty = 0
+    while empty < 2 and time.monotonic() < deadline:  # a look misses what is started while it looks
+        _send(found, signal.SIGKILL)
         time.sleep(0.02)
+        found = _living(of, spare)
+        empty = 0 if found else empty + 1
 
 
-def _send(to: dict[int, str], number: signal.Signals) -> None:
+def _send(to: set[int], number: signal.Signals) -> None:
     for pid in to:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
-def _descendants(of: int) -> dict[int, str]:
-    """Return the state of each descendant of ``of``; Z means that it has ended."""
+def _living(of: int, spare: int) -> set[int]:
+    """Return the descendants of ``of`` that have not ended, except ``spare``."""
     below: dict[int, list[tuple[int, str]]] = {}
     for pid, parent, state in _processes():
         below.setdefault(parent, []).append((pid, state))
-    found: dict[int, str] = {}
+    found: set[int] = set()
     parents = [of]
     for parent in parents:
-        for pid, state in below.get(parent, ()):
-            if pid not in found:
-                found[pid] = state
-                parents.append(pid)
+        for pid, state in below.pop(parent, ()):
+            parents.append(pid)
+            if state != "Z" and pid != spare:
+                found.add(pid)
     return found
 
 
