@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -10,6 +11,9 @@ from rich.console import Console
 from okralong.jobs.terminal import say_line
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.wording import counted
+from okralong.pipelines.statements.tagged import Result
+
+RESULTS: Final[dict[Result, str]] = {"agrees": "agree", "differs": "differ", "no fact": "have no fact of their period"}
 
 
 def export(
@@ -35,6 +39,12 @@ def export(
         documents, columns, cells = (counted(*each) for each in sizes)
         counts = f"{documents} x {columns}, {cells}"
         say_line(console, f"matrix: {counts}")
+        for note in matrix.notes:
+            say_line(console, note, style="yellow")
+        if matrix.tagged:
+            found = Counter(each.result for each in matrix.tagged)
+            said = ", ".join(f"{found[result]:,} {words}" for result, words in RESULTS.items() if found[result])
+            say_line(console, f"tagged facts: {said}")
         if matrix.failures:
             failed = counted(len(matrix.failures), "check")
             say_line(console, f"{failed} failed; the cells are marked, and the table checks lists them", style="yellow")

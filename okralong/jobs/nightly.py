@@ -65,6 +65,7 @@ from okralong.pipelines.run.nightly import (
     write_current,
 )
 from okralong.pipelines.run.prepare import Prepared, prepare
+from okralong.pipelines.run.question_sources import read_checks
 from okralong.pipelines.run.questions import schema_files
 from okralong.pipelines.run.rows import write_order
 
@@ -379,8 +380,10 @@ class NightJob:
             shared = [*config.replies_from, self._location(self.current_folder)]
             config = config.model_copy(update={"replies_from": shared})
         copy = self.night.questions
-        questions = f"{self._location(self.place)}/{copy}" if copy else self.places.of(self.config.questions)
-        return prepare(f"{self.archive}@{self.night.archive_version}", questions, config)
+        given = self.places.of(self.config.questions)
+        questions = f"{self._location(self.place)}/{copy}" if copy else given
+        prepared = prepare(f"{self.archive}@{self.night.archive_version}", questions, config)
+        return replace(prepared, checks=read_checks(questions, beside=given))
 
     def _own_run(self) -> Folder | None:
         return self.run if self.night.due else None

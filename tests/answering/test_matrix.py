@@ -113,6 +113,11 @@ def test_checks_and_the_shipped_ones_over_its_columns_are_written_into_the_run(p
         "'Total assets' > 0",
         "'Total assets' steady by company",
         "'Total assets' in one currency",
+        "'Total assets' tagged us-gaap:Assets, ifrs-full:Assets",
+        "'liabilities' tagged us-gaap:Liabilities, ifrs-full:Liabilities",
+        "'equity' tagged us-gaap:StockholdersEquity, "
+        "us-gaap:StockholdersEquityIncludingPortionAttributableToNoncontrollingInterest, ifrs-full:Equity, "
+        "ifrs-full:EquityAttributableToOwnersOfParent",
     ]
     made = prepared(place, columns_file(tmp_path, CHECKED))
     assert made.checks is not None

@@ -100,7 +100,7 @@ class Exported:
         rules = begun.get("checks") or ()
         if matrix is not None and rules:
             archive, _ = archive_of(begun)
-            matrix = matrix.checked(rules, archive.metadata() if archive is not None else None)
+            matrix = matrix.checked(rules, archive)
         return cls(flat, cited_words, missing, matrix)
 
 
@@ -264,7 +264,7 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
 
     Excel and DuckDB hold all tables in one file, DuckDB also ledger and failures. Other formats have a file per table
     (``answers.csv``, ``answers.citations.csv``). A matrix comes first as a wide table; its cells are also in the
-    table of answers, and its failed checks in a table of their own.
+    table of answers, and failed checks and comparisons with tagged facts in tables of their own.
 
     Raises:
         InputError: The folder is not a run, or the format is unknown. No file is written then.
@@ -274,6 +274,8 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
     tables = {} if exported.matrix is None else {"matrix": exported.matrix.table()}
     if exported.matrix is not None and exported.matrix.rules:
         tables["checks"] = exported.matrix.checks_table()
+        if exported.matrix.tagged:
+            tables["tagged_facts"] = exported.matrix.tagged_table()
     tables |= {"answers": exported.answers, "citations": exported.citations}
     if kind == "duckdb":
         tables |= {name: without_zones(read_run_table(run, name)) for name in ("ledger", "failures")}

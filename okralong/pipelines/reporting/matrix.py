@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
 from okralong.pipelines.llm.records import models_named
+from okralong.pipelines.reporting.facts import FactsReader, TaggedCell
 from okralong.pipelines.statements.amounts import UNKNOWN, UNSCALED
 from okralong.pipelines.statements.checks import Failure, RuleError, failures_of, parse_rule
 from okralong.pipelines.statements.checks import Value as CheckedValue
+
+if TYPE_CHECKING:
+    from okralong.pipelines.archive.archive import Archive
 
 Cell = Mapping[str, Any]
 """A row of the flat answers."""
@@ -44,6 +48,8 @@ class Matrix:
         cells: By doc_id and column; cells not asked yet are missing.
         rules: The checks that apply to its columns.
         failures: Checks that failed.
+        tagged: What the comparison with tagged facts found, cell by cell.
+        notes: Why facts could not be read.
     """
 
     columns: Sequence[str]
@@ -53,6 +59,8 @@ class Matrix:
     cells: Mapping[tuple[str, str], Cell]
     rules: Sequence[str] = ()
     failures: Sequence[Failure] = ()
+    tagged: Sequence[TaggedCell] = ()
+    notes: Sequence[str] = ()
 
     @classmethod
     def of(
@@ -75,10 +83,10 @@ class Matrix:
             {(row["scope"], row["asked_id"]): row for row in rows},
         )
 
-    def checked(self, rules: Iterable[str], metadata: pa.Table | None = None) -> Self:
-        """Return the matrix with the failures of ``rules``; ``metadata`` is that of the archive, with ``doc_id``.
+    def checked(self, rules: Iterable[str], archive: Archive | None = None) -> Self:
+        """Return the matrix with the failures of ``rules``. Rules over columns that the matrix lacks are left out.
 
-        Rules over columns that the matrix lacks are left out.
+        Without the archive, rules that need metadata or tagged facts find nothing.
         """
         parsed = []
         for rule in rules:
@@ -88,8 +96,13 @@ class Matrix:
         for (doc_id, column), cell in self.cells.items():
             if (value := checked_value(cell)) is not None:
                 rows.setdefault(doc_id, {})[column] = value
-        failures = failures_of(parsed, rows, partial(_groups, metadata))
-        return replace(self, rules=[rule.text for rule in parsed], failures=failures)
+        groups = partial(_groups, None if archive is None else archive.metadata())
+        failures = failures_of(parsed, rows, groups)
+        facts = FactsReader(archive, groups)
+        tagged = [] if archive is None else list(facts.compared(parsed, rows))
+        failures += [each.failure for each in tagged if each.result == "differs"]
+        texts = [rule.text for rule in parsed]
+        return replace(self, rules=texts, failures=failures, tagged=tagged, notes=list(facts.notes.values()))
 
     def failed(self) -> dict[tuple[str, str], list[str]]:
         """Return for each cell in a failed check what the checks found."""
@@ -111,6 +124,22 @@ class Matrix:
             for each in self.failures
         ]
         return pa.Table.from_pylist(rows, schema=FAILED_CHECKS)
+
+    def tagged_table(self) -> pa.Table:
+        """Return a row for each cell that was compared with tagged facts, with the columns of ``TAGGED_FACTS``."""
+        rows = [
+            {
+                "doc_id": each.doc_id,
+                "column": each.column,
+                "result": each.result,
+                "value": each.value.shown,
+                "fact": each.fact.shown if each.fact else None,
+                "concept": each.fact.concept if each.fact else None,
+                "source": each.fact.source if each.fact else None,
+            }
+            for each in self.tagged
+        ]
+        return pa.Table.from_pylist(rows, schema=TAGGED_FACTS)
 
     def headings(self) -> dict[str, str]:
         """Return a name for each column that is unique ignoring case."""
@@ -175,6 +204,9 @@ class Matrix:
         }
 
 
+TAGGED_FACTS: Final = pa.schema(
+    [(name, pa.string()) for name in ("doc_id", "column", "result", "value", "fact", "concept", "source")]
+)
 FAILED_CHECKS: Final = pa.schema([(name, pa.string()) for name in ("doc_id", "columns", "rule", "found")])
 
 

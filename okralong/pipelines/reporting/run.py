@@ -21,7 +21,7 @@ from okralong.pipelines.reporting.charts import WORKFLOWS, Groups, Panel, confus
 from okralong.pipelines.reporting.cited import archive_of
 from okralong.pipelines.reporting.details import run_details
 from okralong.pipelines.reporting.export import flat_row
-from okralong.pipelines.reporting.matrix import Matrix
+from okralong.pipelines.reporting.matrix import TAGGED_FACTS, Matrix
 from okralong.pipelines.reporting.page import Report, Tile
 from okralong.pipelines.reporting.page_pictures import DEFAULT_MEGABYTES, Drawn, PageMarks
 from okralong.pipelines.reporting.rows import (
@@ -87,7 +87,7 @@ def run_report(
     table = _matrix(answers, begun, archive)
     panel = Panel("by question type", {name: figures(own, [*MEASURES]) for name, own in groups.items()}, compares=False)
     manifest = run.read_manifest()
-    notes = [*([missing] if missing else []), *drawn.notes]
+    notes = [*([missing] if missing else []), *drawn.notes, *(table.notes if table is not None else ())]
     if manifest is None:
         notes.append("The run was incomplete when this report was made.")
     elif manifest.get("bad_rows"):
@@ -112,6 +112,7 @@ def run_report(
             latency_table(workflows, "Workflow"),
             _calls_table(ledger),
             *([_checks_table(table)] if table is not None and table.failures else []),
+            *([_tagged_table(table)] if table is not None and table.tagged else []),
         ],
         latency=latency(groups),
         mix=workflow_mix(_grouped(rows, lambda row: row.analysed, TYPES)),
@@ -137,7 +138,7 @@ def _matrix(answers: Sequence[Mapping[str, Any]], begun: Mapping[str, Any], arch
     rules = begun.get("checks") or ()
     if made is None or not rules:
         return made
-    return made.checked(rules, archive.metadata() if archive is not None else None)
+    return made.checked(rules, archive)
 
 
 def _checks_table(matrix: Matrix) -> Table:
@@ -146,6 +147,14 @@ def _checks_table(matrix: Matrix) -> Table:
     ]  # fmt: skip
     rows = [tuple(row.values()) for row in matrix.checks_table().to_pylist()]
     return Table("checks", "Failed checks", "Values that contradict each other; either may be wrong.", columns, rows)
+
+
+def _tagged_table(matrix: Matrix) -> Table:
+    heads = ("Document", "Column", "Result", "Value", "Tagged fact", "Concept", "Source of the fact")
+    columns = [Column(name, head) for name, head in zip(TAGGED_FACTS.names, heads, strict=True)]
+    rows = [tuple(row.values()) for row in matrix.tagged_table().to_pylist()]
+    note = "Values beside the facts that their filers have tagged in XBRL. Nothing is overwritten."
+    return Table("tagged_facts", "Tagged facts", note, columns, rows)
 
 
 def run_rows(

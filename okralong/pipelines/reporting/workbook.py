@@ -271,6 +271,9 @@ def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
             head.comment = _note(matrix.questions[matrix.columns[at - len(DOCUMENT_COLUMNS) - 1]])
         sheet.column_dimensions[get_column_letter(at)].width = width
     links, failed = 0, matrix.failed()
+    agreeing = {
+        (each.doc_id, each.column): each.fact for each in matrix.tagged if each.fact and each.result == "agrees"
+    }
     for number, doc_id in enumerate(matrix.documents, start=2):
         for at, text in enumerate((doc_id, matrix.titles.get(doc_id, "")), start=1):
             place = sheet.cell(number, at)
@@ -290,7 +293,9 @@ def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
             kind = confidence_of(row) if row["status"] == "answered" else row["status"]
             if (colour := _FILLS.get("check" if found else kind)) is not None:
                 cell.fill = colour
-            cell.comment = _note("\n".join([*(f"check failed: {each}" for each in found), _source(row)]))
+            fact = agreeing.get((doc_id, column))
+            agrees = [f"agrees with {fact.concept}, {fact.source}"] if fact else []
+            cell.comment = _note("\n".join([*(f"check failed: {each}" for each in found), _source(row), *agrees]))
             if value is not None and link.startswith(_LINKED) and len(link) < LONGEST_LINK and links < MOST_LINKS:
                 links += 1
                 cell.hyperlink = link
@@ -349,6 +354,8 @@ _ABOUT: Final = {
     "matrix": "a row per document, a column per question. Notes give source and confidence; yellow and red cells are "
     "less certain, grey ones have no answer, violet ones contradict others",
     "checks": "a row per failed check: the cells, the rule, and what was found",
+    "tagged_facts": "a row per cell that was compared with facts tagged in XBRL: agrees, differs, or no fact of its "
+    "period",
     "answers": "a row per question, in the order of the questions file",
     "citations": "a row per cited passage",
 }

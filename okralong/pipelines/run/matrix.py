@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from okralong.pipelines.answering.answer_types import AMOUNTS, read_answer_type
 from okralong.pipelines.core.config import Settings, load_config, parse_config
 from okralong.pipelines.core.types import Question, QuestionError
-from okralong.pipelines.statements.checks import RuleError, parse_rule
+from okralong.pipelines.statements.checks import Rule, RuleError, parse_rule
 
 EACH: Final = "each"
 """The value of ``doc_ids`` that asks the question about each document separately."""
@@ -61,7 +61,10 @@ class Columns(Settings):
     - ``where``: a filter over their metadata, which narrows the selection.
     - ``columns``: the questions, in order.
     - ``checks``: rules that the values of a row, or of a column, must satisfy (``statements/checks.py``).
-    - ``shipped_checks``: whether the rules of ``configs/checks.yaml`` apply to columns with the names of line items.
+    - ``shipped_checks``: whether the rules and concepts of ``configs/checks.yaml`` apply to columns with the names of
+      line items.
+    - ``company_facts``: a folder with company-facts files of the SEC (``CIK0000320193.json``), relative to this file.
+    - ``company_facts_by``: the metadata column with a document's CIK.
     """
 
     documents: list[str] = Field(default_factory=lambda: list(EVERY), min_length=1)
@@ -69,11 +72,20 @@ class Columns(Settings):
     columns: list[Column] = Field(min_length=1)
     checks: list[str] = Field(default_factory=list)
     shipped_checks: bool = True
+    company_facts: str = ""
+    company_facts_by: Annotated[str, Field(pattern=r"^[\w.]+$")] = "cik"
 
     @field_validator("documents", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("company_facts")
+    @classmethod
+    def _can_be_quoted(cls, value: str) -> str:
+        if "'" in value:
+            raise ValueError("it has a quotation mark, which rules cannot name. Rename the folder")
+        return value.strip()
 
     @field_validator("columns")
     @classmethod
@@ -108,14 +120,31 @@ class Columns(Settings):
         """Return the file's rules, then the shipped ones over its columns, with the names of the columns."""
         shipped = load_config(ShippedChecks, "checks.yaml") if self.shipped_checks else ShippedChecks()
         amounts = [column.name for column in self.columns if column.kind in AMOUNTS]
-        return list(dict.fromkeys((*self.checks, *shipped.over(amounts))))
+        mine = [self._with_folder(parse_rule(text, self._names)) for text in self.checks]
+        tagged = {rule.columns[0] for rule in mine if rule.kind == "tagged"}
+        shipped_ones = (self._with_folder(parse_rule(text, amounts)) for text in shipped.over(amounts))
+        others = [rule for rule in shipped_ones if rule.kind != "tagged" or rule.columns[0] not in tagged]
+        return list(dict.fromkeys(rule.text for rule in (*mine, *others)))
+
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def _with_folder(self, rule: Rule) -> Rule:
+        if rule.kind != "tagged" or rule.folder or not self.company_facts:
+            return rule
+        return parse_rule(f"{rule.text} in '{self.company_facts}' by {self.company_facts_by}", self._names)
 
 
 class ShippedChecks(Settings):
-    """Rules over names of line items: ``names`` has other names of each, ``rules`` use the first ones."""
+    """Rules over names of line items.
+
+    ``names`` has other names of each item, ``rules`` use the first ones; ``concepts`` has its concepts in XBRL.
+    """
 
     names: dict[str, list[str]] = Field(default_factory=dict)
     rules: list[str] = Field(default_factory=list)
+    concepts: dict[str, list[str]] = Field(default_factory=dict)
 
     def over(self, columns: Sequence[str]) -> Iterator[str]:
         """Yield the rules all of whose items are among ``columns``, with the columns in place of the items."""
@@ -129,6 +158,9 @@ class ShippedChecks(Settings):
             needed = parse_rule(rule, self.names).columns
             if all(item in items for item in needed):
                 yield re.sub(r"\b(" + "|".join(needed) + r")\b", lambda found: f"'{items[found[1]]}'", rule)
+        for item, column in items.items():
+            if concepts := self.concepts.get(item):
+                yield f"'{column}' tagged {', '.join(concepts)}"
 
 
 def column_rows(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:

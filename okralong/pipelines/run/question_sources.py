@@ -105,12 +105,20 @@ def read_rows(source: Questions, name: str) -> Rows:
         yield f"{name}, row {number}", {"question": values} if isinstance(values, str) else values
 
 
-def read_checks(source: Questions) -> tuple[str, ...] | None:
-    """Return the checks of a columns file, or None for any other source. Raises as ``read_rows``."""
+def read_checks(source: Questions, beside: str = "") -> tuple[str, ...] | None:
+    """Return the checks of a columns file, or None for any other source. Raises as ``read_rows``.
+
+    The folder that it names in ``company_facts`` is relative to the file, or to another one that it lies ``beside``.
+    """
     if not isinstance(source, (str, Path)) or PurePosixPath(str(source)).suffix.lower() not in (".yaml", ".yml"):
         return None
     text = _yaml_text(str(source), read_content(source))
-    return tuple(parse_config(Columns, text, str(source)).rules())
+    columns = parse_config(Columns, text, str(source))
+    folder = columns.company_facts
+    if folder and "://" not in folder and not PurePosixPath(folder).is_absolute():
+        parent = (beside or str(source)).rpartition("/")[0]
+        folder = f"{parent}/{folder}" if "://" in parent else str((Path(parent) / folder).resolve())
+    return tuple(columns.model_copy(update={"company_facts": folder}).rules())
 
 
 def _given(source: Any) -> Iterable[Any]:

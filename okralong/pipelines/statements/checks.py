@@ -8,10 +8,12 @@ A rule is one line. Names are those of columns; one with blanks or signs is in s
     revenue steady by company
     revenue, prior_revenue agree by company
     revenue in one currency
+    revenue tagged us-gaap:Revenues, us-gaap:SalesRevenueNet in 'companyfacts' by cik
 
 Percentages count as shares (12.5 % is 0.125). An identity holds within ``TOLERANCE``, or what the rule names, and the
 rounding of its amounts; <= and >= within the rounding and what the rule names. A rule with a value that is missing, is
-no amount or has no known scale is not applied. There is no model call.
+no amount or has no known scale is not applied. ``tagged`` compares with facts in XBRL (``statements/tagged.py``).
+There is no model call.
 """
 
 from __future__ import annotations
@@ -87,16 +89,22 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A parsed rule over ``columns``; ``by`` is the metadata column that documents are grouped by."""
+    """A parsed rule over ``columns``; ``by`` is the metadata column that documents are grouped by.
+
+    A rule of the kind "tagged" names ``concepts``, and perhaps a ``folder`` of company-facts files with ``by`` for the
+    CIK. It has no failures here, because facts have to be read.
+    """
 
     text: str
-    kind: Literal["compare", "steady", "agree", "currency"]
+    kind: Literal["compare", "steady", "agree", "currency", "tagged"]
     columns: tuple[str, ...]
     left: Node | None = None
     right: Node | None = None
     sign: str = ""
     within: Decimal = TOLERANCE
     by: str = ""
+    concepts: tuple[str, ...] = ()
+    folder: str = ""
 
     def failures(self, rows: Mapping[str, Row], groups: Callable[[str], Mapping[str, str]]) -> Iterator[Failure]:
         """Yield the failures over ``rows``, which are by doc_id.
@@ -109,7 +117,7 @@ class Rule:
             yield from self._jumps(rows, groups(self.by))
         elif self.kind == "agree":
             yield from self._contradictions(rows, groups(self.by))
-        else:
+        elif self.kind == "currency":
             yield from self._mixed(rows)
 
     def _compared(self, doc_id: str, row: Row) -> Failure | None:
@@ -187,9 +195,14 @@ def parse_rule(text: str, columns: Iterable[str]) -> Rule:
 
     Raises RuleError for an unknown column or a malformed rule.
     """
-    if len(text) > LONGEST_RULE:
+    if len(text) > LONGEST_RULE and not _TAGGED.fullmatch(text.strip()):
         raise RuleError(f"it has {len(text):,} characters, more than {LONGEST_RULE}")
     known = {each.casefold(): each for each in columns}
+    if tagged := _TAGGED.fullmatch(text.strip()):
+        concepts = tuple(each.strip() for each in tagged["concepts"].split(","))
+        folder, by = (tagged["folder"] or "").strip("'"), tagged["by"] or ""
+        one = (_column(tagged["name"], known),)
+        return Rule(text.strip(), "tagged", one, by=by, concepts=concepts, folder=folder)
     if steady := _STEADY.fullmatch(text.strip()):
         return Rule(text.strip(), "steady", (_column(steady["name"], known),), by=steady["by"])
     if agree := _AGREE.fullmatch(text.strip()):
@@ -201,7 +214,8 @@ def parse_rule(text: str, columns: Iterable[str]) -> Rule:
     if found is None:
         raise RuleError(
             "it compares nothing. Write an identity (assets = liabilities + equity), a bound (revenue > 0), "
-            "'NAME steady by COLUMN', 'NAME, NAME agree by COLUMN' or 'NAME in one currency'"
+            "'NAME steady by COLUMN', 'NAME, NAME agree by COLUMN', 'NAME in one currency' or 'NAME tagged "
+            "us-gaap:CONCEPT'"
         )
     left, right = (_parse(found[side], known) for side in ("left", "right"))
     names = tuple(dict.fromkeys((*left.names(), *right.names())))
@@ -228,6 +242,11 @@ _NAME: Final = r"(?:'[^']+'|[A-Za-z_][\w.]*)"
 _STEADY: Final = re.compile(rf"(?P<name>{_NAME})\s+steady\s+by\s+(?P<by>[\w.]+)")
 _AGREE: Final = re.compile(rf"(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s+agrees?\s+by\s+(?P<by>[\w.]+)")
 _CURRENCY: Final = re.compile(rf"(?P<name>{_NAME})\s+in\s+one\s+currency")
+_CONCEPT: Final = r"[A-Za-z][\w-]*:[A-Za-z]\w*"
+_TAGGED: Final = re.compile(
+    rf"(?P<name>{_NAME})\s+tagged\s+(?P<concepts>{_CONCEPT}(?:\s*,\s*{_CONCEPT})*)"
+    r"(?:\s+in\s+(?P<folder>'[^']+')\s+by\s+(?P<by>[\w.]+))?"
+)
 _COMPARED: Final = re.compile(
     r"(?P<left>(?:'[^']+'|[^'<>=])+)(?P<sign><=|>=|<|>|=)(?P<right>(?:'[^']+'|[^'<>=])+?)(?:\s+within\s+(?P<within>\d+(?:\.\d+)?)\s*%)?"
 )
