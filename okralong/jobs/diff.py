@@ -45,13 +45,14 @@ def diff_folders(before: str, after: str, to: list[str] | tuple[str, ...] = ()) 
     Raises:
         InputError: A folder is not a run, or a format is unknown. No file is written then.
     """
+    from okralong.pipelines.reporting.causes import Replayed
     from okralong.pipelines.reporting.diff import diff_page, diff_runs
     from okralong.pipelines.reporting.export import Exported, format_of, write_tables
 
     kinds = {each: None if _is_page(each) else format_of(each) for each in to}
     runs = [Folder.of(each) for each in (before, after)]
     first, second = map(Exported.of, runs)
-    found = diff_runs(first, second)
+    found = diff_runs(first, second, (Replayed(runs[0]), Replayed(runs[1])))
     missing = [
         f"{folder.path}: {each.missing}" for folder, each in zip(runs, (first, second), strict=True) if each.missing
     ]
@@ -74,6 +75,8 @@ def _is_page(path: str) -> bool:
 
 def print_diff(console: Console, found: RunDiff) -> None:
     """Print the counts and the first significant changes."""
+    from okralong.pipelines.reporting.causes import CAUSES
+
     for line in found.lines():
         say_line(console, line)
     rows = [row for row in found.table.slice(0, SHOWN).to_pylist() if row["matters"]]
@@ -81,6 +84,8 @@ def print_diff(console: Console, found: RunDiff) -> None:
         say_line(console, f"{row['change']}  {row['query_id']}  {_short(row['question'])}")
         before, after = (_said(row, when) for when in ("before", "after"))
         say_line(console, f"    {before} -> {after}" if row["before_status"] else f"    {after}")
+        if row["cause"] != "question":
+            say_line(console, f"    cause: {CAUSES[row['cause']]} ({_short(row['because'])})")
     if (more := sum(found.table["matters"].to_pylist()) - len(rows)) > 0:
         say_line(console, f"... and {more:,} more")
 

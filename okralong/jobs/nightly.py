@@ -41,6 +41,7 @@ from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.config import IndexConfig
 from okralong.pipelines.indexing.maintenance import vacuum
 from okralong.pipelines.methods.registry import describe
+from okralong.pipelines.reporting.causes import Replayed
 from okralong.pipelines.reporting.diff import RunDiff, diff_page, diff_runs
 from okralong.pipelines.reporting.export import Exported, export_run, write_tables
 from okralong.pipelines.run.config import RunConfig
@@ -62,6 +63,7 @@ from okralong.pipelines.run.nightly import (
     next_night,
     nights,
     only,
+    setup_of,
     write_current,
 )
 from okralong.pipelines.run.prepare import Prepared, prepare
@@ -290,7 +292,8 @@ class NightJob:
         before, new = self.current, self._merged()
         old = Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
         origins = {row["query_id"]: row for row in new.origins}
-        found = diff_runs(old, Exported.made(new.begun, new.answers, origins))
+        journals = Replayed(self.current_folder), Replayed(self.run, setup_of(self._prepared()))
+        found = diff_runs(old, Exported.made(new.begun, new.answers, origins), journals)
         place = self._location(self.place)
         for kind in TABLES:
             write_tables({DIFFERENCES: found.table}, f"{place}/{DIFFERENCES}.{kind}", kind)
@@ -300,7 +303,7 @@ class NightJob:
         self.place.write_bytes(f"{DIFFERENCES}.html", diff_page(found, title, facts))
         self._print(found)
         matters = found.matters and bool(before.begun or found.table.num_rows)
-        notes = {"changes": dict(found.counts), "matters": matters}
+        notes = {"changes": dict(found.counts), "causes": dict(found.causes), "matters": matters}
         code = EXIT_CHANGED if matters and self.config.exit_on_change else EXIT_OK
         self._done("diff", exit_code=self._at_least(code), notes=notes)
 

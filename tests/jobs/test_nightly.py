@@ -94,6 +94,7 @@ def test_only_what_changed_is_asked_and_named(
     assert differences(folder) == {"lantern": "changed", "other": "new_question"}
     first, second = nights(Folder.of(folder / "nightly"))
     assert dict(second.why) == {"on changed documents": 1, "new questions": 1}
+    assert second.notes["causes"] == {"document": 1, "question": 1}
     asked = len(reader.received)
     assert asked <= 5, "what a night before was told is not asked again"
     rows = {row["query_id"]: row for row in flat_answers(current).to_pylist()}

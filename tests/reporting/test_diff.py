@@ -17,6 +17,7 @@ from okralong.jobs.cli import app
 from okralong.pipelines.core.schemas import ANSWERS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import EXIT_CHANGED
+from okralong.pipelines.reporting.causes import Replayed
 from okralong.pipelines.reporting.diff import CHANGES, diff_page, diff_runs, same_answer
 from okralong.pipelines.reporting.export import Exported
 from tests.archives.written import write_version
@@ -127,6 +128,15 @@ def test_each_change_is_named(runs: tuple[Folder, Folder]) -> None:
     assert (nothing.table.num_rows, nothing.counts, nothing.matters) == (0, {"same": 8}, False)
     first = diff_runs(None, Exported.of(runs[0]))
     assert set(first.table["change"].to_pylist()) == {"new_question"}
+
+
+def test_without_journals_the_hashes_of_cited_documents_tell_a_cause(runs: tuple[Folder, Folder]) -> None:
+    diff = diff_runs(*map(Exported.of, runs), (Replayed(runs[0]), Replayed(runs[1])))
+    found = {row["query_id"]: row["cause"] for row in diff.table.to_pylist()}
+    assert {found[name] for name in ("changed", "moved")} == {"document"}
+    assert {found[name] for name in ("gone", "new_question")} == {"question"}
+    assert (found["failed"], found["newly_answered"]) == ("failure", "unknown")
+    assert diff.causes == {"document": 2, "failure": 1, "question": 2, "unknown": 2}
 
 
 def test_the_models_of_both_sides_are_named_even_if_no_answer_changed(runs: tuple[Folder, Folder]) -> None:

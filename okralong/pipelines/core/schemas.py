@@ -571,6 +571,8 @@ DIFFERENCES: Final = _described(
         ("change", pa.string(), "changed, newly_answered, newly_unanswerable, failed, new_question, moved or gone"),
         ("matters", pa.bool_(), "whether it counts for the exit code and on_change: all but moved and gone"),
         ("what", pa.string(), "what is another now: answer, question, document (its hash), page, quote"),
+        ("cause", pa.string(), "document, retrieval, config, model, failure, question or unknown"),
+        ("because", pa.string(), "what caused it, in words"),
         *((f"{when}_{name}", kind, f"{about}, {when}") for name, kind, about in _SIDE for when in ("before", "after")),
         ("similarity", pa.float64(), "token F1 of the two answers, 0 to 1; null where one is missing"),
         ("error", pa.string(), "why there is no answer now"),

@@ -209,6 +209,11 @@ class RunLedger:
             self._state.calls += 1
             self._state.usage += outcome.usage
             self._state.snapshots[origin(ledger_row(outcome))] += 1
+            if outcome.status == "cached":  # nothing was sent, so no intent recorded the request
+                asked = intent_body(call)
+                self._log.append_step(
+                    JournalRow(call.query_id, call.path, "request", asked, call.sample, call.request_hash)
+                )
             body = reply_body(outcome)
             step = JournalRow(call.query_id, call.path, "reply", body, call.sample, call.request_hash)
             self._log.append_step(step)

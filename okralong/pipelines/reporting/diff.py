@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from okralong.pipelines.core.schemas import DIFFERENCES, FLAT_ANSWERS
 from okralong.pipelines.llm.records import NAME_CHARS, models_named
+from okralong.pipelines.reporting.causes import CAUSES, AnswerSide, Replayed, causes
 from okralong.pipelines.reporting.export import Exported
 from okralong.pipelines.reporting.metrics import normalise, token_f1
 from okralong.pipelines.reporting.rows import bounded, plain, replied_by
@@ -48,11 +49,13 @@ class RunDiff:
     Attributes:
         table: One row per question that differs, the important changes first: ``DIFFERENCES`` and carried columns.
         counts: Number of questions by change, including ``same``.
+        causes: Number of differences by cause (``reporting/causes.py``).
         replied: Which models gave the answers of both runs, in words; "" if unknown.
     """
 
     table: pa.Table
     counts: Mapping[str, int]
+    causes: Mapping[str, int]
     replied: str = ""
 
     @property
@@ -63,11 +66,18 @@ class RunDiff:
     def lines(self) -> list[str]:
         """Return a line of text for each kind of change that occurs."""
         found = [f"{self.counts[name]:,} {words}" for name, words in CHANGES.items() if self.counts.get(name)]
-        return [*found, f"{self.counts.get(SAME, 0):,} unchanged", *([self.replied] if self.replied else [])]
+        why = ", ".join(f"{self.causes[name]:,} {words}" for name, words in CAUSES.items() if self.causes.get(name))
+        rest = [f"causes: {why}" if why else "", self.replied]
+        return [*found, f"{self.counts.get(SAME, 0):,} unchanged", *filter(None, rest)]
 
 
-def diff_runs(before: Exported | None, after: Exported) -> RunDiff:
-    """Compare two runs by query_id. Without ``before`` every question is new."""
+def diff_runs(
+    before: Exported | None, after: Exported, journals: tuple[Replayed, Replayed] | tuple[None, None] = (None, None)
+) -> RunDiff:
+    """Compare two runs by query_id. Without ``before`` every question is new.
+
+    Without the ``journals`` of both runs most causes are unknown.
+    """
     old, new = ({} if each is None else _sides(each) for each in (before, after))
     found = [
         (change, row)
@@ -77,13 +87,16 @@ def diff_runs(before: Exported | None, after: Exported) -> RunDiff:
     counts = Counter(change for change, _ in found)
     order = list(CHANGES)
     rows = sorted((row for change, row in found if change != SAME), key=lambda row: order.index(row["change"]))
+    pairs = {row["query_id"]: (_rested(old, row["query_id"]), _rested(new, row["query_id"])) for row in rows}
+    why = causes(pairs, *journals)
+    rows = [row | {"cause": why[row["query_id"]].name, "because": why[row["query_id"]].because} for row in rows]
     table = pa.Table.from_pylist(rows, schema=DIFFERENCES)
     for name in _carried(before, after):
         column = pa.array([row["carried"].get(name) for row in rows], pa.string())
         table = table.append_column(
             pa.field(f"carried_{name}" if name in table.column_names else name, pa.string()), column
         )
-    return RunDiff(table, dict(counts), _replied(before, after))
+    return RunDiff(table, dict(counts), dict(Counter(each.name for each in why.values())), _replied(before, after))
 
 
 def _replied(before: Exported | None, after: Exported) -> str:
@@ -131,6 +144,12 @@ def _sides(run: Exported) -> dict[str, _Side]:
     for row in run.citations.to_pylist():
         citations.setdefault(row["query_id"], []).append(row)
     return {row["query_id"]: _Side(row, citations.get(row["query_id"], [])) for row in run.answers.to_pylist()}
+
+
+def _rested(sides: Mapping[str, _Side], query_id: str) -> AnswerSide | None:
+    side = sides.get(query_id)
+    hashes = {} if side is None else {each["doc_id"]: each["document_sha256"] for each in side.citations}
+    return None if side is None else AnswerSide(side.row, hashes)
 
 
 def _difference(old: _Side | None, new: _Side | None) -> tuple[str, dict[str, Any]]:
@@ -224,6 +243,12 @@ def _body(diff: RunDiff, title: str, facts: Sequence[str]) -> Iterator[str]:
         if count := diff.counts.get(name):
             yield f"<li><b>{count:,}</b> {words}</li>"
     yield "</ul>"
+    if diff.causes:
+        yield '<ul class="counts causes"><li>by cause</li>'
+        for name, words in CAUSES.items():
+            if count := diff.causes.get(name):
+                yield f"<li><b>{count:,}</b> {words}</li>"
+        yield "</ul>"
     if not diff.table.num_rows:
         yield "<p>Nothing changed.</p>"
     heading = ""
@@ -245,11 +270,12 @@ def _article(row: Mapping[str, Any]) -> str:
         if row[f"{when}_status"]
     )
     what = f'<p class="what">changed: {_text(row["what"])}</p>' if row["what"] else ""
+    why = f'<p class="what">cause: {_text(CAUSES[row["cause"]])} ({_text(bounded(row["because"], 300))})</p>'
     error = f'<p class="what">{_text(bounded(row["error"], WORDS_CHARS))}</p>' if row["error"] else ""
     name = _text(row["query_id"])
     return (
         f'<article id="q-{name}"><h3><code>{name}</code>{_text(bounded(row["question"], WORDS_CHARS))}</h3>'
-        f'{what}{error}<div class="sides">{sides}</div></article>'
+        f'{what}{why}{error}<div class="sides">{sides}</div></article>'
     )
 
 

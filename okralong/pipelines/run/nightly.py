@@ -26,7 +26,7 @@ from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import NAME, Fragment, read_run_table
 from okralong.pipelines.run.config import fingerprint
 from okralong.pipelines.run.prepare import Prepared, Scoped
-from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER
+from okralong.pipelines.run.rows import BEGUN, DOCUMENTS_FOLDER, ORIGINS_FOLDER
 
 NIGHTS: Final = "nights"
 CURRENT: Final = "current"
@@ -34,8 +34,6 @@ NIGHT: Final = "night.json"
 RUN: Final = "run"
 DIFFERENCES: Final = "differences"
 """The file name, without suffix, of a night's differences, which are written as a table and as a page."""
-DOCUMENTS_FOLDER: Final = "documents"
-"""The folder in ``current`` with the ids and hashes of the documents that its answers are based on."""
 
 Ending = Literal["failed", "unanswerable", "invalid_output"]
 _FAILED: Final[tuple[Ending, ...]] = ("failed",)

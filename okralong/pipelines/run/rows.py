@@ -127,6 +127,8 @@ BEGUN: Final = "run.json"
 """The first file of a run. It records the config and fingerprint, so that a rerun with different ones is refused."""
 ORIGINS_FOLDER: Final = "origins"
 """The folder in a nightly's ``current`` with the origin of each answer."""
+DOCUMENTS_FOLDER: Final = "documents"
+"""The folder in ``current`` with the ids and hashes of the documents that its answers are based on."""
 JUDGE: Final = "judge"
 """The folder in a sweep's cell with the judge's own journal and ledger."""
 
