@@ -145,12 +145,18 @@ def nightly(
     config: Annotated[
         str, typer.Argument(metavar="CONFIG", help="A YAML config, a path or URI; see configs/nightly.yaml.")
     ],
+    test_notify: Annotated[
+        bool, typer.Option("--test-notify", help="Send a test message to every target of notify, and run no night.")
+    ] = False,
     address: Address = None,
 ) -> None:
     """Run a whole night: index changed documents, answer the affected questions, report the differences."""
-    from okralong.jobs.nightly import run_nightly
+    from okralong.jobs.nightly import notify_test, run_nightly
 
-    code = run_nightly(config, address=address, console=Console())
+    console = Console()
+    code = (
+        notify_test(config, console=console) if test_notify else run_nightly(config, address=address, console=console)
+    )
     if code != EXIT_OK:
         raise typer.Exit(code)
 

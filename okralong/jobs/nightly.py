@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,6 +25,7 @@ from okralong.actors.index_streams import index_archive
 from okralong.jobs.answer import Starting, answer_prepared
 from okralong.jobs.diff import print_diff
 from okralong.jobs.estimate import Asking, estimate_prepared
+from okralong.jobs.notify import SENT, news_of, tell, tell_stop, try_targets
 from okralong.jobs.terminal import IndexPanel, ray_lines, say_line
 from okralong.pipelines.archive.versions import Location, version_numbers
 from okralong.pipelines.core.config import Settings, load_config, parse_config
@@ -34,8 +36,12 @@ from okralong.pipelines.core.types import (
     EXIT_FAILURES,
     EXIT_OK,
     EXIT_OVER_BUDGET,
+    EXIT_STOPPED,
     ConfigError,
+    InputError,
+    OkraError,
     OverBudget,
+    StoppedError,
 )
 from okralong.pipelines.core.wording import counted
 from okralong.pipelines.indexing.config import IndexConfig
@@ -50,6 +56,7 @@ from okralong.pipelines.run.nightly import (
     DIFFERENCES,
     NIGHT,
     NIGHTS,
+    NOTIFICATIONS,
     RUN,
     Current,
     Merged,
@@ -66,9 +73,10 @@ from okralong.pipelines.run.nightly import (
     setup_of,
     write_current,
 )
+from okralong.pipelines.run.notify import Report, restored, stored, unknown_questions
 from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.run.question_sources import read_checks
-from okralong.pipelines.run.questions import schema_files
+from okralong.pipelines.run.questions import read_questions, schema_files
 from okralong.pipelines.run.rows import write_order
 
 S = TypeVar("S", bound=Settings)
@@ -87,9 +95,72 @@ def run_nightly(config: str | Path, *, address: str | None = None, console: Cons
     """
     places = Places.read(str(config))
     console = console or Console()
+    with telling_of_stops(places, console):
+        return _run_nights(places, address, console)
+
+
+def notify_test(config: str | Path, *, console: Console | None = None) -> int:
+    """Send a test message to every target of ``notify``, and return 0 if all accepted it, else 1.
+
+    Raises ConfigError if the config cannot be used or has no rules.
+    """
+    places = Places.read(str(config))
+    if not places.config.notify:
+        raise ConfigError(f"{places.where} has no rules in notify. Add some; docs/nightly.md lists the conditions.")
+    _check_rules(places)
+    return EXIT_OK if try_targets(console or Console(), places.config.notify) else EXIT_FAILURES
+
+
+def _check_rules(places: Places) -> None:
+    """Raise ConfigError if a rule names questions that are not in the questions file; it reports its own errors."""
+    if not places.config.notify:
+        return
+    try:
+        asked, _ = read_questions(places.of(places.config.questions), places.answer.carry)
+    except InputError:
+        return
+    if unknown := unknown_questions(places.config.notify, [each.query_id for each in asked]):
+        raise ConfigError(f"{places.where} cannot be used: {'; '.join(unknown)}. Nothing was run.")
+
+
+class NightStopped(typer.Exit):
+    """A night that cannot go on, for a reason that was printed."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(code)
+        self.why = why
+
+
+@contextmanager
+def telling_of_stops(places: Places, console: Console) -> Iterator[None]:
+    """Notify of a night that is over budget or fails. Being stopped by the user is no failure."""
+    try:
+        yield
+    except StoppedError:
+        raise
+    except OverBudget as error:
+        _tell_stop(places, console, over_budget=str(error))
+        raise
+    except NightStopped as stop:
+        if stop.exit_code != EXIT_STOPPED:
+            _tell_stop(places, console, failed=stop.why)
+        raise
+    except Exception as error:
+        _tell_stop(places, console, failed=str(error) if isinstance(error, OkraError) else f"{type(error).__name__}")
+        raise
+
+
+def _tell_stop(places: Places, console: Console, *, failed: str = "", over_budget: str = "") -> None:
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    tell_stop(console, places.config.notify, Report(day, failed=failed, over_budget=over_budget))
+
+
+def _run_nights(places: Places, address: str | None, console: Console) -> int:
+    """Resume unfinished nights and run tonight's, alone in the folder."""
     beside = places.of(places.config.folder)
     folder = Folder.of(beside)
     places.index, places.answer  # noqa: B018  - fail early: both are read before any work
+    _check_rules(places)
     with folder.locked("okralong nightly"), ray_lines(console, beside), connected(address):
         codes = []
         now = datetime.now(UTC)
@@ -279,7 +350,7 @@ class NightJob:
         result = answer_prepared(tonight, self._location(self.run), Starting(console=self.console))
         if result.stopped and result.exit_code != EXIT_OVER_BUDGET:
             self._say(f"stopped: {result.stopped}", "red")
-            raise typer.Exit(result.exit_code)
+            raise NightStopped(result.exit_code, result.stopped)
         ended = ", ".join(f"{count:,} {status}" for status, count in sorted(result.statuses.items()))
         self._say(f"asked: {ended}")
         if result.stopped:
@@ -293,7 +364,10 @@ class NightJob:
         old = Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
         origins = {row["query_id"]: row for row in new.origins}
         journals = Replayed(self.current_folder), Replayed(self.run, setup_of(self._prepared()))
-        found = diff_runs(old, Exported.made(new.begun, new.answers, origins), journals)
+        tonight = Exported.made(new.begun, new.answers, origins)
+        found = diff_runs(old, tonight, journals)
+        if rules := self.config.notify:
+            self.place.write_bytes(NOTIFICATIONS, stored(rules, news_of(found, old, tonight)))
         place = self._location(self.place)
         for kind in TABLES:
             write_tables({DIFFERENCES: found.table}, f"{place}/{DIFFERENCES}.{kind}", kind)
@@ -334,19 +408,41 @@ class NightJob:
         self._done("merge")
 
     def _tell(self) -> None:
-        """Call ``on_change``, without a shell."""
-        code = EXIT_OK
-        if self.config.on_change and self.night.notes.get("matters"):
-            words = [*self.config.on_change, f"{self._location(self.place)}/{DIFFERENCES}.{TABLES[0]}"]
-            try:
-                ended = subprocess.run(words, cwd=self.places.beside, check=False).returncode
-                trouble = f"exit code {ended}" if ended else ""
-            except OSError as error:
-                trouble = str(error)
-            if trouble:
-                self._say(f"on_change {words[0]} failed: {trouble}. The table is {words[-1]}.", "red")
-                code = EXIT_FAILURES
-        self._done("tell", exit_code=self._at_least(code))
+        """Send notifications and call ``on_change``. Neither can stop the night."""
+        code = self._at_least(EXIT_OK if self._notified() else EXIT_FAILURES)
+        self._done("tell", exit_code=_worst([code, self._call_on_change()]))
+
+    def _notified(self) -> bool:
+        """Send what matches the rules of ``notify``, and return whether all targets accepted it.
+
+        ``night.json`` records each one at once, so that a killed night does not send it again.
+        """
+        cells = restored(self.place.read_bytes(NOTIFICATIONS)) if self.place.exists(NOTIFICATIONS) else {}
+        left = int((self.night.notes.get("statuses") or {}).get("over_budget") or 0)
+        over = f"The night's budget is used up. {counted(left, 'question')} will be asked the next night."
+        table = f"{self._location(self.place)}/{DIFFERENCES}.html"
+        report = Report(self.night.name, cells, over_budget=over if left else "", table=table)
+        known = dict(self.night.notes.get("notified") or {})
+        for label, outcome in tell(self.console, self.config.notify, report, known):
+            known[label] = outcome
+            self.night = replace(self.night, notes={**self.night.notes, "notified": dict(known)})
+            self.night.write(self.place)
+        return all(outcome == SENT for outcome in known.values())
+
+    def _call_on_change(self) -> int:
+        """Call ``on_change``, without a shell, if a change matters; return ``EXIT_FAILURES`` if it fails."""
+        if not self.config.on_change or not self.night.notes.get("matters"):
+            return EXIT_OK
+        words = [*self.config.on_change, f"{self._location(self.place)}/{DIFFERENCES}.{TABLES[0]}"]
+        try:
+            ended = subprocess.run(words, cwd=self.places.beside, check=False).returncode
+            trouble = f"exit code {ended}" if ended else ""
+        except OSError as error:
+            trouble = str(error)
+        if not trouble:
+            return EXIT_OK
+        self._say(f"on_change {words[0]} failed: {trouble}. The table is {words[-1]}.", "red")
+        return EXIT_FAILURES
 
     def _keep(self) -> None:
         """Delete versions and nights that ``keep`` does not retain."""

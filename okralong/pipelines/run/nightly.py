@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import active, read_catalogue
@@ -25,6 +25,7 @@ from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import Question
 from okralong.pipelines.llm.journal import NAME, Fragment, read_run_table
 from okralong.pipelines.run.config import fingerprint
+from okralong.pipelines.run.notify import Rule, check_targets
 from okralong.pipelines.run.prepare import Prepared, Scoped
 from okralong.pipelines.run.rows import BEGUN, DOCUMENTS_FOLDER, ORIGINS_FOLDER
 
@@ -34,6 +35,8 @@ NIGHT: Final = "night.json"
 RUN: Final = "run"
 DIFFERENCES: Final = "differences"
 """The file name, without suffix, of a night's differences, which are written as a table and as a page."""
+NOTIFICATIONS: Final = "notifications.json"
+"""The file with the cells that match a night's rules of ``notify``."""
 
 Ending = Literal["failed", "unanswerable", "invalid_output"]
 _FAILED: Final[tuple[Ending, ...]] = ("failed",)
@@ -66,6 +69,7 @@ class NightlyConfig(Settings):
     - ``retry``: statuses of questions to ask again every night.
     - ``on_change``: a command as a list of words, called when an answer changed materially; the path of the table of
       differences is appended.
+    - ``notify``: rules that say which changes are sent to whom, by e-mail, chat or webhook.
     - ``exit_on_change``: whether the exit code also reports such changes.
     - ``export``: files to which ``current`` is exported every night.
     - ``keep``: how long versions and nights are kept.
@@ -80,9 +84,12 @@ class NightlyConfig(Settings):
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     retry: list[Ending] = Field(default_factory=lambda: list(_FAILED))
     on_change: list[str] = Field(default_factory=list)
+    notify: list[Rule] = Field(default_factory=list)
     exit_on_change: bool = True
     export: list[str] = Field(default_factory=list)
     keep: Keep = Keep()
+
+    _no_secrets = field_validator("notify", mode="before")(check_targets)
 
 
 # --------
