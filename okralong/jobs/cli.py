@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from okralong.jobs import archive, diff, doctor, export, failures, index, model, report, session, show
+from okralong.jobs import archive, corrections, diff, doctor, export, failures, index, model, report, session, show
 from okralong.jobs.options import Address, AskOptions, RowOptions, RunCommand, RunOptions, with_options
 from okralong.jobs.plugins import CommandGroup
 from okralong.jobs.terminal import say_line
@@ -229,6 +229,7 @@ app.command("failures")(failures.failures)
 app.command("report")(report.report)
 app.command("export")(export.export)
 app.command("diff")(diff.diff)
+app.command("corrections")(corrections.corrections)
 app.command("doctor")(doctor.command)
 app.add_typer(model.model_app, name="model")
 app.command("sample")(sample)

@@ -51,6 +51,14 @@ from okralong.pipelines.reporting.causes import Replayed
 from okralong.pipelines.reporting.diff import RunDiff, diff_page, diff_runs
 from okralong.pipelines.reporting.export import Exported, export_run, write_tables
 from okralong.pipelines.run.config import RunConfig
+from okralong.pipelines.run.corrections import (
+    Entry,
+    append_entries,
+    corrections_of,
+    read_entries,
+    reopened_by,
+    standing,
+)
 from okralong.pipelines.run.nightly import (
     CURRENT,
     DIFFERENCES,
@@ -361,10 +369,12 @@ class NightJob:
 
     def _diff(self) -> None:
         before, new = self.current, self._merged()
-        old = Exported.made(before.begun, self._rows(before), before.origins) if before.begun else None
+        entries, reopened = read_entries(self.current_folder), self._reopened(new)
+        corrected = standing(entries)
+        old = Exported.made(before.begun, self._rows(before), before.origins, corrected) if before.begun else None
         origins = {row["query_id"]: row for row in new.origins}
         journals = Replayed(self.current_folder), Replayed(self.run, setup_of(self._prepared()))
-        tonight = Exported.made(new.begun, new.answers, origins)
+        tonight = Exported.made(new.begun, new.answers, origins, standing([*entries, *reopened]))
         found = diff_runs(old, tonight, journals)
         if rules := self.config.notify:
             self.place.write_bytes(NOTIFICATIONS, stored(rules, news_of(found, old, tonight)))
@@ -374,10 +384,15 @@ class NightJob:
         title = f"Night {self.night.name}"
         against = f"compared with the night {before.begun['night']}" if before.begun else "the first night"
         facts = [f"{against}; version {self.night.archive_version} of the archive", *self._facts()]
+        if reopened:
+            named = ", ".join(f"{each.query_id} ({each.reason})" for each in reopened)
+            facts.append(f"corrections reopened, to be looked at again: {named}")
+            self._say(facts[-1], "yellow")
         self.place.write_bytes(f"{DIFFERENCES}.html", diff_page(found, title, facts))
         self._print(found)
         matters = found.matters and bool(before.begun or found.table.num_rows)
         notes = {"changes": dict(found.counts), "causes": dict(found.causes), "matters": matters}
+        notes["reopened"] = [each.query_id for each in reopened]
         code = EXIT_CHANGED if matters and self.config.exit_on_change else EXIT_OK
         self._done("diff", exit_code=self._at_least(code), notes=notes)
 
@@ -401,6 +416,7 @@ class NightJob:
         if not same or self._rows(self.current) != list(new.answers):
             documents = known_documents(self._prepared().archive)
             write_current(self.current_folder, new, run, documents, self._manifest(new))
+        append_entries(self.current_folder, self._reopened(new))
         write_order(self.current_folder, new.order, keep=False)
         for file in self.config.export:
             for path in export_run(self.current_folder, self.places.of(file))[0]:
@@ -489,6 +505,15 @@ class NightJob:
 
     def _merged(self) -> Merged:
         return merged(self._prepared(), self.current, self._own_run(), self.night)
+
+    def _reopened(self, new: Merged) -> list[Entry]:
+        """Return the entries that reopen corrections whose page or question has changed."""
+        known = corrections_of(self.current_folder)
+        if not known:
+            return []
+        archive = self._prepared().archive
+        asked = {row["query_id"]: (row["question"], row["answer_type"] or "") for row in new.answers}
+        return reopened_by(known, archive, known_documents(archive), asked, self.night.name)
 
     def _manifest(self, new: Merged) -> dict[str, Any]:
         """Return the manifest of ``current``: the set-up of the newest run, and totals over all answers."""

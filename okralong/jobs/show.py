@@ -29,6 +29,7 @@ from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import words_of
 from okralong.pipelines.reporting.metrics import Typed, answer_marks
 from okralong.pipelines.reporting.rows import replied_by
+from okralong.pipelines.run.corrections import Correction, corrections_of
 from okralong.pipelines.run.rows import BEGUN, artifacts_taken, in_question_order, table
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def print_summary(
         f"cost ${cost:.4f}; the same tokens at {REFERENCE_MODEL} prices: ${reference:.4f}",
         *_bill(run, cost),
         *_score(rows, golds or {}),
+        *_corrected(run),
         f"run folder: {run.path}; show one answer with its sources: okralong show {run.path} QUERY_ID",
     ):
         say_line(console, line)
@@ -159,6 +161,14 @@ def _score(rows: list[dict[str, Any]], golds: Mapping[str, Sequence[str]]) -> li
     return [f"against the gold answers of {counted(len(held), 'question')}: F1 {f1:.2f}, exact match {exact:.2f}"]
 
 
+def _corrected(run: Folder) -> list[str]:
+    """Return a line that counts the corrections, or nothing."""
+    known = corrections_of(run).values()
+    opened = sum(bool(each.reopened) for each in known)
+    words = f"{counted(len(known), 'answer')} corrected, {opened:,} of them reopened; okralong corrections {run.path}"
+    return [words] if known else []
+
+
 def _analyzers(rows: list[dict[str, Any]]) -> set[str]:
     return {json.loads(row["analysis"])["analyzer"] for row in rows if row["analysis"]}
 
@@ -221,7 +231,7 @@ def command(
         raise InputError(f"{run} has no question {query_id!r}. Its first ones are: {known}.")
     printer = _Printer(console, _archive(folder, console), full)
     if rows:
-        printer.answer(rows[0])
+        printer.answer(rows[0], corrections_of(folder).get(str(query_id)))
     if not rows or whole or full:
         printer.way(steps)
     else:
@@ -244,7 +254,7 @@ class _Printer:
         self._limit = None if full else CHUNK_CHARS
         self._full = full
 
-    def answer(self, row: dict[str, Any]) -> None:
+    def answer(self, row: dict[str, Any], correction: Correction | None = None) -> None:
         """Print the question, its answer and the quotes of its citations."""
         self._line(f"{row['query_id']}  {row['question']}", style="bold")
         self._line(f"scope: {self._scope(row['doc_ids'])}", 2)
@@ -256,6 +266,8 @@ class _Printer:
         if row["value"] is not None:
             for name, said in _value_lines(row):
                 self._line(f"{name}: {said}", 2)
+        if correction is not None:
+            self._line(str(correction), 2, "yellow" if correction.reopened else "green")
         if row["escalated"]:
             how = "with the full text" if row["escalated"] == "precise" else f"with {row['escalated']}"
             known = row["first_confidence"]

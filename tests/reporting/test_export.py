@@ -97,7 +97,7 @@ def test_excel_opens_it_with_numbers_dates_and_links_and_without_formulas(run: F
     written, _ = export_run(run, str(tmp_path / "answers.xlsx"))
     assert written == [str(tmp_path / "answers.xlsx")]
     book = openpyxl.load_workbook(tmp_path / "answers.xlsx")
-    assert book.sheetnames == ["answers", "citations", "Read me"]
+    assert book.sheetnames == ["answers", "citations", "Read me", "okralong"]
     sheet = book["answers"]
     head = [cell.value for cell in sheet[1]]
     assert (sheet.freeze_panes, sheet.auto_filter.ref) == ("B2", sheet.dimensions)
@@ -173,7 +173,7 @@ def test_excel_shows_what_people_read_and_folds_the_rest(typed_run: Folder, tmp_
     folded = {letter for letter, column in sheet.column_dimensions.items() if column.hidden}
     shown = [cell.value for cell in sheet[1] if cell.column_letter not in folded]
     assert shown == [
-        *("query_id", "question", "answer", "value", "period", "status", "confidence"),
+        *("query_id", "question", "answer", "value", "period", "corrected", "note", "status", "confidence"),
         *("doc_id", "section", "quote", "error", "cost_usd"),
     ]
     assert head[: len(shown)] == shown
@@ -214,7 +214,7 @@ def test_the_last_sheet_explains_the_others(typed_run: Folder, tmp_path: Path) -
     told = {line[0]: line[1:] for line in lines if line[0]}
     assert told["questions"][0] == "5: 4 answered, 1 invalid_output"
     assert told["with a source"][0] == "1 of 4 answers"
-    assert told["note"][0] == "the run was incomplete when it was exported"
+    assert told["notes"][0] == "the run was incomplete when it was exported"
     assert {name for name in told if told[name][-1] in ("shown", "folded")} == {
         *FLAT_ANSWERS.names,
         *FLAT_CITATIONS.names,
@@ -290,7 +290,7 @@ def matrix_run(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 def test_a_matrix_is_a_sheet_whose_cells_say_where_they_come_from(matrix_run: Folder, tmp_path: Path) -> None:
     export_run(matrix_run, str(tmp_path / "table.xlsx"))
     book = openpyxl.load_workbook(tmp_path / "table.xlsx")
-    assert book.sheetnames == ["matrix", "answers", "citations", "Read me"]
+    assert book.sheetnames == ["matrix", "answers", "citations", "Read me", "okralong"]
     sheet = book["matrix"]
     assert [[cell.value for cell in row] for row in sheet] == [
         ["doc_id", "title", "sales", "Title_2", "chair"],
@@ -348,7 +348,7 @@ def test_a_failed_check_marks_its_cells_and_has_a_row_of_its_own(matrix_run: Fol
     run.at("answers").write_table("part-000000001.parquet", pa.Table.from_pylist(rows, schema=ANSWERS))
     export_run(run, str(tmp_path / "table.xlsx"))
     book = openpyxl.load_workbook(tmp_path / "table.xlsx")
-    assert book.sheetnames == ["matrix", "checks", "answers", "citations", "Read me"]
+    assert book.sheetnames == ["matrix", "checks", "answers", "citations", "Read me", "okralong"]
     assert {book["matrix"].cell(2, at).fill.fgColor.rgb for at in (3, 4, 5)} == {"FFD9B3FF"}
     first = book["matrix"]["C2"].comment.text.splitlines()[0]
     assert first.startswith(f"check failed: {rule}: 1,544 SEK and 1,000 SEK + 44 SEK (1,544 and 1,044)")

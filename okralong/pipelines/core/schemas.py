@@ -472,6 +472,14 @@ _CITED: Final[list[tuple[str, pa.DataType, str]]] = [
     ("ocr", pa.bool_(), "whether the words were read from an image"),
 ]
 
+_CORRECTED: Final[list[tuple[str, pa.DataType, str]]] = [
+    ("corrected", pa.string(), "the right answer, by a person: fill it in, then run okralong corrections"),
+    ("note", pa.string(), "that person's note"),
+    ("correction", pa.string(), "state: corrected, or reopened and why; null where nobody corrected the answer"),
+    ("corrected_by", pa.string(), "who corrected it"),
+    ("corrected_at", _TIME, "when, UTC"),
+]
+
 FLAT_ANSWERS: Final = _described(
     "flat_answers",
     [
@@ -514,6 +522,7 @@ FLAT_ANSWERS: Final = _described(
         ("archive_version", pa.int64(), "version of the archive over which it was answered"),
         ("night", pa.string(), "the night that it comes from; null outside okralong nightly"),
         ("finished_at", _TIME, "end of the answer, UTC"),
+        *_CORRECTED,
     ],
 )
 """A row per question of a run, as ``okralong export`` writes it. Carried columns follow under their own names
@@ -539,6 +548,7 @@ _SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
     ("link", pa.string(), "opens the first source, a PDF at its page"),
     ("night", pa.string(), "night of the answer"),
     ("replied_by", pa.string(), "model that gave the answer, as its reply names it"),
+    ("correction", pa.string(), "what a person corrected it to, who and when, and whether it was reopened"),
 ]
 
 CELLS: Final = _described(
@@ -596,3 +606,49 @@ generator as that night's config names it."""
 
 KNOWN_DOCUMENTS: Final = table_schema("known_documents", [("doc_id", pa.string()), ("sha256", pa.string())])
 """The documents for which the answers of a nightly's ``current`` are valid, with the hashes of their ids and texts."""
+
+_RESTS_ON: Final = pa.struct(
+    [(name, pa.string()) for name in ("doc_id", "section", "document_sha256", "passage_sha256")]
+)
+
+CORRECTIONS: Final = table_schema(
+    "corrections",
+    [
+        ("query_id", pa.string()),
+        ("event", pa.string()),
+        ("at", _UTC),
+        ("by", pa.string()),
+        ("previous", pa.string()),
+        ("corrected", pa.string()),
+        ("note", pa.string()),
+        ("reason", pa.string()),
+        ("question", pa.string()),
+        ("answer_type", pa.string()),
+        ("doc_ids", pa.list_(pa.string())),
+        ("asked_id", pa.string()),
+        ("night", pa.string()),
+        ("sources", pa.list_(_RESTS_ON)),
+    ],
+)
+"""What people corrected in a run or in a nightly's ``current``; rows are only appended. ``event`` is corrected,
+withdrawn, reopened or purged; ``reason`` says why a correction was reopened. ``previous`` is what was there before: the
+answer, or the correction before. ``question`` to ``asked_id`` are those of the answer. ``sources`` are what it rests
+on, with the hash of the document and of the page, sheet or section (null: of the document as a whole)."""
+
+FLAT_CORRECTIONS: Final = _described(
+    "flat_corrections",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("event", pa.string(), "corrected, withdrawn, reopened or purged"),
+        ("at", _TIME, "when, UTC"),
+        ("by", pa.string(), "who; okralong nightly reopens"),
+        ("previous", pa.string(), "what was there before: the answer, or the correction before"),
+        ("corrected", pa.string(), "the right answer, by that person"),
+        ("note", pa.string(), "that person's note"),
+        ("reason", pa.string(), "why it was reopened"),
+        ("question", pa.string(), "words of the question"),
+        ("rests_on", pa.string(), "documents and pages that were cited"),
+        ("night", pa.string(), "night of the answer that was corrected"),
+    ],
+)
+"""A row per event of the corrections, oldest first, as ``okralong export`` writes it."""

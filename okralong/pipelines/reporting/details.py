@@ -18,6 +18,7 @@ from okralong.pipelines.reporting.page_pictures import PageMarks
 from okralong.pipelines.reporting.rows import bounded, public
 from okralong.pipelines.reporting.sources import Span, gold_spans, sources, spans_of
 from okralong.pipelines.reporting.steps import Step, journal_steps
+from okralong.pipelines.run.corrections import Correction
 
 
 def run_details(
@@ -26,6 +27,7 @@ def run_details(
     golds: Mapping[str, Question],
     archive: Archive | None,
     marks: PageMarks | None = None,
+    corrections: Mapping[str, Correction] | None = None,
     *,
     links: bool = False,
 ) -> list[str]:
@@ -39,7 +41,9 @@ def run_details(
         answer = answers[at]
         query_id = answer["query_id"]
         held = json.loads(steps.pop(query_id, "[]"))
-        found[at] = compact(detail_of(answer, golds.get(query_id), held, _Cites(archive, marks, links, at)))
+        correction = (corrections or {}).get(query_id)
+        detail = detail_of(answer, golds.get(query_id), held, _Cites(archive, marks, links, at), correction)
+        found[at] = compact(detail)
     return found
 
 
@@ -92,7 +96,13 @@ _PLAN_KEYS: Final = ("workflow", "granularity", "count", "exact_weight", "semant
 Detail = dict[str, Any]
 
 
-def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[Step], cites: _Cites) -> Detail:
+def detail_of(
+    answer: Mapping[str, Any],
+    gold: Question | None,
+    steps: Sequence[Step],
+    cites: _Cites,
+    correction: Correction | None = None,
+) -> Detail:
     """Return the details of a row of ``answers``."""
     context = spans_of(answer["context"])
     quoted = spans_of(answer["citations"])
@@ -103,6 +113,7 @@ def detail_of(answer: Mapping[str, Any], gold: Question | None, steps: Sequence[
         "scope": [bounded(doc_id, 200) for doc_id in (answer["doc_ids"] or ())[:NAMES]],
         "answer": bounded(answer["answer"] or "", ANSWER_CHARS),
         "error": bounded(answer["error"] or "", ANSWER_CHARS),
+        "correction": "" if correction is None else bounded(str(correction), ANSWER_CHARS),
         "golds": [bounded(text, ANSWER_CHARS) for text in (gold.answers if gold else ())[:NAMES]],
         "context": len(context),
         "replied_by": bounded(public(answer["replied_by"] or ""), MODELS_NAMED * NAME_CHARS),

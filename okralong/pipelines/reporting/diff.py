@@ -24,6 +24,7 @@ from okralong.pipelines.reporting.causes import CAUSES, AnswerSide, Replayed, ca
 from okralong.pipelines.reporting.export import Exported
 from okralong.pipelines.reporting.metrics import normalise, token_f1
 from okralong.pipelines.reporting.rows import bounded, plain, replied_by
+from okralong.pipelines.run.corrections import correction_line
 from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import dates
 
@@ -136,7 +137,8 @@ class _Side:
             f"{each['doc_id']}{', ' + each['section'] if each['section'] else ''}" for each in self.citations
         )
         named = {name: self.row[name] for name in ("answer", "status", "quote", "link", "night", "replied_by")}
-        return {f"{when}_{name}": value for name, value in (named | {"source": "; ".join(sources)}).items()}
+        more = {"source": "; ".join(sources), "correction": correction_line(self.row) or None}
+        return {f"{when}_{name}": value for name, value in (named | more).items()}
 
 
 def _sides(run: Exported) -> dict[str, _Side]:
@@ -290,7 +292,10 @@ def _side(when: str, words: str, row: Mapping[str, Any]) -> str:
     quote = (
         f"<blockquote>{_text(bounded(row[f'{when}_quote'], WORDS_CHARS))}</blockquote>" if row[f"{when}_quote"] else ""
     )
-    return f"<div><h4>{when}{night}{by}</h4><p>{said}</p>{quote}<p>{source}</p></div>"
+    corrected = (
+        f'<p class="what">{_text(bounded(told, WORDS_CHARS))}</p>' if (told := row[f"{when}_correction"]) else ""
+    )
+    return f"<div><h4>{when}{night}{by}</h4><p>{said}</p>{corrected}{quote}<p>{source}</p></div>"
 
 
 def _marked(before: str, after: str) -> tuple[str, str]:

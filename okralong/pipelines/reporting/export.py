@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, cast, get_args
@@ -33,7 +33,8 @@ from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import Matrix
 from okralong.pipelines.reporting.rows import replied_by, said
 from okralong.pipelines.reporting.tables import csv_file
-from okralong.pipelines.reporting.workbook import excel
+from okralong.pipelines.reporting.workbook import Marks, excel, marks_of
+from okralong.pipelines.run.corrections import NO_CORRECTION, Correction, corrections_of, corrections_table
 from okralong.pipelines.run.rows import BEGUN, ORIGINS_FOLDER, VALUE_COLUMNS, in_question_order
 from okralong.pipelines.statements.amounts import UNKNOWN
 
@@ -61,13 +62,18 @@ def flat_citations(run: Folder) -> pa.Table:
 
 @dataclass(frozen=True)
 class Exported:
-    """The tables of a run. ``missing`` says why quotes are unavailable, or is ""; ``summary`` has facts by name."""
+    """The tables of a run.
+
+    ``missing`` says why quotes are unavailable, or is ""; ``summary`` has facts by name; ``begun`` is the run's
+    ``run.json``.
+    """
 
     answers: pa.Table
     citations: pa.Table
     missing: str
     matrix: Matrix | None = None
     summary: Sequence[tuple[str, str]] = ()
+    begun: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Folder) -> Exported:
@@ -78,16 +84,25 @@ class Exported:
             )
         begun = json.loads(run.read_bytes(BEGUN))
         rows = in_question_order(run, read_run_table(run, "answers").to_pylist())
-        made = cls.made(begun, rows, origins_of(run))
-        return replace(made, summary=_summary(run, begun, rows, made.missing))
+        made = cls.made(begun, rows, origins_of(run), corrections_of(run))
+        return replace(made, summary=_summary(run, begun, rows, made.missing), begun=begun)
 
     @classmethod
     def made(
-        cls, begun: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], origins: Mapping[str, Mapping[str, Any]]
+        cls,
+        begun: Mapping[str, Any],
+        rows: Sequence[Mapping[str, Any]],
+        origins: Mapping[str, Mapping[str, Any]],
+        corrections: Mapping[str, Correction] | None = None,
     ) -> Exported:
-        """Build the tables from a run's ``run.json``, its rows of ``answers`` and the result of ``origins_of``."""
+        """Build the tables from a run's ``run.json`` and rows of ``answers``, its ``origins_of`` and corrections."""
         found, missing = citations_of(begun, rows)
-        answers = [_answer(row, found[row["query_id"]], begun, origins.get(row["query_id"])) for row in rows]
+        known = corrections or {}
+        answers = [
+            _answer(row, found[query_id], begun, origins.get(query_id), known.get(query_id))
+            for row in rows
+            for query_id in (row["query_id"],)
+        ]
         citations = [
             {"query_id": row["query_id"], "number": number, "start_char": each.start_char, "end_char": each.end_char}
             | _cited(each)
@@ -104,10 +119,12 @@ class Exported:
         return cls(flat, cited_words, missing, matrix)
 
 
-def flat_row(row: Mapping[str, Any], begun: Mapping[str, Any], archive: Archive | None) -> dict[str, Any]:
+def flat_row(
+    row: Mapping[str, Any], begun: Mapping[str, Any], archive: Archive | None, correction: Correction | None = None
+) -> dict[str, Any]:
     """Convert a row of ``answers`` to a row of the flat table. ``begun`` is the run's ``run.json``."""
     citations = [cited(archive, span) for span in row["citations"] or ()]
-    flat = _answer(row, citations, begun, None)
+    flat = _answer(row, citations, begun, None, correction)
     return flat | {f"carried_{name}" if name in flat else name: value for name, value in row["carried"] or ()}
 
 
@@ -141,7 +158,11 @@ def with_carried(table: pa.Table, carried: Sequence[Iterable[tuple[str, str]] | 
 
 
 def _answer(
-    row: Mapping[str, Any], citations: Sequence[Cited], begun: Mapping[str, Any], origin: Mapping[str, Any] | None
+    row: Mapping[str, Any],
+    citations: Sequence[Cited],
+    begun: Mapping[str, Any],
+    origin: Mapping[str, Any] | None,
+    correction: Correction | None,
 ) -> dict[str, Any]:
     place = Location.of(str(begun.get("archive") or ""))
     known = origin or {"night": None, "archive_version": place.version}
@@ -179,6 +200,7 @@ def _answer(
         "archive_version": known["archive_version"],
         "night": known["night"],
         "finished_at": None if finished_at is None else finished_at.replace(tzinfo=None),
+        **(correction.columns() if correction else NO_CORRECTION),
     }
 
 
@@ -211,7 +233,7 @@ def _summary(
         "answered by": ", ".join(f"{name} ({count:,})" for name, count in replied_by(rows)[:MODELS_NAMED]),
         "cost": f"${sum(row['cost_usd'] or 0.0 for row in rows):,.4f}, {counted(tokens, 'token')}",
         "last answer": f"{max(times):%Y-%m-%d %H:%M} UTC" if times else "",
-        "note": "; ".join(notes),
+        "notes": "; ".join(notes),
     }
     return [(name, fact) for name, fact in facts.items() if fact]
 
@@ -264,7 +286,8 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
 
     Excel and DuckDB hold all tables in one file, DuckDB also ledger and failures. Other formats have a file per table
     (``answers.csv``, ``answers.citations.csv``). A matrix comes first as a wide table; its cells are also in the
-    table of answers, and failed checks and comparisons with tagged facts in tables of their own.
+    table of answers, and failed checks, comparisons with tagged facts and the history of corrections in tables of their
+    own.
 
     Raises:
         InputError: The folder is not a run, or the format is unknown. No file is written then.
@@ -277,9 +300,12 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
         if exported.matrix.tagged:
             tables["tagged_facts"] = exported.matrix.tagged_table()
     tables |= {"answers": exported.answers, "citations": exported.citations}
+    if (corrections := corrections_table(run)).num_rows:
+        tables["corrections"] = corrections
     if kind == "duckdb":
         tables |= {name: without_zones(read_run_table(run, name)) for name in ("ledger", "failures")}
-    return write_tables(tables, to, kind, exported.matrix, exported.summary), exported
+    marks = marks_of(run.path, exported.begun, exported.answers.to_pylist()) if kind == "xlsx" else None
+    return write_tables(tables, to, kind, exported.matrix, exported.summary, marks), exported
 
 
 def write_tables(
@@ -288,16 +314,17 @@ def write_tables(
     kind: Format,
     matrix: Matrix | None = None,
     summary: Sequence[tuple[str, str]] = (),
+    marks: Marks | None = None,
 ) -> list[str]:
     """Write tables to ``to`` and return the paths. If a file holds one table, ``to`` is the first one's.
 
-    In Excel the sheet ``matrix`` is made from ``matrix``, with sources as notes, and ``summary`` begins a last sheet
-    that explains the others.
+    In Excel the sheet ``matrix`` is made from ``matrix``, with sources as notes, ``summary`` begins a last sheet that
+    explains the others, and ``marks`` is a hidden one.
     """
     head, slash, name = to.rpartition("/")
     folder = Folder.of(head + slash if slash else ".")
     if kind in ("xlsx", "duckdb"):
-        files = {name: excel(tables, matrix, summary) if kind == "xlsx" else database(tables)}
+        files = {name: excel(tables, matrix, summary, marks) if kind == "xlsx" else database(tables)}
     else:
         stem, dot, suffix = name.rpartition(".")
         beside = f"{stem or suffix}.{{}}{dot if stem else ''}{suffix if stem else ''}"
@@ -311,10 +338,10 @@ def write_tables(
 
 def without_zones(table: pa.Table) -> pa.Table:
     """Drop the UTC zone from time columns, because some readers need further packages for zones."""
-    for at, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.tz:
-            naive = pa.timestamp(field.type.unit)
-            table = table.set_column(at, field.with_type(naive), table[field.name].cast(naive))
+    for at, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type) and column.type.tz:
+            naive = pa.timestamp(column.type.unit)
+            table = table.set_column(at, column.with_type(naive), table[column.name].cast(naive))
     return table
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from okralong.pipelines.llm.records import models_named
 from okralong.pipelines.reporting.facts import FactsReader, TaggedCell
+from okralong.pipelines.run.corrections import correction_line
 from okralong.pipelines.statements.amounts import UNKNOWN, UNSCALED
 from okralong.pipelines.statements.checks import Failure, RuleError, failures_of, parse_rule
 from okralong.pipelines.statements.checks import Value as CheckedValue
@@ -199,6 +200,12 @@ class Matrix:
                 for at, doc_id in enumerate(self.documents)
                 for number, column in enumerate(self.columns)
                 if (found := failed.get((doc_id, column)))
+            ],
+            "corrected": [
+                [at, number, cell["correction"], correction_line(cell)]
+                for at, line in enumerate(grid)
+                for number, cell in enumerate(line)
+                if cell is not None and cell.get("correction")
             ],
             "numbers": [[each if isinstance(each, int | float) else None for each in line] for line in numbers],
         }

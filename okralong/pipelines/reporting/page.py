@@ -214,7 +214,7 @@ def question_index(rows: Sequence[Row]) -> dict[str, Any]:
     texts = _numbered(bounded(row.question, QUESTION_CHARS) for row in rows)
     words = {
         name: _numbered(getattr(row, name) for row in rows)
-        for name in ("type", "analysed", "workflow", "status", "method", "dataset", "cell", "replied_by")
+        for name in ("type", "analysed", "workflow", "status", "method", "dataset", "cell", "replied_by", "correction")
     }
     return {
         "id": [row.query_id for row in rows],

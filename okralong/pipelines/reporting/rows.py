@@ -66,6 +66,7 @@ class Row:
         method: "" in a run.
         dataset: "" in a run.
         replied_by: What gave the answer (see ``answers.replied_by``), or "".
+        correction: The state of its correction, or "".
         measures: Known values of ``ACCURACY`` and ``COST``.
         stages: Wall time in seconds by stage.
     """
@@ -82,6 +83,7 @@ class Row:
     dataset: str = ""
     cell: str = ""
     replied_by: str = ""
+    correction: str = ""
     cited: bool = False
     measures: Mapping[str, float] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
@@ -93,11 +95,12 @@ def run_row(
     alone_usd: float | None,
     evidence_recall: float | None,
     cluster: str,
+    correction: str = "",
 ) -> Row:
     """Convert a row of ``answers``. A failed question scores 0; one that is over_budget has no measures.
 
     ``gold`` is the question with gold answers, if known. ``alone_usd`` is the cost without replies from other runs,
-    None if there are none.
+    None if there are none. ``correction`` is the state of the answer's correction.
     """
     asked = answer["status"] != OPEN
     seconds = dict(answer["seconds"] or ())
@@ -128,6 +131,7 @@ def run_row(
         workflow=said(answer["plan"], "workflow"),
         cluster=cluster,
         replied_by=public(answer["replied_by"] or ""),
+        correction=correction,
         cited=bool(answer["cited"]),
         measures=measures if asked else {},
         stages={stage: float(spent) for stage, spent in seconds.items() if asked and stage != "total"},

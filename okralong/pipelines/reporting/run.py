@@ -48,6 +48,7 @@ from okralong.pipelines.reporting.tables import (
     question_table,
     written,
 )
+from okralong.pipelines.run.corrections import Correction, corrections_of
 from okralong.pipelines.run.rows import BEGUN, in_question_order
 
 ALL: Final = "all questions"
@@ -76,15 +77,17 @@ def run_report(
     begun = json.loads(run.read_bytes(BEGUN))
     answers = in_question_order(run, read_run_table(run, "answers").to_pylist())
     ledger = read_run_table(run, "ledger", CALL_COLUMNS).to_pylist()
-    rows = run_rows(answers, ledger, golds)
+    corrections = corrections_of(run)
+    rows = run_rows(answers, ledger, golds, corrections)
     archive, missing = archive_of(begun)
     marks = PageMarks()
-    opened = run_details(run, answers[:details], golds, archive, marks if megabytes > 0 else None, links=links)
+    drawn_marks = marks if megabytes > 0 else None
+    opened = run_details(run, answers[:details], golds, archive, drawn_marks, corrections, links=links)
     drawn = Drawn() if archive is None else marks.draw(archive, megabytes)
     groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)  # the gold type, if known
     workflows = _grouped(rows, lambda row: row.workflow, WORKFLOWS)
     matrix = confusion(ALL, rows)
-    table = _matrix(answers, begun, archive)
+    table = _matrix(answers, begun, archive, corrections)
     panel = Panel("by question type", {name: figures(own, [*MEASURES]) for name, own in groups.items()}, compares=False)
     manifest = run.read_manifest()
     notes = [*([missing] if missing else []), *drawn.notes, *(table.notes if table is not None else ())]
@@ -98,6 +101,9 @@ def run_report(
         notes.append(
             f"{counted(count, 'check')} of the table failed; the cells are marked, and a table below lists them."
         )
+    if corrections:
+        opened_again = sum(bool(each.reopened) for each in corrections.values())
+        notes.append(f"{counted(len(corrections), 'answer')} corrected by people, {opened_again:,} of them reopened.")
     if not any("f1" in row.measures for row in rows):
         notes.append("No gold answers are known, so the accuracy is unknown (see --questions).")
     return Report(
@@ -127,9 +133,14 @@ def run_report(
     )
 
 
-def _matrix(answers: Sequence[Mapping[str, Any]], begun: Mapping[str, Any], archive: Archive | None) -> Matrix | None:
+def _matrix(
+    answers: Sequence[Mapping[str, Any]],
+    begun: Mapping[str, Any],
+    archive: Archive | None,
+    corrections: Mapping[str, Correction],
+) -> Matrix | None:
     """Return the matrix with its failed checks, or None if there is none."""
-    cells = [flat_row(row, begun, None) for row in answers if row["asked_id"]]
+    cells = [flat_row(row, begun, None, corrections.get(row["query_id"])) for row in answers if row["asked_id"]]
     titles: dict[str, str] = {}
     if cells and archive is not None:
         known = archive.metadata().select(["doc_id", "title"]).to_pydict()
@@ -158,12 +169,16 @@ def _tagged_table(matrix: Matrix) -> Table:
 
 
 def run_rows(
-    answers: Sequence[Mapping[str, Any]], ledger: Sequence[Mapping[str, Any]], golds: Mapping[str, Question]
+    answers: Sequence[Mapping[str, Any]],
+    ledger: Sequence[Mapping[str, Any]],
+    golds: Mapping[str, Question],
+    corrections: Mapping[str, Correction] | None = None,
 ) -> list[Row]:
     """Return a row per answer, in order. Answers linked by shared documents share a cluster."""
     calls: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for call in ledger:
         calls[call["query_id"]].append(call)
+    known = corrections or {}
     shares = any(call["status"] == "cached" for call in ledger)
     clusters = joined_by_documents([tuple(each["doc_ids"] or ()) or (f"#{each['query_id']}",) for each in answers])
     return [
@@ -173,6 +188,7 @@ def run_rows(
             bill(calls[answer["query_id"]]).alone_usd if shares else None,
             evidence_recall(gold_spans(golds.get(answer["query_id"])), spans_of(answer["context"])),
             cluster,
+            known[answer["query_id"]].state if answer["query_id"] in known else "",
         )
         for answer, cluster in zip(answers, clusters, strict=True)
     ]

@@ -6,9 +6,10 @@ the others follow in a collapsed group, where programs find them.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -25,6 +26,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from okralong.pipelines.reporting.matrix import DOCUMENT_COLUMNS, Matrix, confidence_of, unit_of, value_of, words_of
 from okralong.pipelines.reporting.matrix import Cell as MatrixCell
 from okralong.pipelines.reporting.rows import bounded, is_formula
+from okralong.pipelines.run.corrections import answer_of, correction_line
 
 README: Final = "Read me"
 """The last sheet: programs read the first one unless told otherwise."""
@@ -35,6 +37,10 @@ SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
         "answer",
         "value",
         "period",
+        "corrected",
+        "note",
+        "correction",
+        "corrected_by",
         "status",
         "confidence",
         "doc_id",
@@ -48,7 +54,7 @@ SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "citations": ("query_id", "number", "doc_id", "title", "section", "quote"),
 }
 """The visible columns by sheet, in order; ``*`` stands for carried columns. Other sheets show all columns."""
-ALWAYS_SHOWN: Final = ("query_id", "question", "answer", "status", "confidence")
+ALWAYS_SHOWN: Final = ("query_id", "question", "answer", "corrected", "note", "status", "confidence")
 """Columns that stay visible even if all of their cells are empty."""
 
 MOST_CHARACTERS: Final = 32_767
@@ -57,9 +63,11 @@ MOST_LINKS: Final = 65_530
 """Per sheet (Excel specifications and limits)."""
 LONGEST_LINK: Final = 2_079
 """Maximum length of a link that Excel opens."""
-WIDEST: Final = {"question": 44, "answer": 44, "quote": 60, "more_citations": 44, "error": 44}
+WIDEST: Final = {"question": 44, "answer": 44, "corrected": 44, "quote": 60, "more_citations": 44, "error": 44}
 """Maximum widths of text columns in characters; they wrap. # project default"""
 LEAST_WIDTH, MOST_WIDTH = 9, 32  # project default
+FILLED_IN: Final = {"corrected": 18, "note": 24}
+"""Columns that the reader fills in, with their least widths. # project default"""
 LOOKED_AT: Final = 2_000  # project default
 """Rows that decide the width of a column."""
 MOST_LINES: Final = 8  # project default
@@ -91,11 +99,22 @@ _FILLS: Final = {
     "likely": PatternFill("solid", fgColor="FFFFF2CC"),
     "unsure": PatternFill("solid", fgColor="FFF8CBAD"),
     "check": PatternFill("solid", fgColor="FFD9B3FF"),
+    "corrected": PatternFill("solid", fgColor="FFBDE3C3"),
+    "reopened": PatternFill("solid", fgColor="FFFFB266"),
 }
+_TO_FILL_IN: Final = PatternFill("solid", fgColor="FFD5EFD9")
+HOW_TO_CORRECT: Final = (
+    "To correct an answer, write the right one here (of an amount with unit and scale, such as 1.2 billion USD; "
+    "unanswerable if the documents do not say it), a reason beside it, save the file, and run: "
+    "okralong corrections FOLDER FILE. The rows may be sorted. An emptied cell withdraws its correction."
+)
 
 
 def excel(
-    tables: Mapping[str, pa.Table], matrix: Matrix | None = None, summary: Sequence[tuple[str, Any]] = ()
+    tables: Mapping[str, pa.Table],
+    matrix: Matrix | None = None,
+    summary: Sequence[tuple[str, Any]] = (),
+    marks: Marks | None = None,
 ) -> bytes:
     """Convert to an Excel workbook with a sheet per table.
 
@@ -103,6 +122,7 @@ def excel(
         tables: The tables by sheet name. Fields may describe themselves in the metadata ``about``.
         matrix: The source of the sheet ``matrix``, with sources as notes.
         summary: Facts for the sheet ``Read me``, by name. Without any there is no such sheet.
+        marks: What ``okralong corrections`` compares the file with, in a hidden sheet.
     """
     book = Workbook()
     book.remove(book.worksheets[0])
@@ -115,6 +135,8 @@ def excel(
             hidden[name] = _sheet(sheet, _Layout.of(name, table))
     if summary:
         _readme_sheet(book.create_sheet(README), tables, hidden, summary)
+    if marks is not None:
+        _marks_sheet(book.create_sheet(MARKS), marks)
     out = io.BytesIO()
     book.save(out)
     return out.getvalue()
@@ -190,6 +212,10 @@ def _sheet(sheet: Worksheet, layout: _Layout) -> Sequence[str]:
                 lines = max(lines, _lines(value, widths[name]))
         # Set for every row, because programs would fit it to the hidden columns too.
         sheet.row_dimensions[number].height = LINE_POINTS * min(lines, MOST_LINES)
+    if "corrected" in columns and "query_id" in columns:
+        for name in set(FILLED_IN).intersection(columns):
+            head = sheet.cell(1, columns.index(name) + 1)
+            head.fill, head.comment = _TO_FILL_IN, _note(HOW_TO_CORRECT)
     sheet.freeze_panes = "B2"
     sheet.auto_filter.ref = f"A1:{get_column_letter(max(len(columns), 1))}{max(sheet.max_row, 1)}"
     return layout.hidden
@@ -217,7 +243,9 @@ def _shown(name: str, value: Any, row: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def _colour(name: str, row: Mapping[str, Any]) -> PatternFill | None:
-    """Return the color of an answer's status or confidence."""
+    """Return the color of an answer's status, confidence or correction."""
+    if name in ("answer", "value", "corrected", "correction") and (state := row.get("correction")):
+        return _FILLS["corrected" if state == "corrected" else "reopened"]
     if name == "status":
         return _FILLS.get(row[name])
     if name == "confidence" and "status" in row:
@@ -231,7 +259,8 @@ def _width(name: str, column: pa.ChunkedArray) -> float:
     lines = (line for value in values if value is not None for line in _figure(name, value).split("\n"))
     longest = max(map(len, lines), default=0)
     most = WIDEST.get(name, MOST_WIDTH)
-    return max(LEAST_WIDTH, len(name) + 4, min(most, longest + 2))  # the header has a filter button
+    least = FILLED_IN.get(name, LEAST_WIDTH)
+    return max(least, len(name) + 4, min(most, longest + 2))  # the header has a filter button
 
 
 def _figure(name: str, value: Any) -> str:
@@ -263,7 +292,7 @@ def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
     """Fill the sheet of a matrix: typed values with units, notes with sources, and links to their pages.
 
     Cells without an answer are gray, with the reason in the note; those with less confidence are colored, and so are
-    those in a failed check, with the rule and what it found in the note.
+    those in a failed check, with the rule and what it found in the note, and corrected ones, with the correction.
     """
     for at, (name, width) in enumerate(_matrix_columns(matrix), start=1):
         head = _head(sheet, at, name)
@@ -291,11 +320,16 @@ def _matrix_sheet(sheet: Worksheet, matrix: Matrix) -> None:
                 cell.number_format = _number_format(value, unit_of(row))
             found = failed.get((doc_id, column), [])
             kind = confidence_of(row) if row["status"] == "answered" else row["status"]
-            if (colour := _FILLS.get("check" if found else kind)) is not None:
+            told = [f"check failed: {each}" for each in found]
+            kind = "check" if found else kind
+            if state := row.get("correction"):
+                kind = "corrected" if state == "corrected" else "reopened"
+                told.insert(0, correction_line(row))
+            if (colour := _FILLS.get(kind)) is not None:
                 cell.fill = colour
             fact = agreeing.get((doc_id, column))
             agrees = [f"agrees with {fact.concept}, {fact.source}"] if fact else []
-            cell.comment = _note("\n".join([*(f"check failed: {each}" for each in found), _source(row), *agrees]))
+            cell.comment = _note("\n".join([*told, _source(row), *agrees]))
             if value is not None and link.startswith(_LINKED) and len(link) < LONGEST_LINK and links < MOST_LINKS:
                 links += 1
                 cell.hyperlink = link
@@ -352,12 +386,14 @@ def _note(text: str) -> Comment:
 
 _ABOUT: Final = {
     "matrix": "a row per document, a column per question. Notes give source and confidence; yellow and red cells are "
-    "less certain, grey ones have no answer, violet ones contradict others",
+    "less certain, grey ones have no answer, violet ones contradict others, green ones are corrected, orange ones are "
+    "corrected and their page has changed since. Correct cells in the sheet answers, by query_id",
     "checks": "a row per failed check: the cells, the rule, and what was found",
     "tagged_facts": "a row per cell that was compared with facts tagged in XBRL: agrees, differs, or no fact of its "
     "period",
     "answers": "a row per question, in the order of the questions file",
     "citations": "a row per cited passage",
+    "corrections": "a row for each time that an answer was corrected, or its correction withdrawn or reopened",
 }
 
 
@@ -375,6 +411,9 @@ def _readme_sheet(
             ("", "Further columns are folded: the + above the column headers, or the 2 at the left, opens them.")
         )
     lines.append(("", "Yellow: confidence under 0.8. Red: under 0.5. Grey: no answer. Violet: in a failed check."))
+    lines.append(("", "Green: corrected by a person. Orange: corrected, but reopened, because its page changed."))
+    if "answers" in tables:
+        lines.append(("", HOW_TO_CORRECT.replace("here", "in the column corrected of the sheet answers")))
     for name, folded in hidden.items():
         lines += [(), (f"Columns of {name}",)]
         for field in tables[name].schema:
@@ -391,6 +430,62 @@ def _readme_sheet(
     for letter, width in (("A", 26), ("B", 100), ("C", 10)):
         sheet.column_dimensions[letter].width = width
     sheet.sheet_view.showGridLines = False
+
+
+# --------
+# The hidden sheet, which tells ``okralong corrections`` what a person changed, and whether the run has changed since.
+
+MARKS: Final = "okralong"
+MARK_COLUMNS: Final = ("query_id", "answer", "answer_hash", "corrected", "note")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a run held when it was exported: facts by name, and rows of ``MARK_COLUMNS``."""
+
+    facts: Mapping[str, str]
+    rows: Sequence[Sequence[str]]
+
+
+def marks_of(run: str, begun: Mapping[str, Any], answers: Iterable[Mapping[str, Any]]) -> Marks:
+    """Return the marks of the flat answers of the folder ``run``. ``begun`` is its ``run.json``."""
+    facts = {"run_id": run_id_of(begun), "night": str(begun.get("night") or ""), "run": run}
+    rows = [
+        (
+            row["query_id"],
+            bounded(answer_of(row), MARKED_CHARS),
+            answer_hash(row),
+            row["corrected"] or "",
+            row["note"] or "",
+        )
+        for row in answers
+    ]
+    return Marks(facts, rows)
+
+
+MARKED_CHARS: Final = 200
+"""Maximum length of an answer in the marks, which show it in messages."""
+
+
+def run_id_of(begun: Mapping[str, Any]) -> str:
+    """Return what names a run, given its ``run.json``."""
+    return str(begun.get("run_id") or begun.get("fingerprint") or "")
+
+
+def answer_hash(row: Mapping[str, Any]) -> str:
+    """Return a hash of an answer, its value and its question; ``row`` is of the flat answers or of ``answers``."""
+    said = [row["question"] or "", row["answer_type"] or "", answer_of(row), row["value"] or ""]
+    return hashlib.sha256("\0".join(said).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _marks_sheet(sheet: Worksheet, marks: Marks) -> None:
+    lines = [*marks.facts.items(), MARK_COLUMNS, *marks.rows]
+    for number, line in enumerate(lines, start=1):
+        for at, value in enumerate(line, start=1):
+            cell = sheet.cell(number, at)
+            assert isinstance(cell, Cell)
+            _fill(cell, value, wrapped=False)
+    sheet.sheet_state = "veryHidden"
 
 
 def _fill(cell: Cell, value: Any, wrapped: bool) -> None:

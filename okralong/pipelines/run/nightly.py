@@ -8,6 +8,7 @@ its own answers, journal, ledger and failures, so it does not need the nights' f
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -303,6 +304,7 @@ def merged(prepared: Prepared, current: Current, run: Folder | None, night: Nigh
     begun = {
         # This matches no run's fingerprint, so that okralong answer refuses to resume in this folder.
         "fingerprint": f"nightly {night.name}",
+        "run_id": current.begun.get("run_id") or uuid.uuid4().hex,
         "archive": str(prepared.archive.location),
         "archive_fingerprint": prepared.manifest.get("fingerprint"),
         "config": prepared.config.model_dump(mode="json"),

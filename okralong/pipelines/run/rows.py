@@ -20,6 +20,7 @@ from okralong.pipelines.core.types import Answer, InputError, Question, TypedVal
 from okralong.pipelines.llm.bill import ARTIFACT
 from okralong.pipelines.llm.journal import absorb_log, read_run_table
 from okralong.pipelines.llm.records import models_named
+from okralong.pipelines.run.corrections import purge_corrections
 
 
 def answer_row(
@@ -137,8 +138,9 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
     """Remove everything that depends on a document from a run; return the affected query_ids, sorted.
 
     The steps of these questions are removed from the journal, so that they cannot be replayed, and from the judge's
-    journal, which quotes answers. Their answers become failures that state the reason. Their messages in ``failures``
-    and the run's report, which quote documents, are removed as well. Their cost stays in the ledger, which has no text.
+    journal, which quotes answers. Their answers become failures that state the reason. Their messages in ``failures``,
+    their corrections and the run's report, which quote documents, are removed as well. Their cost stays in the ledger,
+    which has no text.
     Raises InputError for a folder that is not a run, LockedError while the run is being written.
     """
     if not run.exists(BEGUN):
@@ -157,6 +159,7 @@ def purge_run(run: Folder, doc_id: str) -> list[str]:
         _rewrite(run.at(JUDGE, "journal"), "query_id", touched, None)
         _rewrite(run.at("answers"), "query_id", touched, lambda row: row | blank)
         _rewrite(run.at("failures"), "id", touched, lambda row: row | {"message": why})
+        purge_corrections(run, doc_id, touched)
         if touched:
             _remove_report(run)
     return sorted(touched)

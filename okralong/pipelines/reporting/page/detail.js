@@ -24,7 +24,7 @@ function addressOf(questions, row) {
 function detailParts(questions, row, detail, marks) {
   const top = [
     el("h2", { id: "detail-title", class: "said", dir: "auto", text: questions.question(row) || questions.id(row) }),
-    el("div", { class: "measures" }, el("span", { class: "tag " + questions.status(row), text: questions.status(row) || "–" }),
+    el("div", { class: "measures" }, el("span", { class: "tag " + questions.status(row), text: questions.status(row) || "–" }), correctionTag(questions, row),
       [["type", questions.type(row)], ["analyzer's type", questions.analysed(row)], ["workflow", questions.workflow(row)]]
         .filter(([, value]) => value).map(([name, value]) => el("span", {}, name + " ", el("b", { text: value }))),
       questions.measures.filter((name) => questions.measure(name, row) !== null).map((name) =>
@@ -38,7 +38,7 @@ function detailParts(questions, row, detail, marks) {
 function answers(detail) {
   const gold = detail.golds.length ? el("div", {}, el("div", { class: "soft small", text: "Gold answer" }), detail.golds.map((text) => block(text))) : null;
   return el("div", { class: "answers" },
-    el("div", {}, el("div", { class: "soft small", text: "Answer" }), block(detail.answer || "–"), detail.error && block(detail.error),
+    el("div", {}, el("div", { class: "soft small", text: "Answer" }), block(detail.answer || "–"), detail.correction && el("p", { class: "correction said", dir: "auto", text: detail.correction }), detail.error && block(detail.error),
       detail.replied_by && el("p", { class: "soft small" }, "by ", said(detail.replied_by))), gold);
 }
 

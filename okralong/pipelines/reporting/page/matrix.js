@@ -26,7 +26,9 @@ function matrixCard(questions) {
   const search = el("input", { type: "search", id: "matrix-search", placeholder: "Search documents and values", "aria-label": "Search the matrix",
     input: (event) => changed((value) => { matrixView.search = value; })(event.target.value) });
   const show = choice("Documents", [["", "all"], ["gaps", "with an unanswered cell"], ["unsure", "with an unsure cell"],
-    ...(matrix.failed.length ? [["failed", "with a failed check"]] : [])], "",
+    ...(matrix.failed.length ? [["failed", "with a failed check"]] : []),
+    ...(matrix.corrected.length ? [["corrected", "with a corrected cell"]] : []),
+    ...(matrix.corrected.some(isReopened) ? [["reopened", "with a reopened correction"]] : [])], "",
     changed((value) => { matrixView.show = value; }));
   const key = questions.measures.includes("confidence") && el("p", { class: "soft small" }, "Confidence: ",
     [["sure", `${matrix.sure} or more`], ["likely", `${matrix.likely} or more`], ["unsure", "less"]].map(([name, words]) =>
@@ -37,6 +39,8 @@ function matrixCard(questions) {
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Documents by questions" },
       el("table", { class: "matrix" }, el("thead", {}, head), body)), pager);
 }
+
+const isReopened = ([, , state]) => stateClass(state) === "reopened";
 
 /** The confidence of a cell's answer, its status if it has no answer, or "" if unknown. */
 function cellKind(questions, matrix, row) {
@@ -55,6 +59,8 @@ function matrixDocuments(questions, matrix, view) {
     const kinds = matrix.rows[at].map((row) => cellKind(questions, matrix, row));
     if (view.show === "gaps" && kinds.every((kind) => ["sure", "likely", "unsure", ""].includes(kind))) continue;
     if (view.show === "unsure" && !kinds.some((kind) => kind === "likely" || kind === "unsure")) continue;
+    if (view.show === "corrected" && !matrix.corrected.some(([document]) => document === at)) continue;
+    if (view.show === "reopened" && !matrix.corrected.some((one) => one[0] === at && isReopened(one))) continue;
     if (view.show === "failed" && !matrix.failed.some(([document]) => document === at)) continue;
     const text = [...matrix.documents[at], ...matrix.words[at]].join(" ").toLowerCase();
     if (words.every((word) => text.includes(word))) found.push(at);
@@ -78,10 +84,12 @@ function matrixRow(questions, matrix, at, shown) {
       const number = matrix.numbers[at][column] !== null ? " number" : "";
       if (row < 0) return el("td", { class: "missing" });
       const failed = matrix.failed.filter(([document, place]) => document === at && place === column).flatMap(([, , found]) => found);
+      const corrected = matrix.corrected.filter(([document, place]) => document === at && place === column);
       return el("td", { class: kind + number }, el("button", { type: "button", class: "open", "data-row": row, "aria-label": questions.id(row), click: () => open(row) },
         questions.status(row) === "answered" ? el("span", { class: "words said", dir: "auto", text: matrix.words[at][column] })
           : el("span", { class: "tag " + kind, text: kind }),
-        failed.length > 0 && el("span", { class: "tag check", title: failed.join("\n"), text: "check failed" })));
+        failed.length > 0 && el("span", { class: "tag check", title: failed.join("\n"), text: "check failed" }),
+        corrected.map(([, , state, told]) => el("span", { class: "tag " + stateClass(state), title: told, text: stateClass(state) }))));
     }));
 }
 

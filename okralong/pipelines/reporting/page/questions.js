@@ -31,8 +31,9 @@ function questionsCard(questions) {
   };
   const search = el("input", { type: "search", id: "search", placeholder: "Search questions and answers", "aria-label": "Search",
     input: (event) => changed((value) => { view.search = value; })(event.target.value) });
-  const lists = [["method", "Method"], ["dataset", "Set"], ["status", "Status"], ["type", "Type"], ["analysed", "Analyzer's type"], ["workflow", "Workflow"], ["replied_by", "Replied by"]];
-  const selects = lists.filter(([name]) => questions.names(name).filter(Boolean).length > 1).map(([name, label]) =>
+  const lists = [["method", "Method"], ["dataset", "Set"], ["status", "Status"], ["type", "Type"], ["analysed", "Analyzer's type"], ["workflow", "Workflow"], ["replied_by", "Replied by"], ["correction", "Correction"]];
+  const least = (name) => name === "correction" ? 0 : 1; // most answers have none
+  const selects = lists.filter(([name]) => questions.names(name).filter(Boolean).length > least(name)).map(([name, label]) =>
     choice(label, [["", "all"], ...questions.names(name).map((value, at) => [String(at), value || "–"])], "",
       changed((value) => { view.choices[name] = value; })));
   const score = main && choice(overview.measures[main], [["", "all"], ["right", "0.5 and better"], ["wrong", "below 0.5"]], "",
@@ -65,13 +66,21 @@ function columnsOf(questions, main) {
     !many("method") && questions.names("workflow").some(Boolean) && text("workflow", "Workflow"),
     { key: "answer", label: "Answer", kind: "", cell: (row) => el("td", { class: "full" }, questions.status(row) === "answered"
       ? el("span", { class: "answer said", dir: "auto", text: questions.answer(row) })
-      : el("span", { class: "tag " + questions.status(row), text: questions.status(row) || "–" })) },
+      : el("span", { class: "tag " + questions.status(row), text: questions.status(row) || "–" }), correctionTag(questions, row)) },
     main && number(main, overview.measures[main]),
     has("confidence") && number("confidence", "Confidence"),
     has("weighted_tokens") && number("weighted_tokens", "Tokens"),
     has(usd) && number(usd, "Cost"),
     has("seconds_total") && number("seconds_total", "Seconds"),
   ].filter(Boolean);
+}
+
+/** The class of a correction's state, which names the reason after a colon. */
+const stateClass = (state) => state.split(":")[0];
+
+function correctionTag(questions, row) {
+  const state = questions.correction(row);
+  return state && el("span", { class: "tag " + stateClass(state), text: state });
 }
 
 function pagerParts(found, all, pages, draw) {
@@ -87,7 +96,7 @@ function pagerParts(found, all, pages, draw) {
 /** Save the selected rows as a CSV file: the table's columns, full answers, and sources. */
 async function saveTable(questions, main, button) {
   button.disabled = true;
-  const words = ["method", "dataset", "status", "type", "analysed", "workflow", "replied_by"].filter((name) => questions.names(name).some(Boolean));
+  const words = ["method", "dataset", "status", "type", "analysed", "workflow", "replied_by", "correction"].filter((name) => questions.names(name).some(Boolean));
   const lines = [["query_id", "question", "answer", ...words, "cited", ...questions.measures, "sources", "links"]];
   for (const row of chosenRows(questions, view, main)) {
     const detail = await detailOf(row);
