@@ -220,7 +220,8 @@ class Places:
     @cached_property
     def index(self) -> IndexConfig:
         """The index config. Raises ConfigError."""
-        return self._part(IndexConfig, "index", self.config.index)
+        found = self._part(IndexConfig, "index", self.config.index)
+        return found.model_copy(update={"metadata": self.of(found.metadata)}) if found.metadata else found
 
     @cached_property
     def answer(self) -> RunConfig:

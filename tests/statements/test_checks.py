@@ -126,6 +126,9 @@ def test_one_period_has_one_value_whatever_document_and_column_has_it() -> None:
     assert restated.says.endswith("one document restates the other")
     assert twice.says.endswith("two values in one document")
     rows["y23"]["income"] = value("398400", period="FY2022")
+    assert len(failures("revenue, income agree by company", companies, **rows)) == 2, "a restatement may be small"
+    rows["y23"]["income"] = value("398000", period="FY2022", scale="thousand")
+    rows["y22"]["revenue"] = value("398400", period="FY2022")
     assert len(failures("revenue, income agree by company", companies, **rows)) == 1, "rounded"
 
 

@@ -207,7 +207,7 @@ def parse_rule(text: str, columns: Iterable[str]) -> Rule:
         return Rule(text.strip(), "steady", (_column(steady["name"], known),), by=steady["by"])
     if agree := _AGREE.fullmatch(text.strip()):
         names = tuple(_column(name.strip(), known) for name in re.findall(_NAME, agree["names"]))
-        return Rule(text.strip(), "agree", names, by=agree["by"])
+        return Rule(text.strip(), "agree", names, within=Decimal(0), by=agree["by"])
     if currency := _CURRENCY.fullmatch(text.strip()):
         return Rule(text.strip(), "currency", (_column(currency["name"], known),))
     found = _COMPARED.fullmatch(text.strip())
