@@ -371,7 +371,7 @@ class NightJob:
     def _diff(self) -> None:
         before, new = self.current, self._merged()
         entries, reopened = read_entries(self.current_folder), self._reopened(new)
-        corrected = standing(entries)
+        corrected = standing(entries[: self._corrections_before()])
         old = Exported.made(before.begun, self._rows(before), before.origins, corrected) if before.begun else None
         origins = {row["query_id"]: row for row in new.origins}
         journals = Replayed(self.current_folder), Replayed(self.run, setup_of(self._prepared()))
@@ -422,7 +422,7 @@ class NightJob:
         for file in self.config.export:
             for path in export_run(self.current_folder, self.places.of(file))[0]:
                 self._say(f"written: {path}")
-        self._done("merge")
+        self._done("merge", notes={"corrections": len(read_entries(self.current_folder))})
 
     def _tell(self) -> None:
         """Send notifications and call ``on_change``. Neither can stop the night."""
@@ -506,6 +506,11 @@ class NightJob:
 
     def _merged(self) -> Merged:
         return merged(self._prepared(), self.current, self._own_run(), self.night)
+
+    def _corrections_before(self) -> int:
+        """Return how many entries the corrections had at the end of the last night."""
+        others = (night.notes for night in nights(self.folder) if night.name != self.night.name)
+        return next((notes["corrections"] for notes in reversed([*others]) if "corrections" in notes), 0)
 
     def _reopened(self, new: Merged) -> list[Entry]:
         """Return the entries that reopen corrections whose page or question has changed."""

@@ -76,6 +76,7 @@ def _news(
         cited.get("link") or "",
         f"{CAUSES[change['cause']]} ({change['because']})" if change else "",
         tuple(checks),
+        change is not None and "correction" in change["what"].split(", "),
     )
 
 

@@ -61,6 +61,11 @@ def test_a_correction_marks_its_cell_until_its_page_changes(
     page = (place / "nights" / night.name / "differences.html").read_text()
     assert "corrections reopened, to be looked at again: listed@lantern (the document changed)" in page
     found = pq.read_table(place / "nights" / night.name / "differences.parquet").to_pylist()
+    assert {row["query_id"]: (row["change"], row["cause"]) for row in found if row["after_correction"]} == {
+        "listed@lantern": ("changed", "document"),
+        "revenue@lantern": ("moved", "document"),
+        "revenue@alder": ("corrected", "correction"),
+    }
     told = {row["query_id"]: row["after_correction"] or "" for row in found}
     assert told["listed@lantern"].endswith("(reopened: the document changed)")
     assert corrections_of(current)["revenue@alder"].state == "corrected"

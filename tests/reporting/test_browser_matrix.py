@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from okralong.jobs import report
+from okralong.pipelines.core.storage import Folder
+from okralong.pipelines.run.corrections import Entry, append_entries
 from tests.reporting import made_run
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ pytest.importorskip("selenium", reason="Selenium is not installed, so no page is
 def file(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("matrix")
     run = made_run.write_matrix(folder / "run", made / "archive")
+    place, now = Folder.of(run), datetime.now(UTC)
+    append_entries(place, [Entry("chair@works-2", "corrected", now, "Ada", "Ida Moss", "Ida R. Moss", "in full")])
     report.write_report(str(run), out=str(folder / "report.html"))
     return folder / "report.html"
 
@@ -56,7 +61,7 @@ def test_it_has_a_row_a_document_and_is_coloured_by_confidence(page: Page) -> No
     )
     assert len(set(colours)) == 3
     assert page.texts(".matrix td .words") == ["Ida Moss", "1,544,000 SEK", "Tobias Venn", "998,000 SEK", "Ida Moss"]
-    assert page.texts(".matrix td .tag") == ["check failed", "invalid_output"]
+    assert page.texts(".matrix td .tag") == ["check failed", "corrected", "invalid_output"]
     assert page.complaints() == []
     assert page.requests() == []
 
@@ -69,6 +74,8 @@ def test_words_and_the_list_filter_documents_and_heads_sort_them(page: Page) -> 
     search(page, "")
     page.choose("Documents", "with a failed check")
     assert documents(page) == ["works-1"]
+    page.choose("Documents", "with a corrected cell")
+    assert documents(page) == ["works-2"]
     page.choose("Documents", "with an unanswered cell")
     assert documents(page) == ["works-2"]
     page.choose("Documents", "with an unsure cell")
@@ -91,6 +98,15 @@ def test_a_click_leads_from_a_cell_to_its_source(page: Page) -> None:
     page.click('#detail button[aria-label="Next question"]')
     page.until("decodeURIComponent(location.hash) === '#chair@works-1'")
     page.click("#close")
+    page.click(".matrix td .open", 4)
+    page.until("document.getElementById('detail').open")
+    assert page.texts("#detail .correction")[0].startswith("corrected to Ida R. Moss by Ada, ")
+    assert page.texts("#detail .answers .block")[0] == "Ida Moss"
+    page.click("#close")
+    assert page.texts("#questions .tag.corrected") == ["corrected"]
+    page.choose("Correction", "corrected")
+    assert page.count("#questions tbody tr") == 1
+    page.choose("Correction", "all")
     page.click(".matrix td .open", 5)
     page.until("document.getElementById('detail').open")
     assert page.count("#detail .source") == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from okralong.pipelines.core.types import EXIT_CHANGED
 from okralong.pipelines.reporting.causes import Replayed
 from okralong.pipelines.reporting.diff import CHANGES, diff_page, diff_runs, same_answer
 from okralong.pipelines.reporting.export import Exported
+from okralong.pipelines.run.corrections import Entry, append_entries
 from tests.archives.written import write_version
 from tests.reporting.made_run import HOSTILE
 
@@ -93,6 +95,7 @@ NEW = "In short:\n\nsales were 1,600 thousand crowns.\n\nThe chair is Ida Moss."
 def runs(tmp_path: Path) -> tuple[Folder, Folder]:
     before = {
         "changed": ("answered", "1,544 thousand crowns", "1,544 thousand"),
+        "corrected": ("answered", "Ida Moss", ""),
         "failed": ("answered", "Ida Moss", ""),
         "gone": ("answered", "Ida Moss", ""),
         "moved": ("answered", "Ida Moss", "The chair is Ida Moss."),
@@ -103,6 +106,7 @@ def runs(tmp_path: Path) -> tuple[Folder, Folder]:
     }
     after = {
         "changed": ("answered", f"1,600 thousand crowns {HOSTILE}", "1,600 thousand"),
+        "corrected": ("answered", "Ida Moss", ""),
         "failed": ("failed", "", ""),
         "moved": ("answered", "It is Ida Moss", "The chair is Ida Moss."),
         "new_question": ("answered", "1,600", ""),
@@ -111,7 +115,9 @@ def runs(tmp_path: Path) -> tuple[Folder, Folder]:
         "same": ("answered", "1,200 million dollars", ""),
         "still": ("failed", "", ""),
     }
-    return write(tmp_path, OLD, before, "1"), write(tmp_path, NEW, after, "2")
+    later = write(tmp_path, NEW, after, "2")
+    append_entries(later, [Entry("corrected", "corrected", datetime.now(UTC), "Ada", "Ida Moss", "Ida R. Moss")])
+    return write(tmp_path, OLD, before, "1"), later
 
 
 def test_each_change_is_named(runs: tuple[Folder, Folder]) -> None:
@@ -122,10 +128,12 @@ def test_each_change_is_named(runs: tuple[Folder, Folder]) -> None:
     assert found["changed"]["what"] == "answer, document, quote"
     assert (found["changed"]["before_source"], found["changed"]["before_quote"]) == ("report, page 1", "1,544 thousand")
     assert found["moved"]["what"] == "document, page"
-    assert [name for name, row in found.items() if not row["matters"]] == ["moved", "gone"]
+    assert [name for name, row in found.items() if not row["matters"]] == ["corrected", "moved", "gone"]
+    assert (found["corrected"]["what"], found["corrected"]["cause"]) == ("correction", "correction")
+    assert found["corrected"]["because"].startswith("corrected to Ida R. Moss by Ada, ")
     assert found["gone"]["team"] == "lamps"
     nothing = diff_runs(Exported.of(runs[0]), Exported.of(runs[0]))
-    assert (nothing.table.num_rows, nothing.counts, nothing.matters) == (0, {"same": 8}, False)
+    assert (nothing.table.num_rows, nothing.counts, nothing.matters) == (0, {"same": 9}, False)
     first = diff_runs(None, Exported.of(runs[0]))
     assert set(first.table["change"].to_pylist()) == {"new_question"}
 
@@ -136,7 +144,7 @@ def test_without_journals_the_hashes_of_cited_documents_tell_a_cause(runs: tuple
     assert {found[name] for name in ("changed", "moved")} == {"document"}
     assert {found[name] for name in ("gone", "new_question")} == {"question"}
     assert (found["failed"], found["newly_answered"]) == ("failure", "unknown")
-    assert diff.causes == {"document": 2, "failure": 1, "question": 2, "unknown": 2}
+    assert diff.causes == {"correction": 1, "document": 2, "failure": 1, "question": 2, "unknown": 2}
 
 
 def test_the_models_of_both_sides_are_named_even_if_no_answer_changed(runs: tuple[Folder, Folder]) -> None:
@@ -146,9 +154,9 @@ def test_the_models_of_both_sides_are_named_even_if_no_answer_changed(runs: tupl
 
     run = Exported.of(runs[0])
     diff = diff_runs(by(run, "small-1"), by(run, "<b>small-2"))
-    assert diff.lines() == ["8 unchanged", "answered before by small-1 (8), after by <b>small-2 (8)"]
-    assert "answered before by small-1 (8), after by &lt;b&gt;small-2 (8)" in diff_page(diff, "", []).decode()
-    assert diff_runs(by(run, "small-1"), by(run, "small-1")).replied == "answered by small-1 (8)"
+    assert diff.lines() == ["9 unchanged", "answered before by small-1 (9), after by <b>small-2 (9)"]
+    assert "answered before by small-1 (9), after by &lt;b&gt;small-2 (9)" in diff_page(diff, "", []).decode()
+    assert diff_runs(by(run, "small-1"), by(run, "small-1")).replied == "answered by small-1 (9)"
 
 
 def test_the_page_lets_nothing_act(runs: tuple[Folder, Folder]) -> None:

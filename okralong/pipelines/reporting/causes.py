@@ -32,6 +32,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "retrieval": "other passages",
     "config": "other config, prompt or question",
     "model": "other model or reply",
+    "correction": "correction by a person",
     "failure": "failed call or used-up budget",
     "question": "question added or removed",
     "unknown": "cause unknown",

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from okralong.pipelines.core.schemas import DIFFERENCES, FLAT_ANSWERS
 from okralong.pipelines.llm.records import NAME_CHARS, models_named
-from okralong.pipelines.reporting.causes import CAUSES, AnswerSide, Replayed, causes
+from okralong.pipelines.reporting.causes import CAUSES, AnswerSide, Cause, Replayed, causes
 from okralong.pipelines.reporting.export import Exported
 from okralong.pipelines.reporting.metrics import normalise, token_f1
 from okralong.pipelines.reporting.rows import bounded, plain, replied_by
@@ -34,12 +34,15 @@ CHANGES: Final[Mapping[str, str]] = {
     "newly_unanswerable": "newly unanswerable",
     "failed": "newly failed or over budget",
     "new_question": "new or reworded question",
+    "corrected": "corrected, withdrawn or reopened",
     "moved": "same answer, different evidence",
     "gone": "no longer asked",
 }
 """The kinds of change, in the order in which they are shown."""
-MATTERING: Final = frozenset(CHANGES) - {"moved", "gone"}
+MATTERING: Final = frozenset(CHANGES) - {"corrected", "moved", "gone"}
 SAME: Final = "same"
+BY_PEOPLE: Final = "corrected"
+"""The change of an answer of which only the correction differs."""
 _NO_ANSWER: Final = ("failed", "invalid_output", "over_budget")
 
 
@@ -88,8 +91,10 @@ def diff_runs(
     counts = Counter(change for change, _ in found)
     order = list(CHANGES)
     rows = sorted((row for change, row in found if change != SAME), key=lambda row: order.index(row["change"]))
-    pairs = {row["query_id"]: (_rested(old, row["query_id"]), _rested(new, row["query_id"])) for row in rows}
-    why = causes(pairs, *journals)
+    replayed = [row["query_id"] for row in rows if row["change"] != BY_PEOPLE]
+    why = causes({each: (_rested(old, each), _rested(new, each)) for each in replayed}, *journals)
+    for row in (row for row in rows if row["change"] == BY_PEOPLE):
+        why[row["query_id"]] = Cause("correction", row["after_correction"] or "the correction was withdrawn")
     rows = [row | {"cause": why[row["query_id"]].name, "because": why[row["query_id"]].because} for row in rows]
     table = pa.Table.from_pylist(rows, schema=DIFFERENCES)
     for name in _carried(before, after):
@@ -156,6 +161,8 @@ def _rested(sides: Mapping[str, _Side], query_id: str) -> AnswerSide | None:
 
 def _difference(old: _Side | None, new: _Side | None) -> tuple[str, dict[str, Any]]:
     change, what = _change(old, new)
+    if old and new and correction_line(old.row) != correction_line(new.row):
+        change, what = BY_PEOPLE if change == SAME else change, [*what, "correction"]
     shown = new or old
     assert shown is not None
     answers = [each.row["answer"] for each in (old, new) if each is not None and each.row["status"] == "answered"]

@@ -36,6 +36,7 @@ _WORDS: Final = {
     "vanished": "no longer answered",
     "disclosed": "newly answered",
     "check failed": "check failed",
+    "corrected": "corrected by a person, or its correction reopened",
 }
 """Conditions on cells that are single words, and how a message says them."""
 OF_NIGHTS: Final = ("night failed", "over budget")
@@ -132,7 +133,7 @@ class Rule(Settings):
     """A rule of ``notify``.
 
     - ``when``: conditions, of which one suffices: changed, new (asked for the first time), moved more than N %,
-      above N, below N, vanished, disclosed (newly answered), check failed, night failed, over budget.
+      above N, below N, vanished, disclosed (newly answered), check failed, corrected, night failed, over budget.
     - ``questions``: ids or patterns of questions; of a matrix, names of columns. All by default.
     - ``documents``: ids or patterns of documents. All by default.
     - ``to``: URLs as apprise takes them; one with a key or password is given by the variable that contains it,
@@ -218,6 +219,7 @@ class News:
     link: str = ""
     cause: str = ""
     checks: tuple[tuple[str, str], ...] = ()
+    corrected: bool = False
 
     def _holds(self, condition: str) -> bool:
         kind, _, rest = condition.partition(" ")
@@ -232,6 +234,8 @@ class News:
             return before.status == "unanswerable" and after.status == "answered"
         if condition == "check failed":
             return bool(self.checks)
+        if condition == "corrected":
+            return self.corrected
         if kind == "moved":
             return _moved(before, after, float(rest.split()[-2]))
         if kind in ("above", "below"):
