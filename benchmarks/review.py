@@ -343,15 +343,15 @@ def _rows(work: Work, night: int) -> Iterator[tuple[str, ...]]:
         for cell in differences
         if cell not in {each for found in planted.values() for cells in found for each in cells}
     }
-    cells = len(work.reports) * (len(ITEMS) + 1)
-    share = 100 * len(alone | others) / cells
+    count = len(work.reports) * (len(ITEMS) + 1)
+    share = 100 * len(alone | others) / count
     yield (
         f"false alarms, night {night}",
         "-",
         f"{len(alone)} checks",
         "-",
         f"{len(others)} differences",
-        f"{share:.1f} % of {cells} cells",
+        f"{share:.1f} % of {count} cells",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -86,7 +86,10 @@ from okralong.pipelines.run.prepare import Prepared, prepare
 from okralong.pipelines.run.question_sources import read_checks
 from okralong.pipelines.run.questions import read_questions, schema_files
 from okralong.pipelines.run.rows import write_order
+from okralong.pipelines.statements.checks import Failure
 
+MOST_CHECKS: Final = 10  # project default
+"""Newly failed checks that a night's summary names."""
 S = TypeVar("S", bound=Settings)
 
 TABLES: Final = ("xlsx", "csv", "parquet")
@@ -183,6 +186,13 @@ def _run_nights(places: Places, address: str | None, console: Console) -> int:
         night = next_night(nights(folder), now)
         codes.append(NightJob(places, folder, night, console).carry())
         return _worst(codes)
+
+
+def _check_lines(failed: Sequence[Failure]) -> list[str]:
+    """Return a line for each of the first failed checks, and one for the others."""
+    lines = [f"check failed: {each.rule}: {each.says}" for each in failed[:MOST_CHECKS]]
+    more = len(failed) - MOST_CHECKS
+    return [*lines, f"{counted(more, 'more check')} failed; current has all"] if more > 0 else lines
 
 
 def _worst(codes: list[int]) -> int:
@@ -385,6 +395,10 @@ class NightJob:
         title = f"Night {self.night.name}"
         against = f"compared with the night {before.begun['night']}" if before.begun else "the first night"
         facts = [f"{against}; version {self.night.archive_version} of the archive", *self._facts()]
+        failed = [] if tonight.matrix is None else tonight.matrix.new_failures(None if old is None else old.matrix)
+        for line in _check_lines(failed):
+            facts.append(line)
+            self._say(line, "yellow")
         if reopened:
             named = ", ".join(f"{each.query_id} ({each.reason})" for each in reopened)
             facts.append(f"corrections reopened, to be looked at again: {named}")
@@ -393,6 +407,7 @@ class NightJob:
         self._print(found)
         matters = found.matters and bool(before.begun or found.table.num_rows)
         notes = {"changes": dict(found.counts), "causes": dict(found.causes), "matters": matters}
+        notes["checks"] = {"failed": len(tonight.matrix.failures) if tonight.matrix else 0, "new": len(failed)}
         notes["reopened"] = [each.query_id for each in reopened]
         code = EXIT_CHANGED if matters and self.config.exit_on_change else EXIT_OK
         self._done("diff", exit_code=self._at_least(code), notes=notes)

@@ -29,9 +29,6 @@ MOST_ERROR_CHARS: Final = 2_000  # project default
 """Maximum length of an error in a message."""
 SENT: Final = "sent"
 
-Check = tuple[str, tuple[tuple[str, str], ...]]
-"""A failed check: its rule and its cells."""
-
 
 def news_of(diff: RunDiff, old: Exported | None, new: Exported) -> list[News]:
     """Return what is new in a night: its differences, and cells of checks that failed newly."""
@@ -45,12 +42,10 @@ def news_of(diff: RunDiff, old: Exported | None, new: Exported) -> list[News]:
 
 
 def _newly_failed(old: Matrix | None, new: Matrix | None) -> dict[str, list[tuple[str, str]]]:
-    known: set[Check] = set() if old is None else {(each.rule, each.cells) for each in old.failures}
     found: dict[str, list[tuple[str, str]]] = {}
-    for each in () if new is None else new.failures:
-        if (each.rule, each.cells) not in known:
+    if new is not None:
+        for each in new.new_failures(old):
             for cell in each.cells:
-                assert new is not None
                 found.setdefault(new.cells[cell]["query_id"], []).append((each.rule, each.says))
     return found
 

@@ -113,6 +113,11 @@ class Matrix:
                 found.setdefault(cell, []).append(f"{failure.rule}: {failure.says}")
         return found
 
+    def new_failures(self, before: Matrix | None) -> list[Failure]:
+        """Return the failures that were none in the matrix of the night ``before``."""
+        known = set() if before is None else {(each.rule, each.cells) for each in before.failures}
+        return [each for each in self.failures if (each.rule, each.cells) not in known]
+
     def checks_table(self) -> pa.Table:
         """Return a row for each failed check: ``doc_id``, ``columns``, ``rule`` and ``found``."""
         rows = [
