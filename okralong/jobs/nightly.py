@@ -50,6 +50,7 @@ from okralong.pipelines.methods.registry import describe
 from okralong.pipelines.reporting.causes import Replayed
 from okralong.pipelines.reporting.diff import RunDiff, diff_page, diff_runs
 from okralong.pipelines.reporting.export import Exported, export_run, write_tables
+from okralong.pipelines.reporting.history import HISTORY, History, history_page
 from okralong.pipelines.run.config import RunConfig
 from okralong.pipelines.run.corrections import (
     Entry,
@@ -496,6 +497,8 @@ class NightJob:
             place.filesystem.delete_dir(place.path)
         if old:
             self._say(f"deleted nights: {', '.join(old)}")
+        self.folder.write_bytes(HISTORY, history_page(History.of(self.folder)))
+        self._say(f"history: {self._location(self.folder)}/{HISTORY}")
         self._done("keep", notes={"finished_at": datetime.now(UTC).isoformat(timespec="seconds")})
 
     # Used by several phases.

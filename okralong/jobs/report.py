@@ -1,9 +1,9 @@
-"""``okralong report``: one page of a run, or of a folder that a plug-in can report on."""
+"""``okralong report``: one page of a run, of a nightly, or of a folder that a plug-in can report on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,9 +23,12 @@ PAGE = "report.html"
 
 
 def report(
-    run_or_sweep: Annotated[str, typer.Argument(metavar="RUN_OR_SWEEP", help="The folder of a run or of a sweep.")],
+    run_or_sweep: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="The folder of a run, of a sweep or of a nightly.")
+    ],
     out: Annotated[
-        str | None, typer.Option(help="Path or URI of the page; by default report.html in the folder.")
+        str | None,
+        typer.Option(help="Path or URI of the page; by default report.html in the folder, of a nightly history.html."),
     ] = None,
     questions: Annotated[
         str | None, typer.Option(help="The run's questions file, for its gold answers, evidence and types.")
@@ -50,9 +53,8 @@ def report(
         run_or_sweep, out=out, questions=questions, details=details, megabytes=pictures, links=links, note=note
     )
     say_line(console, f"written: {written[0]}")
-    say_line(
-        console, f"and {counted(len(written) - 1, 'file')} with tables and pictures in the folder of the same name"
-    )
+    if more := len(written) - 1:
+        say_line(console, f"and {counted(more, 'file')} with tables and pictures in the folder of the same name")
 
 
 def write_report(
@@ -65,7 +67,7 @@ def write_report(
     links: bool = True,
     note: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Write the report of a run or sweep and return the paths written, the page first.
+    """Write the report of a run or sweep, or a nightly's history, and return the paths written, the page first.
 
     ``megabytes`` is the maximum size of the pictures of cited PDF pages. ``links`` adds links to the source files.
     ``note`` is called with each message for the user. Without matplotlib no chart files are written; the page draws
@@ -75,8 +77,11 @@ def write_report(
         InputError: The folder is neither a run nor a sweep, or ``out`` is not the name of a page.
     """
     from okralong.pipelines.reporting import page
+    from okralong.pipelines.run.nightly import CURRENT
 
     folder = Folder.of(location)
+    if folder.exists(CURRENT) and not folder.exists(BEGUN):
+        return [_write_history(location, folder, out, questions)]
     place, name = (folder, PAGE) if out is None else _place(out)
     made = _report(location, folder, questions, details, megabytes, links)
     for line in made.drawn.notes:
@@ -89,6 +94,17 @@ def write_report(
         note(f"no chart files are written: {error}")
         pictures = {}
     return page.write_report(place, name, made, pictures)
+
+
+def _write_history(location: str, folder: Folder, out: str | None, questions: str | None) -> str:
+    from okralong.pipelines.reporting.history import HISTORY, History, history_page
+
+    if questions is not None:
+        raise InputError("--questions is for a run; give the folder current of the nightly, or omit it.")
+    place, name = (folder, HISTORY) if out is None else _place(out)
+    base = "" if out is None else f"{location if '://' in location else Path(location).resolve().as_uri()}".rstrip("/")
+    place.write_bytes(name, history_page(History.of(folder), f"{base}/" if base else ""))
+    return place.at(name).path
 
 
 def _place(out: str) -> tuple[Folder, str]:
@@ -114,8 +130,8 @@ def _report(
     maker = report_maker_for(folder)
     if maker is None:
         raise InputError(
-            f"{location} is neither a run (it has no {BEGUN}) nor a sweep (it has no scores). Give a folder written by "
-            "okralong answer --run or okralong evaluate."
+            f"{location} is neither a run (it has no {BEGUN}), nor a sweep (it has no scores), nor a nightly. "
+            "Give a folder written by okralong answer --run, okralong evaluate or okralong nightly."
         )
     if questions is not None:
         raise InputError("--questions is for a run; a sweep holds the gold answers of its sets. Omit it.")

@@ -62,7 +62,7 @@ def test_another_document_and_another_passage_are_told_apart(run: Run, tmp_path:
         "anywhere": ("retrieval", "other passages: now from birch, before from alder"),
         "lantern": ("document", "the text of lantern changed"),
     }
-    assert "causes: 1 changed document, 1 other passages" in found.lines()
+    assert "by cause: changed document (1), other passages (1)" in found.lines()
 
     free = [row for row in table(Folder.of(tmp_path / "new"), "journal") if row["query_id"] == "alder"]
     assert [row["kind"] for row in free][-2:] == ["request", "reply"], "a reused reply keeps its request, too"

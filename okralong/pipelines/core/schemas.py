@@ -543,6 +543,7 @@ FLAT_CITATIONS: Final = _described(
 _SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
     ("answer", pa.string(), "answer"),
     ("status", pa.string(), "status; null where the question was not asked"),
+    ("number", pa.float64(), "the amount in full, percent per hundred; null without a number or its scale"),
     ("source", pa.string(), "documents and pages that were cited"),
     ("quote", pa.string(), "first cited words"),
     ("link", pa.string(), "opens the first source, a PDF at its page"),

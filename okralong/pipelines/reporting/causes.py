@@ -52,6 +52,11 @@ _NAMED: Final = 3  # project default
 """Maximum number of documents named in a reason."""
 
 
+def counted_causes(counts: Mapping[str, int]) -> str:
+    """Return the causes with their numbers of differences on one line."""
+    return ", ".join(f"{words} ({counts[name]:,})" for name, words in CAUSES.items() if counts.get(name))
+
+
 class Cause(NamedTuple):
     """A name of ``CAUSES``, and what differs, in words."""
 

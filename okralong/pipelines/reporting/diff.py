@@ -5,10 +5,7 @@ Answers are compared by ``same_answer``, evidence by the hashes, pages and quote
 
 from __future__ import annotations
 
-import base64
 import difflib
-import hashlib
-import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +17,12 @@ import pyarrow as pa
 
 from okralong.pipelines.core.schemas import DIFFERENCES, FLAT_ANSWERS
 from okralong.pipelines.llm.records import NAME_CHARS, models_named
-from okralong.pipelines.reporting.causes import CAUSES, AnswerSide, Cause, Replayed, causes
+from okralong.pipelines.reporting.causes import CAUSES, AnswerSide, Cause, Replayed, causes, counted_causes
 from okralong.pipelines.reporting.export import Exported
+from okralong.pipelines.reporting.inert import escaped as _text
+from okralong.pipelines.reporting.inert import inert_page
 from okralong.pipelines.reporting.metrics import normalise, token_f1
-from okralong.pipelines.reporting.rows import bounded, plain, replied_by
+from okralong.pipelines.reporting.rows import bounded, replied_by
 from okralong.pipelines.run.corrections import correction_line
 from okralong.pipelines.statements.amounts import amounts
 from okralong.pipelines.statements.periods import dates
@@ -70,8 +69,7 @@ class RunDiff:
     def lines(self) -> list[str]:
         """Return a line of text for each kind of change that occurs."""
         found = [f"{self.counts[name]:,} {words}" for name, words in CHANGES.items() if self.counts.get(name)]
-        why = ", ".join(f"{self.causes[name]:,} {words}" for name, words in CAUSES.items() if self.causes.get(name))
-        rest = [f"causes: {why}" if why else "", self.replied]
+        rest = [f"by cause: {why}" if (why := counted_causes(self.causes)) else "", self.replied]
         return [*found, f"{self.counts.get(SAME, 0):,} unchanged", *filter(None, rest)]
 
 
@@ -141,7 +139,9 @@ class _Side:
         sources = dict.fromkeys(
             f"{each['doc_id']}{', ' + each['section'] if each['section'] else ''}" for each in self.citations
         )
-        named = {name: self.row[name] for name in ("answer", "status", "quote", "link", "night", "replied_by")}
+        named = {
+            name: self.row[name] for name in ("answer", "status", "number", "quote", "link", "night", "replied_by")
+        }
         more = {"source": "; ".join(sources), "correction": correction_line(self.row) or None}
         return {f"{when}_{name}": value for name, value in (named | more).items()}
 
@@ -233,15 +233,7 @@ del{color:var(--old)}ins{color:var(--new);text-decoration:none;font-weight:600}.
 
 def diff_page(diff: RunDiff, title: str, facts: Sequence[str]) -> bytes:
     """Return the page in UTF-8. ``facts`` are shown below the title."""
-    style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
-    head = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>"
-    )
-    return "".join([head, *_body(diff, title, facts), "</body></html>\n"]).encode()
+    return inert_page(title, _STYLE, _body(diff, title, facts))
 
 
 def _body(diff: RunDiff, title: str, facts: Sequence[str]) -> Iterator[str]:
@@ -314,10 +306,6 @@ def _marked(before: str, after: str) -> tuple[str, str]:
         left += [gone if what == "equal" else f"<del>{gone}</del>"] if gone else []
         right += [come if what == "equal" else f"<ins>{come}</ins>"] if come else []
     return " ".join(left), " ".join(right)
-
-
-def _text(words: object) -> str:
-    return html.escape(plain(words))
 
 
 # Equality of answers. Numbers and dates are compared by value with unit and scale, other words after normalization:
