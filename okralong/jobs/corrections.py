@@ -14,7 +14,6 @@ from okralong.pipelines.core.filesystems import located
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.core.wording import counted
-from okralong.pipelines.run.nightly import CURRENT
 from okralong.pipelines.run.rows import BEGUN, table
 
 if TYPE_CHECKING:
@@ -93,6 +92,8 @@ def run_of(location: str) -> Folder:
     Raises:
         InputError: The folder is neither.
     """
+    from okralong.pipelines.run.nightly import CURRENT
+
     folder = Folder.of(location)
     for each in (folder, folder.at(CURRENT)):
         if each.exists(BEGUN):

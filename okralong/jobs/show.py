@@ -34,6 +34,7 @@ from okralong.pipelines.run.rows import BEGUN, artifacts_taken, in_question_orde
 
 if TYPE_CHECKING:
     from okralong.pipelines.archive.archive import Archive
+    from okralong.pipelines.reporting.searched import Searched
 
 ROWS_SHOWN = 40
 ANSWER_CHARS = 160
@@ -205,6 +206,7 @@ IDS_SHOWN = 8
 CHUNK_CHARS = 240
 CHUNKS_SHOWN = 3
 FOUND_CHARS = 600
+SEARCHED_CHARS = 600
 
 
 def command(
@@ -232,6 +234,11 @@ def command(
     printer = _Printer(console, _archive(folder, console), full)
     if rows:
         printer.answer(rows[0], corrections_of(folder).get(str(query_id)))
+        from okralong.pipelines.reporting.searched import (
+            searched,  # loads the index, which the command line does not need
+        )
+
+        printer.searched(searched(folder, rows, printer.archive).get(str(query_id)))
     if not rows or whole or full:
         printer.way(steps)
     else:
@@ -250,7 +257,7 @@ class _Printer:
     def __init__(self, console: Console, archive: Archive | None, full: bool) -> None:
         self._places: dict[str, tuple[str, int, int]] = {}
         self._console = console
-        self._archive = archive
+        self.archive = archive
         self._limit = None if full else CHUNK_CHARS
         self._full = full
 
@@ -280,7 +287,7 @@ class _Printer:
         spans = row["citations"]
         self._rule(f"sources: {len(spans) or 'none, the answer is uncited'}")
         for number, span in enumerate(spans, start=1):
-            self._source(number, cited(self._archive, span))
+            self._source(number, cited(self.archive, span))
         stages = dict(row["seconds"] or ())
         total = stages.pop("total", sum(stages.values()))
         self._rule("cost")
@@ -291,6 +298,21 @@ class _Printer:
             f"seconds: {seconds_by_stage(stages, total)}",
             2,
         )
+
+    def searched(self, found: Searched | None) -> None:
+        """Print what was searched for a question without an answer."""
+        if found is None:
+            return
+        from okralong.pipelines.reporting.searched import scores
+
+        self._rule("searched")
+        for name, words in found.lines():
+            limit = None if self._full else SEARCHED_CHARS
+            self._line(f"{name}: {words if limit is None else shortened(words, limit)}", 2)
+        for number, each in enumerate(found.nearest, start=1):
+            place = each.section or f"characters {each.start_char}-{each.end_char}"
+            self._line(f"[{number}] {each.doc_id}, {place}: {scores(each)}", 2)
+            self._line(f"> {each.text}", 6, "dim")
 
     def _scope(self, doc_ids: Sequence[str]) -> str:
         if not doc_ids:
@@ -398,10 +420,10 @@ class _Printer:
         self._line(reply.get("text", ""), 4)
 
     def _text(self, doc_id: str, start: int, end: int) -> str:
-        if self._archive is None:
+        if self.archive is None:
             return "..."
         try:
-            text = self._archive.document(doc_id).text[start:end].strip()
+            text = self.archive.document(doc_id).text[start:end].strip()
         except QuestionError as error:
             return f"({error})"
         limit = self._limit

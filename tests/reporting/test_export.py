@@ -290,7 +290,7 @@ def matrix_run(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 def test_a_matrix_is_a_sheet_whose_cells_say_where_they_come_from(matrix_run: Folder, tmp_path: Path) -> None:
     export_run(matrix_run, str(tmp_path / "table.xlsx"))
     book = openpyxl.load_workbook(tmp_path / "table.xlsx")
-    assert book.sheetnames == ["matrix", "answers", "citations", "Read me", "okralong"]
+    assert book.sheetnames == ["matrix", "answers", "citations", "searched", "Read me", "okralong"]
     sheet = book["matrix"]
     assert [[cell.value for cell in row] for row in sheet] == [
         ["doc_id", "title", "sales", "Title_2", "chair"],
@@ -315,7 +315,10 @@ def test_a_matrix_is_a_sheet_whose_cells_say_where_they_come_from(matrix_run: Fo
 
 def test_a_matrix_is_wide_in_the_other_formats_too(matrix_run: Folder, tmp_path: Path) -> None:
     written, _ = export_run(matrix_run, str(tmp_path / "table.csv"))
-    assert [Path(path).name for path in written] == ["table.csv", "table.answers.csv", "table.citations.csv"]
+    assert [Path(path).name for path in written] == [
+        "table.csv",
+        *(f"table.{name}.csv" for name in ("answers", "citations", "searched")),
+    ]
     frame = pd.read_csv(tmp_path / "table.csv")
     assert list(frame.columns) == ["doc_id", "title", "sales", "Title_2", "chair"]
     assert frame["chair"].to_list() == [f"'{FORMULA}", "Ida Moss"]

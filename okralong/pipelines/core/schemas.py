@@ -540,6 +540,33 @@ FLAT_CITATIONS: Final = _described(
 )
 """A row per citation of a run, as ``okralong export`` writes it."""
 
+FLAT_SEARCHED: Final = _described(
+    "flat_searched",
+    [
+        ("query_id", pa.string(), "id of the question"),
+        ("question", pa.string(), "its words"),
+        ("scope", pa.string(), "documents asked, with ; between them; empty for the whole archive"),
+        ("queries", pa.string(), "the searches"),
+        ("terms", pa.string(), "stems that BM25 looked for"),
+        ("synonyms", pa.string(), "names of the line items that the question names, looked for in tables"),
+        ("sections", pa.string(), "pages, sheets or sections of the passages that were read"),
+        ("found", pa.int64(), "passages that the searches found"),
+        ("number", pa.int64(), "place of the passage, the nearest first, those read before others"),
+        ("doc_id", pa.string(), "its document"),
+        ("section", pa.string(), "its page, sheet or section"),
+        ("bm25", pa.float64(), "its score by words; null where they did not find it"),
+        ("cosine", pa.float64(), "its similarity by vectors; null where they did not find it"),
+        ("answerable", pa.float64(), "probability that it holds the answer, by the cross-encoder; null if unread"),
+        ("read", pa.bool_(), "whether it was read: in the prompt, or by the cross-encoder or rules"),
+        ("text", pa.string(), "its first words"),
+        ("link", pa.string(), "opens the source, a PDF at its page"),
+        ("start_char", pa.int64(), "where it begins in the document's text"),
+        ("end_char", pa.int64(), "where it ends"),
+    ],
+)
+"""What was searched for the questions without an answer (``unanswerable``), a row per nearest passage, as ``okralong
+export`` writes it."""
+
 _SIDE: Final[list[tuple[str, pa.DataType, str]]] = [
     ("answer", pa.string(), "answer"),
     ("status", pa.string(), "status; null where the question was not asked"),

@@ -16,6 +16,7 @@ from okralong.pipelines.reporting.cited import cited
 from okralong.pipelines.reporting.page import QUESTION_CHARS, compact
 from okralong.pipelines.reporting.page_pictures import PageMarks
 from okralong.pipelines.reporting.rows import bounded, public
+from okralong.pipelines.reporting.searched import Searched, for_page
 from okralong.pipelines.reporting.sources import Span, gold_spans, sources, spans_of
 from okralong.pipelines.reporting.steps import Step, journal_steps
 from okralong.pipelines.run.corrections import Correction
@@ -28,6 +29,7 @@ def run_details(
     archive: Archive | None,
     marks: PageMarks | None = None,
     corrections: Mapping[str, Correction] | None = None,
+    looked: Mapping[str, Searched] | None = None,
     *,
     links: bool = False,
 ) -> list[str]:
@@ -43,6 +45,8 @@ def run_details(
         held = json.loads(steps.pop(query_id, "[]"))
         correction = (corrections or {}).get(query_id)
         detail = detail_of(answer, golds.get(query_id), held, _Cites(archive, marks, links, at), correction)
+        if (one := (looked or {}).get(query_id)) is not None:
+            detail["searched"] = for_page(one)
         found[at] = compact(detail)
     return found
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from okralong.pipelines.archive.archive import Archive
 from okralong.pipelines.archive.versions import Location
-from okralong.pipelines.core.schemas import FLAT_ANSWERS, FLAT_CITATIONS, ORIGINS
+from okralong.pipelines.core.schemas import FLAT_ANSWERS, FLAT_CITATIONS, FLAT_SEARCHED, ORIGINS
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.core.wording import counted
@@ -32,6 +32,7 @@ from okralong.pipelines.llm.records import MODELS_NAMED
 from okralong.pipelines.reporting.cited import Cited, archive_of, cited
 from okralong.pipelines.reporting.matrix import Matrix
 from okralong.pipelines.reporting.rows import replied_by, said
+from okralong.pipelines.reporting.searched import searched, searched_table
 from okralong.pipelines.reporting.tables import csv_file
 from okralong.pipelines.reporting.workbook import Marks, excel, marks_of
 from okralong.pipelines.run.corrections import NO_CORRECTION, Correction, corrections_of, corrections_table
@@ -74,6 +75,7 @@ class Exported:
     matrix: Matrix | None = None
     summary: Sequence[tuple[str, str]] = ()
     begun: Mapping[str, Any] = field(default_factory=dict)
+    searched: pa.Table = field(default_factory=FLAT_SEARCHED.empty_table)
 
     @classmethod
     def of(cls, run: Folder) -> Exported:
@@ -86,6 +88,14 @@ class Exported:
         rows = in_question_order(run, read_run_table(run, "answers").to_pylist())
         made = cls.made(begun, rows, origins_of(run), corrections_of(run))
         return replace(made, summary=_summary(run, begun, rows, made.missing), begun=begun)
+
+    def with_searched(self, run: Folder) -> Exported:
+        """Return the tables with what was searched for the questions without an answer."""
+        rows = in_question_order(run, read_run_table(run, "answers").to_pylist())
+        found = searched(run, rows, archive_of(self.begun)[0])
+        return replace(
+            self, searched=searched_table(found[each["query_id"]] for each in rows if each["query_id"] in found)
+        )
 
     @classmethod
     def made(
@@ -286,20 +296,22 @@ def export_run(run: Folder, to: str, given: str | None = None) -> tuple[list[str
 
     Excel and DuckDB hold all tables in one file, DuckDB also ledger and failures. Other formats have a file per table
     (``answers.csv``, ``answers.citations.csv``). A matrix comes first as a wide table; its cells are also in the
-    table of answers, and failed checks, comparisons with tagged facts and the history of corrections in tables of their
-    own.
+    table of answers. Tables of their own have failed checks, comparisons with tagged facts, what was searched for
+    questions without an answer, and the history of corrections.
 
     Raises:
         InputError: The folder is not a run, or the format is unknown. No file is written then.
     """
     kind = format_of(to, given)
-    exported = Exported.of(run)
+    exported = Exported.of(run).with_searched(run)
     tables = {} if exported.matrix is None else {"matrix": exported.matrix.table()}
     if exported.matrix is not None and exported.matrix.rules:
         tables["checks"] = exported.matrix.checks_table()
         if exported.matrix.tagged:
             tables["tagged_facts"] = exported.matrix.tagged_table()
     tables |= {"answers": exported.answers, "citations": exported.citations}
+    if exported.searched.num_rows:
+        tables["searched"] = exported.searched
     if (corrections := corrections_table(run)).num_rows:
         tables["corrections"] = corrections
     if kind == "duckdb":

@@ -35,6 +35,7 @@ from okralong.pipelines.reporting.rows import (
     replied_by,
     run_row,
 )
+from okralong.pipelines.reporting.searched import searched
 from okralong.pipelines.reporting.sources import evidence_recall, gold_spans, spans_of
 from okralong.pipelines.reporting.statistics import Estimate, joined_by_documents
 from okralong.pipelines.reporting.tables import (
@@ -81,8 +82,9 @@ def run_report(
     rows = run_rows(answers, ledger, golds, corrections)
     archive, missing = archive_of(begun)
     marks = PageMarks()
+    looked = searched(run, answers[:details], archive)
     drawn_marks = marks if megabytes > 0 else None
-    opened = run_details(run, answers[:details], golds, archive, drawn_marks, corrections, links=links)
+    opened = run_details(run, answers[:details], golds, archive, drawn_marks, corrections, looked, links=links)
     drawn = Drawn() if archive is None else marks.draw(archive, megabytes)
     groups = _grouped(rows, lambda row: row.type or row.analysed, TYPES)  # the gold type, if known
     workflows = _grouped(rows, lambda row: row.workflow, WORKFLOWS)

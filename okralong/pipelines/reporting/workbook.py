@@ -52,6 +52,10 @@ SHOWN: Final[Mapping[str, tuple[str, ...]]] = {
         "cost_usd",
     ),
     "citations": ("query_id", "number", "doc_id", "title", "section", "quote"),
+    "searched": (
+        *("query_id", "question", "queries", "terms", "synonyms", "sections", "found"),
+        *("number", "doc_id", "section", "bm25", "cosine", "answerable", "read", "text"),
+    ),
 }
 """The visible columns by sheet, in order; ``*`` stands for carried columns. Other sheets show all columns."""
 ALWAYS_SHOWN: Final = ("query_id", "question", "answer", "corrected", "note", "status", "confidence")
@@ -63,7 +67,15 @@ MOST_LINKS: Final = 65_530
 """Per sheet (Excel specifications and limits)."""
 LONGEST_LINK: Final = 2_079
 """Maximum length of a link that Excel opens."""
-WIDEST: Final = {"question": 44, "answer": 44, "corrected": 44, "quote": 60, "more_citations": 44, "error": 44}
+WIDEST: Final = {
+    "question": 44,
+    "answer": 44,
+    "corrected": 44,
+    "quote": 60,
+    "text": 60,
+    "more_citations": 44,
+    "error": 44,
+}
 """Maximum widths of text columns in characters; they wrap. # project default"""
 LEAST_WIDTH, MOST_WIDTH = 9, 32  # project default
 FILLED_IN: Final = {"corrected": 18, "note": 24}
@@ -79,6 +91,9 @@ MATRIX_WIDTH: Final = 30  # project default
 NUMBERS: Final = {
     "confidence": "0.00",
     "first_confidence": "0.00",
+    "bm25": "0.00",
+    "cosine": "0.00",
+    "answerable": "0.0000",
     "similarity": "0.00",
     "cost_usd": '"$"#,##0.0000',
     "seconds": "#,##0.0",
@@ -393,6 +408,7 @@ _ABOUT: Final = {
     "period",
     "answers": "a row per question, in the order of the questions file",
     "citations": "a row per cited passage",
+    "searched": "what was searched for each question without an answer, a row per nearest passage",
     "corrections": "a row for each time that an answer was corrected, or its correction withdrawn or reopened",
 }
 

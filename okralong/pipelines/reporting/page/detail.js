@@ -32,7 +32,7 @@ function detailParts(questions, row, detail, marks) {
   ];
   if (!detail) return [...top, el("h3", { text: "Answer" }), block(questions.answer(row) || "–"),
     el("p", { class: "note", text: "The details of this question were omitted to keep the page small; okralong show prints them." }), others(questions, row)];
-  return [...top, answers(detail), sourcesPart(detail, marks), planPart(detail), stepsPart(detail), costPart(detail), others(questions, row)];
+  return [...top, answers(detail), searchedPart(detail), sourcesPart(detail, marks), planPart(detail), stepsPart(detail), costPart(detail), others(questions, row)];
 }
 
 function answers(detail) {
@@ -87,6 +87,15 @@ function marked(text, kind) {
   if (kind < 0) return el("span", { class: "cut", text: ` … ${(-kind).toLocaleString("en")} characters omitted … ` });
   if (kind === 0) return text;
   return el("mark", { class: [kind & CITED && "cited", kind & GOLD && "gold"].filter(Boolean).join(" "), text });
+}
+
+/** What was searched for a question without an answer. */
+function searchedPart(detail) {
+  if (!detail.searched) return null;
+  return [el("h3", { text: "What was searched" }),
+    el("ul", { class: "reasons searched" }, detail.searched.facts.map(([name, words]) => el("li", {}, el("b", { text: name + ": " }), said(words)))),
+    detail.searched.nearest.map(([place, scores, text]) => el("div", { class: "source" },
+      el("div", { class: "place" }, el("b", { class: "said", dir: "auto", text: place }), el("span", { text: scores })), text && block(text)))];
 }
 
 function planPart(detail) {
