@@ -18,6 +18,7 @@ from okralong.jobs.report import write_report
 from okralong.pipelines.core.storage import Folder
 from okralong.pipelines.core.types import InputError
 from okralong.pipelines.reporting.history import History
+from okralong.pipelines.run.nightly import Night
 from tests.fakes.openai_server import FakeOpenAI, Messages
 from tests.jobs.conftest import PAPER, endpoint
 
@@ -128,8 +129,21 @@ def test_it_tells_value_change_cause_check_and_cost_of_the_nights_that_are_kept(
     assert f'href="nights/{revenue.last_night}/differences.html#q-revenue%40lantern"' in page
     (elsewhere,) = write_report(str(nightly), out=str(tmp_path / "page.html"))
     assert f'href="{nightly.as_uri()}/nights/' in Path(elsewhere).read_text(encoding="utf-8")
+
+    verdict = {"asked": 10, "right": 4, "model": "gpt-<b>5", "usd": 0.25, "wrong": ["c7"], "min_right": 0.9}
+    stopped = Night("2126-11-29", "done", notes={"canaries": verdict | {"outcome": "stopped"}})
+    stopped.write(Folder.of(nightly).at("nights", stopped.name))
+    write_report(str(nightly))
+    page = (nightly / "history.html").read_text(encoding="utf-8")
+    assert (
+        "Night 2126-11-29: 4 of 10 right, answered by gpt-&lt;b&gt;5; at least 90% are needed (dashed). Wrong: c7."
+        in page
+    )
+    assert "<td>2126-11-29</td>" in page, "it has no differences to link to"
+    assert "stopped by the canaries" in page
+    assert "$0.2500" in page
     (tmp_path / "empty" / "current").mkdir(parents=True)
-    with pytest.raises(InputError, match="no finished night yet"):
+    with pytest.raises(InputError, match="has no night yet"):
         write_report(str(tmp_path / "empty"))
     looked_at(nightly / "history.html")
 
@@ -149,7 +163,7 @@ def looked_at(file: Path) -> None:
             driver.get(file.as_uri())
             wide = driver.execute_script("return document.documentElement.scrollWidth")
             assert wide <= width, "the page scrolls sideways"
-            assert driver.execute_script("return document.querySelectorAll('svg.spark').length") == 8
+            assert driver.execute_script("return document.querySelectorAll('.questions svg.spark').length") == 8
             assert driver.get_log("browser") == []
             if place := os.environ.get("OKRALONG_PICTURES"):
                 driver.save_screenshot(f"{place}/history-{width}.png")

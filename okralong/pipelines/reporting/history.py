@@ -28,7 +28,7 @@ from okralong.pipelines.reporting.inert import escaped, inert_page
 from okralong.pipelines.reporting.matrix import words_of
 from okralong.pipelines.reporting.rows import bounded
 from okralong.pipelines.run.corrections import CORRECTED, correction_line
-from okralong.pipelines.run.nightly import CURRENT, DIFFERENCES, NIGHTS, PHASES, RUN, Night, nights
+from okralong.pipelines.run.nightly import CURRENT, DIFFERENCES, NIGHTS, RUN, Night, nights
 from okralong.pipelines.run.rows import BEGUN, table
 from okralong.pipelines.statements.amounts import UNKNOWN
 
@@ -66,10 +66,13 @@ class KeptNight:
     differences: Mapping[str, Mapping[str, Any]]
     usd: float
 
+    compared: bool
+
     @property
-    def compared(self) -> bool:
-        """Whether the night's answers have been compared with those before."""
-        return PHASES.index(self.night.phase) > PHASES.index("diff")
+    def canaries(self) -> Mapping[str, Any] | None:
+        """The verdict on the canaries, of the second endpoint if that was asked; None without canaries."""
+        note: Mapping[str, Any] | None = self.night.notes.get("canaries")
+        return note and {**note, **(note.get("second") or {})}
 
     @classmethod
     def read(cls, folder: Folder, night: Night) -> KeptNight:
@@ -78,12 +81,14 @@ class KeptNight:
         run = place.at(RUN)
         answers = {row["query_id"]: row for row in read_run_table(run, "answers", _ANSWER).to_pylist()}
         found: dict[str, Mapping[str, Any]] = {}
+        compared = place.exists(f"{DIFFERENCES}.html")
         if place.exists(f"{DIFFERENCES}.parquet"):
             with place.open(f"{DIFFERENCES}.parquet") as file:
                 known = pq.read_table(file)
             wanted = DIFFERENCES_SCHEMA.empty_table().select(list(_NEEDED)).schema
             found = {row["query_id"]: row for row in completed(known, wanted).to_pylist()}
-        return cls(night, answers, found, bill(table(run, "ledger", COLUMNS)).billed_usd)
+        usd = bill(table(run, "ledger", COLUMNS)).billed_usd + (night.notes.get("canaries") or {}).get("usd", 0.0)
+        return cls(night, answers, found, usd, compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +133,14 @@ class History:
 
     @classmethod
     def of(cls, folder: Folder) -> History:
-        """Read a nightly's folder. Raises InputError before its first night has ended."""
+        """Read a nightly's folder. Raises InputError if it has no night."""
         current = folder.at(CURRENT)
-        if not current.exists(BEGUN):
-            raise InputError(
-                f"{folder.path} has no finished night yet, so there is no history. Run okralong nightly first."
-            )
         kept = [KeptNight.read(folder, night) for night in nights(folder)[-NIGHTS_SHOWN:]]
+        name = folder.path.rstrip("/").rpartition("/")[2]
+        if not current.exists(BEGUN):
+            if not kept:
+                raise InputError(f"{folder.path} has no night yet, so there is no history. Run okralong nightly first.")
+            return cls(name, kept, (), 0)
         exported = Exported.of(current)
         failed: dict[str, list[str]] = {}
         if exported.matrix is not None:
@@ -145,7 +151,7 @@ class History:
         questions = [_history(row, kept, failed.get(row["query_id"], ())) for row in rows]
         names = {each.night.name for each in kept}
         older = sum(row["night"] not in names for row in rows)
-        return cls(folder.path.rstrip("/").rpartition("/")[2], kept, sorted(questions, key=lambda q: q.order), older)
+        return cls(name, kept, sorted(questions, key=lambda q: q.order), older)
 
 
 def _history(row: Mapping[str, Any], kept: Sequence[KeptNight], failed: Sequence[str]) -> QuestionHistory:
@@ -210,6 +216,7 @@ code{font-size:.85em;opacity:.75}.now{font-weight:600}.small{font-size:.85rem;op
 svg{display:block;max-width:100%}svg.spark{width:13rem;height:2.4rem}
 .line{fill:none;stroke:currentColor;stroke-opacity:.6;stroke-width:1.5;vector-effect:non-scaling-stroke}
 .same{fill:currentColor;fill-opacity:.25}.changed{fill:var(--now)}.none{fill:none;stroke:currentColor;stroke-opacity:.4}
+.bad{fill:var(--alarm)}.least{stroke:var(--alarm);stroke-dasharray:4 3;stroke-opacity:.7}
 .gone{fill:none}.bar{fill:var(--now);fill-opacity:.6}
 @media(max-width:50rem){
 body{margin:1rem auto;padding:0 .75rem}
@@ -246,6 +253,9 @@ def _body(history: History, base: str) -> Iterator[str]:
     yield from (f"<li><b>{count:,}</b> {escaped(words)}</li>" for count, words in tiles if count)
     yield "</ul>"
     yield from _nights_table(history.kept, base)
+    yield from _canaries(history.kept)
+    if not history.questions:
+        return
     yield "<h2>Questions</h2>"
     yield (
         '<p class="small">Failed checks first, then the newest changes. A line shows the number over the nights; of '
@@ -286,7 +296,7 @@ def _nights_table(kept: Sequence[KeptNight], base: str) -> Iterator[str]:
         causes = Counter(str(row["cause"] or "unknown") for row in each.differences.values())
         why = counted_causes(causes) or "none"
         if not each.compared:
-            why = f"not finished (phase {night.phase})"
+            why = "stopped by the canaries" if night.phase == "done" else f"not finished (phase {night.phase})"
         matter = sum(bool(row["matters"]) for row in each.differences.values())
         bar = round(60 * each.usd / most, 1) if most else 0.0
         yield (
@@ -296,6 +306,39 @@ def _nights_table(kept: Sequence[KeptNight], base: str) -> Iterator[str]:
             f'<rect class="bar" width="{bar}" height="12"/></svg></td></tr>'
         )
     yield "</tbody></table>"
+
+
+def _canaries(kept: Sequence[KeptNight]) -> Iterator[str]:
+    """Yield the share of right canaries over the nights as a line, with the least share as another."""
+    asked = [(each.night.name, said) for each in kept if (said := each.canaries) and said.get("asked")]
+    if not asked:
+        return
+    shares = [said["right"] / said["asked"] for _, said in asked]
+    step = (_WIDE - 2 * _EDGE) / max(len(asked) - 1, 1)
+    places = [
+        (round(_EDGE + step * at, 1), round(_HIGH - _EDGE - share * (_HIGH - 2 * _EDGE), 1))
+        for at, share in enumerate(shares)
+    ]
+    least = round(_HIGH - _EDGE - asked[-1][1]["min_right"] * (_HIGH - 2 * _EDGE), 1)
+    marks = "".join(
+        f'<circle class="{"bad" if share < said["min_right"] else "changed"}" cx="{x}" cy="{y}" r="3">'
+        f"<title>{escaped(night)}: {said['right']:,} of {said['asked']:,} right, {escaped(said['outcome'])}</title>"
+        f"</circle>"
+        for (x, y), share, (night, said) in zip(places, shares, asked, strict=True)
+    )
+    night, last = asked[-1]
+    words = (
+        f"Night {night}: {last['right']:,} of {last['asked']:,} right, answered by {last['model']}; at least "
+        f"{last['min_right']:.0%} are needed (dashed)."
+    )
+    yield "<h2>Canaries</h2>"
+    yield (
+        f'<svg class="spark" role="img" aria-label="{escaped(words)}" viewBox="0 0 {_WIDE} {_HIGH}">'
+        f'<line class="least" x1="0" x2="{_WIDE}" y1="{least}" y2="{least}"/>'
+        f'<polyline class="line" points="{" ".join(f"{x},{y}" for x, y in places)}"/>{marks}</svg>'
+    )
+    wrong = f" Wrong: {', '.join(last['wrong'])}." if last.get("wrong") else ""
+    yield f'<p class="small">{escaped(bounded(words + wrong, 2 * WORDS_CHARS))}</p>'
 
 
 def _question_row(each: QuestionHistory, base: str) -> str:
